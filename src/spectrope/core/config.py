@@ -1,0 +1,73 @@
+"""Frozen dataclasses as the one form of configuration: read, write, compare, hash."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from typing import Any, ClassVar, TypeVar
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+from spectrope.core.errors import ConfigError
+from spectrope.core.registry import Registry
+
+C = TypeVar("C")
+
+
+class Configured:
+    """Base of all configuration dataclasses: unknown fields are refused when one is read."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+
+class OneOf:
+    """Annotation for a field that holds one of several kinds, written as `{"kind": name, ...}`.
+
+    A plain type adapter on a base class would drop the fields that a subclass adds; this one asks the
+    registry which dataclass the name stands for. A bare name reads as that kind with its defaults.
+    """
+
+    def __init__(self, registry: Registry[Any]) -> None:
+        self.registry = registry
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        written = core_schema.plain_serializer_function_ser_schema(to_dict)
+        return core_schema.no_info_plain_validator_function(self.read, serialization=written)
+
+    def read(self, value: Any) -> Any:
+        """Turn a name or a `{"kind": ...}` mapping into its dataclass; a dataclass passes through."""
+        if is_dataclass(value):
+            return value
+        fields = {"kind": value} if isinstance(value, str) else dict(value)
+        if "kind" not in fields:
+            raise ConfigError(f"{self.registry.what} must name its kind; got {fields!r}.")
+        return from_dict(self.registry.config(fields.pop("kind")), fields)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A configuration as JSON-ready values; registered kinds carry their name under "kind"."""
+    fields = TypeAdapter(type(config)).dump_python(config, mode="json")
+    kind = getattr(config, "kind", None)
+    return fields if kind is None else {"kind": kind, **fields}
+
+
+def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
+    """Read a configuration back.
+
+    Raises:
+        ConfigError: One line naming the first field that is unknown, missing or of the wrong type.
+    """
+    try:
+        return TypeAdapter(cls).validate_python(dict(fields))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([cls.__qualname__, *map(str, first["loc"])])
+        raise ConfigError(f"{where}: {first['msg']}; got {first['input']!r}.") from None
+
+
+def config_hash(*parts: Any) -> str:
+    """Twelve hexadecimal digits that name a configuration: SHA-256 of its canonical JSON."""
+    values = [to_dict(part) if is_dataclass(part) else part for part in parts]
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,52 @@
+"""What goes wrong because of what a user asked for; everything else is a bug and keeps its traceback."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SpectropeError(Exception):
+    """Base of all errors that a user can mend; the command line prints its one line and exits with 2."""
+
+
+class ConfigError(SpectropeError, ValueError):
+    """A value that breaks a rule."""
+
+
+class UnknownNameError(ConfigError):
+    """A name that no registry holds."""
+
+    def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
+        known = sorted(known)
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}."
+        super().__init__(f"unknown {what} {name!r}; {hint}")
+
+
+class UnsupportedError(SpectropeError):
+    """A combination that an implementation cannot compute; it refuses rather than fall back silently."""
+
+
+class StoreError(SpectropeError):
+    """A folder that cannot be read or written as a run."""
+
+
+class DeviceError(SpectropeError):
+    """A device that this machine does not offer."""
+
+
+def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> None:
+    """Raise `ConfigError`, such as `Rotary.Config.head_dim must be even; got 7. Rotary acts on pairs.`
+
+    Args:
+        ok: Whether the rule holds.
+        owner: The object whose field is checked.
+        field: Name of the field.
+        rule: What the field must be, to follow the words "must be".
+        hint: The way out.
+
+    Raises:
+        ConfigError: If `ok` is false.
+    """
+    if not ok:
+        where = f"{type(owner).__qualname__}.{field}"
+        raise ConfigError(f"{where} must be {rule}; got {getattr(owner, field)!r}. {hint}".rstrip())

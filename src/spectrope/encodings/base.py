@@ -1,0 +1,197 @@
+"""What a positional encoding may do in a Transformer, and the laws by which kernels may rely on it."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from enum import Enum, auto
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from spectrope.core.config import Configured
+from spectrope.core.registry import Registry
+
+Side = Literal["query", "key"]
+C = TypeVar("C", bound="EncodingConfig")
+
+
+class Form(Enum):
+    """How an encoding enters the logits; a kernel states which forms it can compute."""
+
+    DOT = auto()  # scale * <rotate(q, i), rotate(k, j)>
+    DOT_PLUS_LAG = auto()  # ... plus a bias of the head and of the lag i - j alone
+    DOT_PLUS_BIAS = auto()  # ... plus any bias
+    GENERAL = auto()  # `logits` alone says
+
+
+class Tag(Enum):
+    """Laws. Contract tests show that a declared one holds and that an undeclared one fails."""
+
+    SHIFT_INVARIANT = auto()  # adding a constant to every position changes no logit
+    CONTENT_FREE = auto()  # what is added, rotated or biased depends on positions, never on tokens
+    ISOMETRIC = auto()  # norms are kept and nothing is added, so |logit| <= |q| |k| * scale
+    LEARNED = auto()  # has parameters to train
+
+
+class Scope(Enum):
+    """Whether all layers share one instance (T5's table) or each has its own."""
+
+    MODEL = auto()
+    LAYER = auto()
+
+
+@dataclass(frozen=True)
+class Context:
+    """All that an encoding may look at in one attention layer.
+
+    Args:
+        q: Queries before rotation, with shape (b, h, i, d).
+        k: Keys before rotation, with shape (b, h, j, d); their width may differ from the values'.
+        q_pos: Positions of the queries, with shape (b or 1, i).
+        k_pos: Positions of the keys, with shape (b or 1, j).
+        x_q: Hidden states of the query side, with shape (b, i, c), where the caller has them.
+        x_k: Hidden states of the key side, with shape (b, j, c), where the caller has them.
+        mask: True where attention is allowed, broadcastable to (b, h, i, j); None allows all.
+    """
+
+    q: Tensor
+    k: Tensor
+    q_pos: Tensor
+    k_pos: Tensor
+    x_q: Tensor | None = None
+    x_k: Tensor | None = None
+    mask: Bool[Tensor, "..."] | None = None
+
+    @property
+    def lag(self) -> Tensor:
+        """`q_pos - k_pos`, positive in the past, with shape (b or 1, i, j)."""
+        return self.q_pos[..., :, None] - self.k_pos[..., None, :]
+
+    @property
+    def scale(self) -> float:
+        """The factor 1/sqrt(d) of dot products."""
+        return self.q.shape[-1] ** -0.5
+
+
+ENCODINGS: Registry["Encoding"] = Registry("encoding", "spectrope.encodings")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingConfig(Configured):
+    """Base of the encodings' configurations; each declares only the sizes that it needs."""
+
+    kind: ClassVar[str]
+
+    def fitted(self: C, **sizes: Any) -> C:
+        """This configuration with those of its fields that a model decides taken from the model.
+
+        Args:
+            sizes: `d_model`, `n_heads`, `head_dim`, `max_length` and `causal` of the model.
+        """
+        names = {field.name for field in fields(self)}
+        return replace(self, **{name: size for name, size in sizes.items() if name in names})
+
+    def build(self) -> "Encoding":
+        """The encoding that this configuration describes."""
+        return ENCODINGS[self.kind](self)
+
+
+class Encoding(nn.Module):
+    r"""No encoding at all (NoPE), and the base of all others: every method is the identity or absent.
+
+    Logits are :math:`L_{ij} = \langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R` given by
+    `rotate` and :math:`b` by `bias`; inputs to the first layer pass through `embed`.
+
+    Args:
+        config: The encoding's own configuration.
+    """
+
+    Config: ClassVar[type[EncodingConfig]] = EncodingConfig
+    form: ClassVar[Form] = Form.DOT
+    tags: ClassVar[frozenset[Tag]] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
+    scope: ClassVar[Scope] = Scope.MODEL
+    family: ClassVar[str] = "none"
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            if "Config" not in cls.__dict__:
+                raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
+            ENCODINGS.register(name, cls)
+
+    def __init__(self, config: EncodingConfig) -> None:
+        super().__init__()
+        self.config = config
+
+    def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
+        """Hidden states that enter the first layer, from token embeddings x at positions (b or 1, t)."""
+        return x
+
+    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        """Queries or keys as they enter the dot product, from x at positions (b or 1, t)."""
+        return x
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        """What is added to the logits, broadcastable to (b, h, i, j), or None."""
+        return None
+
+    def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
+        """Attention logits before masking; only encodings of form GENERAL override this."""
+        q, k = self.rotate(ctx.q, ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")
+        scores = torch.matmul(q * ctx.scale, k.transpose(-1, -2))
+        bias = self.bias(ctx)
+        return scores if bias is None else scores + bias.to(scores.dtype)
+
+    def parts(self) -> Iterator[tuple[slice, "Encoding"]]:
+        """(heads, encoding) pairs, each of which may run on a kernel of its own."""
+        yield slice(None), self
+
+
+class LagBias(Encoding):
+    r"""Base of biases of the head and the lag: :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d + b_h(i-j)`.
+
+    Dense bias, Toeplitz coefficients and FFT kernels all derive from `lag_bias`.
+    """
+
+    form = Form.DOT_PLUS_LAG
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE})
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        """Bias per head, in logit units, of lags with any shape (*n,): returns (*n, h)."""
+        raise NotImplementedError
+
+    def bias(self, ctx: Context) -> Tensor:
+        return self.lag_bias(ctx.lag).movedim(-1, -3)
+
+
+@dataclass(frozen=True)
+class CatalogueEntry:
+    """What the catalogue says of one encoding, read from its class and docstring."""
+
+    name: str
+    family: str
+    summary: str
+    formula: str
+    form: str
+    tags: tuple[str, ...]
+    reference: str
+
+
+def describe(name: str) -> CatalogueEntry:
+    """The catalogue entry of a registered encoding."""
+    cls = ENCODINGS[name]
+    text = re.sub(r"\s+", " ", cls.__doc__ or "")
+    formula = re.search(r":math:`(.+?)`", text)
+    reference = re.search(r"References: (.+)", text)
+    return CatalogueEntry(
+        name=name,
+        family=cls.family,
+        summary=re.split(r"(?<=[.:]) ", text.strip())[0],
+        formula=formula.group(1) if formula else "",
+        form=cls.form.name,
+        tags=tuple(sorted(tag.name for tag in cls.tags)),
+        reference=reference.group(1).strip() if reference else "",
+    )

@@ -1,0 +1,17 @@
+"""No positional encoding."""
+
+from dataclasses import dataclass
+
+from spectrope.encodings.base import Encoding, EncodingConfig
+
+
+class NoPE(Encoding, name="nope"):
+    r"""Leaves attention to content and mask alone: :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d`.
+
+    References:
+        The Impact of Positional Encoding on Length Generalization in Transformers (Kazemnejad et al., 2023).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """NoPE has nothing to configure."""

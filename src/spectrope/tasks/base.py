@@ -1,0 +1,113 @@
+"""What a task is: labelled token sequences, an oracle, and the best accuracy that its labels allow."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from spectrope.core.config import Configured
+from spectrope.core.registry import Registry
+
+PADDING = 0
+TASKS: Registry["Task"] = Registry("task", "spectrope.tasks")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples as tensors.
+
+    Args:
+        inputs: Token ids, padded at the end with 0, with shape (n, t).
+        labels: Class of each example, with shape (n,).
+        lengths: Tokens before the padding, with shape (n,).
+        positions: Position of each token with shape (n, t), where the task supplies them.
+    """
+
+    inputs: Int[Tensor, "n t"]
+    labels: Int[Tensor, " n"]
+    lengths: Int[Tensor, " n"]
+    positions: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: slice | Tensor) -> "Batch":
+        """The examples that a slice or an index tensor selects."""
+        return self._map(lambda values: values[index])
+
+    def to(self, device: torch.device) -> "Batch":
+        """This batch on another device."""
+        return self._map(lambda values: values.to(device, non_blocking=True))
+
+    def trimmed(self) -> "Batch":
+        """This batch without the columns that are padding in every example."""
+        width = int(self.lengths.max())
+        positions = None if self.positions is None else self.positions[:, :width]
+        return replace(self, inputs=self.inputs[:, :width], positions=positions)
+
+    def _map(self, change: Any) -> "Batch":
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(value) for name, value in values.items() if value is not None})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig(Configured):
+    """Base of the tasks' configurations."""
+
+    kind: ClassVar[str]
+
+    def build(self) -> "Task":
+        """The task that this configuration describes."""
+        return TASKS[self.kind](self)
+
+
+class Task:
+    """A source of examples, reproducible per index: example i under a seed never depends on the others.
+
+    Args:
+        config: The task's own configuration.
+    """
+
+    Config: ClassVar[type[TaskConfig]] = TaskConfig
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            TASKS.register(name, cls)
+
+    def __init__(self, config: TaskConfig) -> None:
+        self.config = config
+
+    @property
+    def n_classes(self) -> int:
+        """Number of labels, 0 included."""
+        raise NotImplementedError
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids, padding included."""
+        raise NotImplementedError
+
+    @property
+    def max_length(self) -> int:
+        """Longest sequence, in tokens."""
+        raise NotImplementedError
+
+    def sample(self, n: int, seed: int, start: int = 0) -> Batch:
+        """Examples start, ..., start + n - 1 of the data set that `seed` names."""
+        raise NotImplementedError
+
+    def split(self, n_train: int, n_test: int, seed: int) -> tuple[Batch, Batch]:
+        """Disjoint training and held-out examples of one data set."""
+        return self.sample(n_train, seed), self.sample(n_test, seed, start=n_train)
+
+    def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
+        """The label that the task's own rule gives each sequence: the oracle."""
+        raise NotImplementedError
+
+    def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
+        """Best accuracy that any classifier can reach on this task, as a fraction."""
+        raise NotImplementedError

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from spectrope.core.errors import UnknownNameError
+from spectrope.core.random import indexed_bits, indexed_integers
+from spectrope.encodings.base import ENCODINGS
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(UnknownNameError, match="unknown encoding 'nopee'; did you mean nope"):
+        ENCODINGS["nopee"]
+
+
+def test_bits_depend_on_their_index_alone():
+    whole = indexed_bits(7, "words", np.arange(100), 5)
+    part = indexed_bits(7, "words", np.arange(40, 60), 3)
+    assert (whole[40:60, :3] == part).all()
+
+
+def test_streams_and_seeds_differ():
+    index = np.arange(50)
+    draws = [indexed_bits(seed, stream, index, 4) for seed in (0, 1) for stream in ("a", "b")]
+    assert len({tuple(draw.ravel()) for draw in draws}) == 4
+
+
+def test_integers_are_uniform():
+    values = indexed_integers(3, "x", np.arange(60_000), 1, 6).ravel()
+    counts = np.bincount(values, minlength=6)
+    chi2 = ((counts - 10_000) ** 2 / 10_000).sum()
+    assert len(counts) == 6
+    assert chi2 < 20.5  # 0.999 quantile of chi-squared with 5 degrees of freedom

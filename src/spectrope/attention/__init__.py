@@ -1,0 +1,6 @@
+"""Attention under any positional encoding, by several implementations that agree."""
+
+from spectrope.attention import explicit, fused, reference
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
+
+__all__ = ["IMPLEMENTATIONS", "Implementation", "attention", "explicit", "fastest", "fused", "reference"]

@@ -51,6 +51,62 @@ def indexed_integers(
     return ((words * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int64)
 
 
+def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: np.ndarray) -> np.ndarray:
+    """Ordered draws from `pool` without replacement, per index: a partial Fisher-Yates shuffle of each row.
+
+    Args:
+        seed: The data set's seed.
+        stream: Name of the quantity drawn.
+        index: Example numbers, with shape (n,); a few hundred at a time keep the shuffled rows in cache.
+        draws: Draws per example, at most the size of the pool.
+        pool: What is drawn from, with shape (m,).
+
+    Returns:
+        Members of the pool, with shape (n, draws), no member twice in a row.
+
+    References:
+        The Art of Computer Programming, vol. 2 (Knuth, 1997), Sec. 3.4.2, Algorithm P.
+    """
+    jumps = indexed_integers(seed, stream, index, draws, len(pool) - np.arange(draws)).T.copy()
+    rows = np.tile(pool, (len(index), 1))
+    flat, origin = rows.reshape(-1), np.arange(len(index)) * len(pool)
+    drawn = np.empty((draws, len(index)), pool.dtype)
+    for step in range(draws):
+        chosen = jumps[step] + (origin + step)
+        drawn[step] = flat[chosen]
+        flat[chosen] = rows[:, step]  # no later step visits slot `step`, so half a swap is enough
+    return drawn.T
+
+
+def indexed_subsets(
+    seed: int, stream: str, index: np.ndarray, sizes: np.ndarray, places: int
+) -> np.ndarray:
+    """A uniformly random subset of `places` places per index, by selection sampling.
+
+    Place p is taken with probability (still needed) / (places left), which makes all subsets equally likely.
+
+    Args:
+        seed: The data set's seed.
+        stream: Name of the quantity drawn.
+        index: Example numbers, with shape (n,).
+        sizes: Places to take per example, with shape (n,), at most `places`.
+        places: Places to choose from.
+
+    Returns:
+        True at the places taken, with shape (n, places).
+
+    References:
+        The Art of Computer Programming, vol. 2 (Knuth, 1997), Sec. 3.4.2, Algorithm S.
+    """
+    draws = indexed_integers(seed, stream, index, places, places - np.arange(places)).T.copy()
+    taken = np.empty((places, len(index)), bool)
+    needed = sizes.copy()
+    for place in range(places):
+        np.less(draws[place], needed, out=taken[place])
+        needed -= taken[place]
+    return taken.T
+
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

@@ -1,0 +1,104 @@
+"""One entry to attention; each implementation says what it can compute and refuses the rest by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.errors import UnknownNameError, UnsupportedError
+from spectrope.core.noise import Noise
+from spectrope.encodings.base import Context, Encoding, Form, Tag
+
+Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """A way to compute attention, and what it needs.
+
+    Args:
+        compute: (ctx, v, encoding, causal, noise) -> (b, h, i, e).
+        forms: The forms of encoding that it computes.
+        requires: Laws that the encoding must declare.
+        dropout: Whether it can drop entries of the pattern.
+        devices: Types of device that it runs on.
+    """
+
+    compute: Compute
+    forms: frozenset[Form]
+    requires: frozenset[Tag] = frozenset()
+    dropout: bool = True
+    devices: frozenset[str] = frozenset({"cpu", "cuda"})
+
+    def objection(self, encoding: Encoding, device: torch.device, noise: Noise | None) -> str | None:
+        """Why this implementation cannot serve, or None if it can."""
+        if encoding.form not in self.forms:
+            return f"cannot compute form {encoding.form.name}"
+        if missing := self.requires - encoding.tags:
+            return f"needs {', '.join(sorted(tag.name for tag in missing))}"
+        if noise is not None and not self.dropout:
+            return "has no dropout"
+        return None if device.type in self.devices else f"does not run on {device.type}"
+
+
+IMPLEMENTATIONS: dict[str, Implementation] = {}
+
+
+def attention(
+    ctx: Context,
+    v: Float[Tensor, "b h j e"],
+    encoding: Encoding,
+    *,
+    causal: bool,
+    impl: str = "reference",
+    noise: Noise | None = None,
+) -> Float[Tensor, "b h i e"]:
+    r"""Attention under a positional encoding: :math:`\mathrm{softmax}(L)\,V` with logits of the encoding.
+
+    Args:
+        ctx: Queries, keys, positions and mask of the layer.
+        v: Values, with shape (b, h, j, e).
+        encoding: Says how positions enter the logits.
+        causal: Whether query i sees key j only if j <= i, by index.
+        impl: A name in `IMPLEMENTATIONS`.
+        noise: Drops entries of the pattern, where given.
+
+    Raises:
+        UnknownNameError: If no implementation has that name.
+        UnsupportedError: If the implementation cannot compute this encoding here; never silently replaced.
+    """
+    if impl not in IMPLEMENTATIONS:
+        raise UnknownNameError("attention implementation", impl, IMPLEMENTATIONS)
+    chosen = IMPLEMENTATIONS[impl]
+    if objection := chosen.objection(encoding, v.device, noise):
+        able = [n for n, i in IMPLEMENTATIONS.items() if i.objection(encoding, v.device, noise) is None]
+        raise UnsupportedError(
+            f"attention impl {impl!r} {objection}, as {type(encoding).__name__} would need; "
+            f"available here: {', '.join(able)}."
+        )
+    return chosen.compute(ctx, v, encoding, causal, noise)
+
+
+def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None) -> str:
+    """The implementation that measured fastest for this form on this kind of device.
+
+    Explicit products beat torch's fused kernel on CPU at the lengths and head widths of our models (see
+    `benchmarks/attention.py`); the fused kernel wins on CUDA; forms that neither computes take the reference.
+    """
+    order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
+    able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise) is None)
+    return next(able, "reference")
+
+
+def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
+    """Zeros where attention is allowed and -inf elsewhere, in the shape of the mask at hand, or None."""
+    allowed = ctx.mask
+    if causal:
+        n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
+        past = torch.ones(n_q, n_k, dtype=torch.bool, device=ctx.q.device).tril(n_k - n_q)
+        allowed = past if allowed is None else allowed & past
+    if allowed is None:
+        return None
+    return torch.zeros(allowed.shape, dtype=ctx.q.dtype, device=ctx.q.device).masked_fill(~allowed, -torch.inf)

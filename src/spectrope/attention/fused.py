@@ -1,0 +1,30 @@
+"""Attention by torch's fused kernels, pinned so that torch cannot fall back to its unfused path."""
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask
+from spectrope.core.noise import Noise
+from spectrope.encodings.base import Context, Encoding, Form
+
+BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+
+
+def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
+    """`scaled_dot_product_attention` on rotated queries and keys, with bias and mask as one additive mask."""
+    q = encoding.rotate(ctx.q, ctx.q_pos, "query")
+    k = encoding.rotate(ctx.k, ctx.k_pos, "key")
+    bias = encoding.bias(ctx)
+    square = causal and ctx.q.shape[-2] == ctx.k.shape[-2]
+    plain = bias is None and ctx.mask is None and (square or not causal)
+    if not plain:
+        mask = additive_mask(ctx, causal)
+        bias = mask if bias is None else bias if mask is None else bias + mask.to(bias.dtype)
+    if bias is not None:
+        bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
+    with sdpa_kernel(BACKENDS):
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=plain and causal)
+
+
+IMPLEMENTATIONS["fused"] = Implementation(fused, forms=frozenset(Form) - {Form.GENERAL}, dropout=False)

@@ -1,0 +1,209 @@
+"""The paper's Transformer: token embeddings, pre-norm blocks, pooling, classifier; every divergence a field."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from spectrope.attention import attention, fastest
+from spectrope.core.config import Configured, OneOf
+from spectrope.core.errors import require
+from spectrope.core.noise import Noise, maybe_drop
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Scope
+from spectrope.encodings.nope import NoPE
+from spectrope.positions.arange import Arange
+from spectrope.positions.base import POSITIONS, Positions
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecoderConfig(Configured):
+    """Architecture of a `Decoder`; sizes that the encoding shares are written into its configuration.
+
+    The marks R1 to R13 are the divergences between the paper's text and its public code; R3 to R6 are fields
+    of `encoding` (a `Sum`, the learned table, ALiBi's slopes, trainable random positions), R8 of the task.
+    """
+
+    vocabulary: int = 574  # Token ids, padding included.
+    n_labels: int = 121  # Labels of the task, 0 included.
+    max_length: int = 128  # Longest sequence, in tokens.
+    d_model: int = 256  # Width of the residual stream.
+    n_layers: int = 6
+    n_heads: int = 16
+    head_dim: int = 16  # Width of one head's queries, keys and values.
+    d_ff: int = 512  # Width of the feed-forward layers.
+    dropout: float = 0.1  # Probability, at the four sites of torch's encoder layer.
+    encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = NoPE.Config()
+    positions: Annotated[Positions, OneOf(POSITIONS)] = Arange()
+    causal: bool = True  # R1. Whether attention sees the past alone.
+    memory: Literal["hidden", "embeddings"] = "hidden"  # R2. Where keys and values come from.
+    padding: Literal["masked", "visible"] = "masked"  # R7. In attention and in pooling.
+    classes: Literal["labels", "vocabulary"] = "labels"  # R13. "vocabulary" also leaves label 0 out.
+    pooling: Literal["mean", "last"] = "mean"  # Over tokens, before the classifier.
+    final_norm: bool = False  # LayerNorm after the last block.
+
+    def __post_init__(self) -> None:
+        for field in ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff"):
+            require(getattr(self, field) >= 1, self, field, "at least 1")
+        require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
+        fewer = f"The task has {self.n_labels} labels."
+        enough = self.classes == "labels" or self.vocabulary >= self.n_labels
+        require(enough, self, "vocabulary", "at least n_labels where classes='vocabulary'", fewer)
+        object.__setattr__(self, "encoding", self.encoding.fitted(**self.sizes))
+
+    @property
+    def sizes(self) -> dict[str, int | bool]:
+        """What the encoding takes over from the model."""
+        names = ("d_model", "n_heads", "head_dim", "max_length", "causal")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of classes that the classifier tells apart."""
+        return self.n_labels if self.classes == "labels" else self.vocabulary
+
+    @property
+    def ignored_label(self) -> int | None:
+        """The label that neither loss nor accuracy counts, if any."""
+        return 0 if self.classes == "vocabulary" else None
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What all layers of one forward pass share.
+
+    Args:
+        memory: Source of keys and values with shape (b, t, c), or None where it is the hidden state.
+        pos: Positions, with shape (b or 1, t).
+        real: True at tokens, False at padding, with shape (b, t).
+        mask: Attention mask, or None where nothing needs one.
+        noise: Dropout masks, or None outside training.
+    """
+
+    memory: Tensor | None
+    pos: Tensor
+    real: Bool[Tensor, "b t"]
+    mask: Bool[Tensor, "..."] | None
+    noise: Noise | None
+
+
+class Heads(nn.Module):
+    """The heads of one layer: hidden states (b, t, c) to head outputs (b, h, t, k), before the projection.
+
+    Interventions on heads hook this module's output.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.n_heads, self.head_dim, self.causal = config.n_heads, config.head_dim, config.causal
+        self.inner = config.n_heads * config.head_dim
+        self.qkv = nn.Linear(config.d_model, 3 * self.inner)
+
+    def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x, and keys and values of `memory` (of x where that is None), each (b, h, t, k)."""
+        if memory is None:
+            flat = self.qkv(x)
+        else:
+            w, b = self.qkv.weight, self.qkv.bias
+            queries = nn.functional.linear(x, w[: self.inner], b[: self.inner])
+            flat = torch.cat([queries, nn.functional.linear(memory, w[self.inner :], b[self.inner :])], -1)
+        q, k, v = flat.unflatten(-1, (3, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
+        return q, k, v
+
+    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
+        q, k, v = self.project(x, stream.memory)
+        memory = x if stream.memory is None else stream.memory
+        ctx = Context(q, k, stream.pos, stream.pos, x, memory, stream.mask)
+        name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
+        return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
+
+
+class Block(nn.Module):
+    """A pre-norm layer: x + out(heads(norm(x))), then x + feed-forward(norm(x)), dropout after each part."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(config.d_model)
+        self.heads = Heads(config)
+        self.out = nn.Linear(config.n_heads * config.head_dim, config.d_model)
+        self.ff_norm = nn.LayerNorm(config.d_model)
+        self.up = nn.Linear(config.d_model, config.d_ff)
+        self.down = nn.Linear(config.d_ff, config.d_model)
+
+    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b t c"]:
+        return self.after_heads(x, self.heads(self.attention_norm(x), stream, encoding, impl), stream.noise)
+
+    def after_heads(self, x: Tensor, heads: Float[Tensor, "b h t k"], noise: Noise | None) -> Tensor:
+        """The rest of the layer, from its input x and the outputs of its heads."""
+        x = x + maybe_drop(self.out(heads.transpose(1, 2).flatten(2)), noise)
+        hidden = maybe_drop(self.up(self.ff_norm(x)).relu(), noise)
+        return x + maybe_drop(self.down(hidden), noise)
+
+
+class Decoder(nn.Module):
+    """A Transformer that classifies token sequences, with any registered positional encoding.
+
+    Args:
+        config: Its architecture.
+        impl: Attention implementation, or "auto" for the one that measured fastest on the device.
+
+    References:
+        Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4 and Tables 3 and 4.
+    """
+
+    def __init__(self, config: DecoderConfig, impl: str = "auto") -> None:
+        super().__init__()
+        self.config, self.impl = config, impl
+        self.positions = config.positions
+        self.tokens = nn.Embedding(config.vocabulary, config.d_model)
+        first = config.encoding.build()
+        copies = config.n_layers - 1 if first.scope is Scope.LAYER else 0
+        self.encodings = nn.ModuleList([first, *(config.encoding.build() for _ in range(copies))])
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.norm = nn.LayerNorm(config.d_model) if config.final_norm else nn.Identity()
+        self.classifier = nn.Linear(config.d_model, config.n_outputs)
+
+    def forward(self, batch: Batch, noise: Noise | None = None) -> Float[Tensor, "b classes"]:
+        """Class logits of a batch; `noise` switches dropout on."""
+        x, stream = self.begin(batch, noise)
+        for layer in range(len(self.blocks)):
+            x = self.apply_block(layer, x, stream)
+        return self.readout(x, stream)
+
+    def begin(self, batch: Batch, noise: Noise | None = None) -> tuple[Float[Tensor, "b t c"], Stream]:
+        """Input of the first layer, and what all layers share."""
+        n, width = batch.inputs.shape
+        real = torch.arange(width, device=batch.inputs.device) < batch.lengths[:, None]
+        given = batch.positions
+        pos = given if given is not None else self.positions(n, width, batch.inputs.device)
+        x = self.encoding_of(0).embed(self.tokens(batch.inputs), pos)
+        # Right-padded keys lie in the future of every token, so a causal layer needs no mask for them.
+        masked = self.config.padding == "masked" and not self.config.causal
+        memory = x if self.config.memory == "embeddings" else None
+        return x, Stream(memory, pos, real, real[:, None, None, :] if masked else None, noise)
+
+    def encoding_of(self, layer: int) -> Encoding:
+        """The encoding that acts in a layer."""
+        encoding = self.encodings[layer % len(self.encodings)]
+        assert isinstance(encoding, Encoding)
+        return encoding
+
+    def apply_block(self, layer: int, x: Tensor, stream: Stream) -> Float[Tensor, "b t c"]:
+        """One layer of the residual stream."""
+        return self.blocks[layer](x, stream, self.encoding_of(layer), self.impl)
+
+    def readout(self, x: Float[Tensor, "b t c"], stream: Stream) -> Float[Tensor, "b classes"]:
+        """Class logits from the output of the last layer."""
+        x, real = self.norm(x), stream.real
+        if self.config.padding == "visible":
+            real = torch.ones_like(real)
+        if self.config.pooling == "last":
+            pooled = x[torch.arange(len(x), device=x.device), real.sum(1) - 1]
+        else:
+            weights = real.to(x.dtype) / real.sum(1, keepdim=True)
+            pooled = torch.einsum("bt,btc->bc", weights, x)
+        return self.classifier(pooled)
+
+

@@ -1,0 +1,27 @@
+"""Where tokens are: an object that numbers the tokens of a batch."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from spectrope.core.config import Configured
+from spectrope.core.registry import Registry
+
+POSITIONS: Registry["Positions"] = Registry("positions", "spectrope.positions")
+
+
+class Positions(Configured):
+    """Base of the rules that number tokens; each is a frozen dataclass that serialises by its name."""
+
+    kind: ClassVar[str]
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            POSITIONS.register(name, cls)
+
+    def __call__(self, batch: int, length: int, device: torch.device) -> Tensor:
+        """Positions of `length` tokens in each of `batch` sequences, with shape (1 or batch, length)."""
+        raise NotImplementedError

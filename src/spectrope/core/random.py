@@ -78,9 +78,7 @@ def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: n
     return drawn.T
 
 
-def indexed_subsets(
-    seed: int, stream: str, index: np.ndarray, sizes: np.ndarray, places: int
-) -> np.ndarray:
+def indexed_subsets(seed: int, stream: str, index: np.ndarray, sizes: np.ndarray, places: int) -> np.ndarray:
     """A uniformly random subset of `places` places per index, by selection sampling.
 
     Place p is taken with probability (still needed) / (places left), which makes all subsets equally likely.

@@ -1,0 +1,54 @@
+"""The command line: thin shells over the library, one file per command."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import tyro
+from tyro.conf import subcommand
+
+from spectrope.cli.ablate import Ablate
+from spectrope.cli.compare import Compare
+from spectrope.cli.encodings import Encodings
+from spectrope.cli.report import Report
+from spectrope.cli.runs import Runs
+from spectrope.cli.show import complain
+from spectrope.cli.train import Train
+from spectrope.core.errors import SpectropeError
+from spectrope.training.interrupt import Interrupted
+
+Command = (
+    Annotated[Compare, subcommand("compare")]
+    | Annotated[Train, subcommand("train")]
+    | Annotated[Ablate, subcommand("ablate")]
+    | Annotated[Report, subcommand("report")]
+    | Annotated[Runs, subcommand("runs")]
+    | Annotated[Encodings, subcommand("encodings")]
+)
+
+BAD_INPUT, INTERRUPTED = 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a user's mistake is one line and exit code 2, an interruption 130."""
+    command = tyro.cli(
+        Command,  # pyright: ignore[reportArgumentType]
+        prog="spectrope",
+        description="A spectroscope for positional encodings in Transformers.",
+        args=arguments,
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+    )
+    try:
+        command.run()
+    except Interrupted as stop:
+        complain(f"{stop} The same command goes on from there.")
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        complain("interrupted; finished runs are kept, and the same command goes on.")
+        return INTERRUPTED
+    except SpectropeError as error:
+        complain(str(error))
+        return BAD_INPUT
+    except BrokenPipeError:
+        sys.stderr.close()
+    return 0

@@ -17,9 +17,14 @@ class UnknownNameError(ConfigError):
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
+        self._parts = (what, name, known)
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}."
         super().__init__(f"unknown {what} {name!r}; {hint}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
+        """Rebuild from the parts, so that the error survives the way back from a worker process."""
+        return type(self), self._parts
 
 
 class UnsupportedError(SpectropeError):

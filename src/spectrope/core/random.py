@@ -68,7 +68,7 @@ def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: n
         The Art of Computer Programming, vol. 2 (Knuth, 1997), Sec. 3.4.2, Algorithm P.
     """
     jumps = indexed_integers(seed, stream, index, draws, len(pool) - np.arange(draws)).T.copy()
-    rows = np.tile(pool, (len(index), 1))
+    rows = np.broadcast_to(pool, (len(index), len(pool))).copy()
     flat, origin = rows.reshape(-1), np.arange(len(index)) * len(pool)
     drawn = np.empty((draws, len(index)), pool.dtype)
     for step in range(draws):

@@ -184,6 +184,11 @@ class Decoder(nn.Module):
         memory = x if self.config.memory == "embeddings" else None
         return x, Stream(memory, pos, real, real[:, None, None, :] if masked else None, noise)
 
+    @property
+    def padding_is_inert(self) -> bool:
+        """Whether cutting padding off changes no output."""
+        return self.config.padding == "masked"
+
     def encoding_of(self, layer: int) -> Encoding:
         """The encoding that acts in a layer."""
         encoding = self.encodings[layer % len(self.encodings)]

@@ -1,0 +1,53 @@
+# Two commands: `make demo` runs the main job, `make test` passes every check. Both set up what they need.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types imports unit bench clean
+
+help:
+	@echo "make demo   set up and compare positional encodings (report.html)"
+	@echo "make test   set up and pass every check"
+	@echo "make bench  print and store every benchmark"
+	@echo "make clean  remove the virtual environment and caches"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "SpectroPE needs Python 3.11 or newer; set PYTHON=/path/to/python3.11."; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) torch
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.dev
+
+demo: $(VENV)/.core
+	$(BIN)/spectrope compare --scale mini --runs runs --out report.html
+
+test: lint types imports unit
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+bench: $(VENV)/.dev
+	for bench in benchmarks/bench_*.py; do $(BIN)/python -m benchmarks.$$(basename $$bench .py) || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache

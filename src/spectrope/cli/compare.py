@@ -1,0 +1,84 @@
+"""`spectrope compare`: the main job."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.cli.options import ROOT, WORKERS, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
+from spectrope.cli.show import bars, console, table
+from spectrope.core.device import Device
+from spectrope.report import write_report
+from spectrope.store import Run
+from spectrope.sweeps.local import execute
+from spectrope.tasks.base import TASKS
+from spectrope.training.scales import experiment
+
+ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare:
+    """Train a decoder with each encoding on each task, ablate every head, and write a report."""
+
+    encodings: Annotated[tuple[str, ...], tyro.conf.arg(help="Names; `spectrope encodings` lists them.")] = (
+        ENCODINGS
+    )
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Names of tasks.")] = ("distance", "counting")
+    scale: Scale = "mini"
+    condition: Condition = "controlled"
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed, task and encoding.")] = (0,)
+    epochs: Epochs = None
+    examples: Examples = None
+    runs: RunsRoot = ROOT
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("report.html")
+    device: DeviceOption = "auto"
+    workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+
+    def run(self) -> None:
+        """Run what is not in the run folders yet, print the table, write the report."""
+        for task in self.tasks:
+            TASKS[task]
+        plan = [
+            experiment(
+                task,
+                encoding,
+                scale=self.scale,
+                condition=self.condition,
+                seed=seed,
+                epochs=self.epochs,
+                n_examples=self.examples,
+            )
+            for task in self.tasks
+            for seed in self.seeds
+            for encoding in self.encodings
+        ]
+        device: Device = self.device
+        with bars([one.label for one in plan]) as progress:
+            finished = execute(
+                plan, self.runs, device=device, workers=self.workers, watch=progress.watch
+            )
+        show(finished)
+        write_report(finished, self.out)
+        console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+
+
+def show(runs: list[Run]) -> None:
+    """Print accuracy, ceiling and the most indispensable head of each run."""
+    columns = ("task", "encoding", "seed", "train %", "held-out %", "ceiling %", "largest drop", "head", "s")
+    table("", columns, [_row(run) for run in runs], numeric=(*columns[2:7], "s"))
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    config, manifest = run.config, run.manifest
+    top = run.frame("ablation").sort("drop", descending=True).row(0, named=True)
+    return (
+        config["task"]["kind"],
+        config["encoding_name"],
+        str(config["seed"]),
+        *(f"{100 * manifest[key]:.1f}" for key in ("train_accuracy", "test_accuracy", "bayes_accuracy")),
+        f"{top['drop']:.1f}",
+        f"layer {top['layer']}, head {top['head']}",
+        f"{manifest['seconds']:.0f}",
+    )

@@ -1,0 +1,68 @@
+"""What commands print: tables and progress on the terminal, one line for a mistake."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from spectrope.sweeps.job import Event
+
+console = Console()
+errors = Console(stderr=True)
+
+STAGES = {"train": "training", "ablate": "ablating", "done": "done"}
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    errors.print(f"spectrope: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()) -> None:
+    """Print a table; columns named in `numeric` are aligned to the right."""
+    drawn = Table(title=title or None, title_justify="left", header_style="bold")
+    for column in columns:
+        drawn.add_column(column, justify="right" if column in numeric else "left")
+    for row in rows:
+        drawn.add_row(*map(escape, row))
+    console.print(drawn)
+
+
+class Bars:
+    """A progress bar per experiment; where output is no terminal, a line when one ends."""
+
+    def __init__(self, progress: Progress, labels: Sequence[str]) -> None:
+        self.progress, self.labels = progress, labels
+        self.bars: list[TaskID] = [
+            progress.add_task(label, total=1, stage="waiting", start=False) for label in labels
+        ]
+
+    def watch(self, number: int, event: Event) -> None:
+        """Show what happened in the experiment of that number."""
+        stage = STAGES[event.stage]
+        if event.accuracy is not None:
+            stage += f", held-out {100 * event.accuracy:.1f} %"
+        bar = self.bars[number]
+        self.progress.start_task(bar)
+        self.progress.update(bar, completed=event.done, total=event.total, stage=stage)
+        if event.stage == "done":
+            self.progress.stop_task(bar)
+            if not console.is_terminal:
+                console.print(f"{self.labels[number]}: {stage}", highlight=False)
+
+
+@contextlib.contextmanager
+def bars(labels: Sequence[str]) -> Iterator[Bars]:
+    """Progress bars for the experiments of these labels while the block runs."""
+    width = max(map(len, labels))
+    columns = (
+        TextColumn(f"{{task.description:<{width}}}"),
+        BarColumn(bar_width=24),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[stage]}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield Bars(progress, labels)

@@ -1,0 +1,78 @@
+"""`spectrope train`: one run."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.cli.options import ROOT, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
+from spectrope.cli.show import bars, console
+from spectrope.core.config import from_dict
+from spectrope.core.device import choose_device
+from spectrope.core.errors import ConfigError
+from spectrope.sweeps.job import train
+from spectrope.training.config import Experiment
+from spectrope.training.interrupt import stop_on_signal
+from spectrope.training.scales import experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train:
+    """Train one decoder, or go on with an unfinished run of the same settings."""
+
+    encoding: Annotated[str, tyro.conf.arg(help="A name; `spectrope encodings` lists them.")] = "rope"
+    task: Annotated[str, tyro.conf.arg(help="distance or counting.")] = "distance"
+    scale: Scale = "mini"
+    condition: Condition = "controlled"
+    seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0
+    epochs: Epochs = None
+    examples: Examples = None
+    recipe: Annotated[
+        Path | None,
+        tyro.conf.arg(help="JSON file that holds a whole experiment; the options above then do not count."),
+    ] = None
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Train and print the run's folder last."""
+        one = self.experiment()
+        with bars([one.label]) as progress, stop_on_signal() as stop:
+            run = train(one, self.runs, choose_device(self.device), lambda e: progress.watch(0, e), stop)
+        manifest = run.manifest
+        accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
+        console.print(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
+        console.print(f"Run: {run.path}", highlight=False, soft_wrap=True)
+
+    def experiment(self) -> Experiment:
+        """The experiment of the recipe, or of the options."""
+        if self.recipe is not None:
+            return read_recipe(self.recipe)
+        return experiment(
+            self.task,
+            self.encoding,
+            scale=self.scale,
+            condition=self.condition,
+            seed=self.seed,
+            epochs=self.epochs,
+            n_examples=self.examples,
+        )
+
+
+def read_recipe(path: Path) -> Experiment:
+    """Read an experiment from a JSON file, such as a run folder's config.
+
+    Raises:
+        ConfigError: One line, if the file cannot be read or a field breaks a rule.
+    """
+    try:
+        fields = json.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"recipe {path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ConfigError(f"recipe {path} is no JSON: {error}.") from None
+    if not isinstance(fields, dict):
+        raise ConfigError(f"recipe {path} must hold one JSON object; see recipes/ for examples.")
+    return from_dict(Experiment, fields.get("config", fields))

@@ -1,0 +1,84 @@
+"""Loss and accuracy of a model on examples, in batches that compute no padding where padding is inert."""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+
+IGNORED = -100  # torch's own mark for a label that the loss leaves out
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a model does on n examples.
+
+    Args:
+        loss: Mean cross-entropy, in nats.
+        accuracy: Fraction of examples whose likeliest class is the label.
+        n: Number of examples counted.
+    """
+
+    loss: float
+    accuracy: float
+    n: int
+
+
+def precision(device: torch.device, dtype: torch.dtype) -> contextlib.AbstractContextManager[object]:
+    """Autocast to `dtype`, or nothing at all for float32."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype)
+
+
+def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, Batch]]:
+    """Pieces of at most `size` examples with their indices, shortest first and trimmed if `trim`.
+
+    Args:
+        batch: The examples.
+        size: Largest piece.
+        trim: Whether padding may be cut off, as it may where the model never looks at it.
+    """
+    order = batch.lengths.argsort(stable=True) if trim else torch.arange(len(batch))
+    for index in order.split(size):
+        piece = batch[index]
+        yield index, piece.trimmed() if trim else piece
+
+
+def counted_labels(model: Decoder, labels: Tensor) -> Tensor:
+    """Labels with those that the model's configuration leaves out replaced by `IGNORED`."""
+    skipped = model.config.ignored_label
+    return labels if skipped is None else labels.masked_fill(labels == skipped, IGNORED)
+
+
+@torch.inference_mode()
+def predict(
+    model: Decoder, data: Batch, *, batch_size: int = 256, dtype: torch.dtype = torch.float32
+) -> Float[Tensor, "n classes"]:
+    """Class logits of every example, in float32 and on the CPU, in the order of `data`."""
+    device = next(model.parameters()).device
+    out = torch.empty(len(data), model.config.n_outputs)
+    for index, piece in by_length(data, batch_size, trim=model.padding_is_inert):
+        with precision(device, dtype):
+            out[index] = model(piece.to(device)).float().cpu()
+    return out
+
+
+def correct(model: Decoder, data: Batch, logits: Float[Tensor, "n classes"]) -> Bool[Tensor, " m"]:
+    """Whether the likeliest class is the label, for the examples that count."""
+    labels = counted_labels(model, data.labels)
+    return (logits.argmax(-1) == labels)[labels != IGNORED]
+
+
+def score(model: Decoder, data: Batch, *, batch_size: int = 256, dtype: torch.dtype = torch.float32) -> Score:
+    """Loss and accuracy of a model on examples, without dropout."""
+    logits = predict(model, data, batch_size=batch_size, dtype=dtype)
+    hits = correct(model, data, logits)
+    loss = F.cross_entropy(logits, counted_labels(model, data.labels), ignore_index=IGNORED)
+    return Score(float(loss), hits.double().mean().item(), len(hits))

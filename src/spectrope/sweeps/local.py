@@ -1,0 +1,130 @@
+"""Many experiments on this machine: worker processes, progress from all of them, one place that stops them."""
+
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.device import Device, choose_device
+from spectrope.core.errors import SpectropeError
+from spectrope.store import Run
+from spectrope.sweeps.job import Event, complete
+from spectrope.training.config import Experiment
+from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
+
+Watcher = Callable[[int, Event], None]
+SECONDS_BETWEEN_LOOKS = 0.2
+
+
+def execute(
+    plan: Sequence[Experiment], root: Path, *, device: Device, workers: int, watch: Watcher
+) -> list[Run]:
+    """Train and ablate every experiment of a plan; those whose run folder is finished are not run again.
+
+    Args:
+        plan: The experiments.
+        root: Folder of the run folders.
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads.
+        watch: Told the number of an experiment and what happened in it.
+
+    Returns:
+        Their runs, in the order of the plan.
+
+    Raises:
+        Interrupted: After Ctrl-C, once every unfinished run is saved.
+        SpectropeError: If an experiment fails; the others are finished first.
+    """
+    place = choose_device(device)
+    workers = 1 if place.type == "cuda" else min(workers, len(plan))
+    with stop_on_signal() as stop:
+        if workers <= 1:
+            return [_one(place, experiment, root, watch, stop, i) for i, experiment in enumerate(plan)]
+        return _in_processes(plan, root, workers, watch, stop)
+
+
+def _one(
+    device: torch.device, experiment: Experiment, root: Path, watch: Watcher, stop: Stop, number: int
+) -> Run:
+    if stop():
+        raise Interrupted("stopped between two runs.")
+    return complete(experiment, root, device, lambda event: watch(number, event), stop)
+
+
+def _in_processes(
+    plan: Sequence[Experiment], root: Path, workers: int, watch: Watcher, stop: Stop
+) -> list[Run]:
+    context = multiprocessing.get_context("spawn")
+    events, stopping = context.Queue(), context.Event()
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    with ProcessPoolExecutor(workers, context, _enter, (events, stopping, threads)) as pool:
+        futures = [pool.submit(_work, number, experiment, root) for number, experiment in enumerate(plan)]
+        pending = set(futures)
+        while pending:
+            _forward(events, watch)
+            pending = wait(pending, timeout=0).not_done
+            if stop() and not stopping.is_set():
+                stopping.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+    _forward(events, watch, patience=0)
+    return _results(futures)
+
+
+def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOKS) -> None:
+    try:
+        watch(*events.get(timeout=patience))
+        while True:
+            watch(*events.get_nowait())
+    except queue.Empty:
+        return
+
+
+def _results(futures: Sequence[Future[Run]]) -> list[Run]:
+    ended = [future for future in futures if not future.cancelled()]
+    errors = [error for future in ended if (error := future.exception())]
+    for error in errors:
+        if not isinstance(error, SpectropeError):
+            raise error
+    mistakes = [error for error in errors if not isinstance(error, Interrupted)]
+    if mistakes:
+        raise mistakes[0]
+    if errors or len(ended) < len(futures):
+        raise Interrupted("stopped; every run is saved.")
+    return [future.result() for future in ended]
+
+
+_worker: dict[str, Any] = {}
+
+
+def _enter(events: Any, stopping: Any, threads: int) -> None:
+    """Prepare a worker process: its threads, its way to report, and its end if the parent dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    _worker.update(events=events, stopping=stopping)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(number: int, experiment: Experiment, root: Path) -> Run:
+    events, stopping = _worker["events"], _worker["stopping"]
+    return complete(
+        experiment,
+        root,
+        torch.device("cpu"),
+        lambda event: events.put((number, event)),
+        stopping.is_set,
+    )

@@ -1,0 +1,103 @@
+"""The paper's text, its public code, and neither's confounds: functions from an experiment to an experiment.
+
+The text and the code differ in nine switches that concern training (R1 to R8 and R13; the others belong
+to the ablation protocols and to latent attention). Each is a function here, so that one can be thrown alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import reduce
+
+from spectrope.core.errors import UnknownNameError
+from spectrope.encodings.alibi import ALiBi
+from spectrope.encodings.base import EncodingConfig
+from spectrope.encodings.random import Random
+from spectrope.encodings.relative import Relative
+from spectrope.encodings.rope import Rotary
+from spectrope.encodings.sinusoidal import Sinusoidal
+from spectrope.encodings.sum import Sum
+from spectrope.encodings.t5 import T5
+from spectrope.training.config import Experiment
+
+Condition = Callable[[Experiment], Experiment]
+
+
+def _with_model(experiment: Experiment, **changes: object) -> Experiment:
+    return replace(experiment, model=replace(experiment.model, **changes))  # pyright: ignore[reportArgumentType]
+
+
+def bidirectional(experiment: Experiment) -> Experiment:
+    """R1: no causal mask."""
+    return _with_model(experiment, causal=False)
+
+
+def keys_from_embeddings(experiment: Experiment) -> Experiment:
+    """R2: keys and values of every layer come from the un-normalised input embeddings."""
+    return _with_model(experiment, memory="embeddings")
+
+
+def _swap(kind: type[EncodingConfig], change: Callable[[EncodingConfig], EncodingConfig]) -> Condition:
+    def switch(experiment: Experiment) -> Experiment:
+        encoding = experiment.model.encoding
+        return _with_model(experiment, encoding=change(encoding)) if isinstance(encoding, kind) else experiment
+
+    return switch
+
+
+def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
+    return Sum.Config(parts=(rotary, Sinusoidal.Config(layout="halves")))
+
+
+rotary_plus_absolute = _swap(Rotary.Config, _add_sinusoid)  # R3
+table_for_buckets = _swap(T5.Config, lambda _: Relative.Config())  # R4
+exponential_slopes = _swap(ALiBi.Config, lambda _: ALiBi.Config(slopes="exponential"))  # R5
+trainable_positions = _swap(Random.Config, lambda _: Random.Config(trainable=True))  # R6
+
+
+def visible_padding(experiment: Experiment) -> Experiment:
+    """R7: padding takes part in attention and in pooling."""
+    return _with_model(experiment, padding="visible")
+
+
+def any_fillers(experiment: Experiment) -> Experiment:
+    """R8: Task 1 draws its filler words from all words, triggers included, so that labels are ambiguous."""
+    task = experiment.task
+    if task.kind != "distance":
+        return experiment
+    return replace(experiment, task=replace(task, fillers="any"))  # pyright: ignore[reportCallIssue]
+
+
+def vocabulary_classes(experiment: Experiment) -> Experiment:
+    """R13: as many classes as words, and label 0 counts neither in loss nor in accuracy."""
+    return _with_model(experiment, classes="vocabulary")
+
+
+SWITCHES: dict[str, Condition] = {
+    "R1": bidirectional,
+    "R2": keys_from_embeddings,
+    "R3": rotary_plus_absolute,
+    "R4": table_for_buckets,
+    "R5": exponential_slopes,
+    "R6": trainable_positions,
+    "R7": visible_padding,
+    "R8": any_fillers,
+    "R13": vocabulary_classes,
+}
+
+THROWN: dict[str, tuple[str, ...]] = {
+    "controlled": (),
+    "described": ("R7", "R8", "R13"),  # where the paper's text is silent, its code speaks
+    "released": tuple(SWITCHES),
+}
+
+
+def apply_condition(experiment: Experiment) -> Experiment:
+    """The experiment with the switches of its own condition thrown.
+
+    Raises:
+        UnknownNameError: If `experiment.condition` is no key of `THROWN`.
+    """
+    if experiment.condition not in THROWN:
+        raise UnknownNameError("condition", experiment.condition, THROWN)
+    switches = (SWITCHES[name] for name in THROWN[experiment.condition])
+    return reduce(lambda changed, switch: switch(changed), switches, experiment)

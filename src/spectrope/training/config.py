@@ -1,0 +1,59 @@
+"""How a model is trained, and everything that defines one run."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from spectrope.core.config import Configured, OneOf
+from spectrope.core.errors import require
+from spectrope.models.decoder import DecoderConfig
+from spectrope.tasks.base import TASKS, TaskConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Configured):
+    """AdamW with linear warm-up and cosine decay; defaults as in Tables 3 and 4 of the paper."""
+
+    epochs: int = 100
+    batch_size: int = 512  # Examples per step of the optimiser.
+    micro_batch: int = 64  # Examples per forward pass; gradients add up to the batch's.
+    learning_rate: float = 1e-4  # Peak, after warm-up.
+    betas: tuple[float, float] = (0.98, 0.9)  # As printed in the paper, larger first.
+    weight_decay: float = 1e-5
+    warmup: float = 0.06  # Share of all steps.
+    clip: float | None = None  # Largest norm of the gradient, or None.
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # Of matrix products.
+    eval_examples: int = 2000  # Of each split, scored after every epoch.
+
+    def __post_init__(self) -> None:
+        for field in ("epochs", "batch_size", "micro_batch", "eval_examples"):
+            require(getattr(self, field) >= 1, self, field, "at least 1")
+        require(self.learning_rate > 0, self, "learning_rate", "positive")
+        require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
+        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+        require(0 <= self.warmup < 1, self, "warmup", "a share of the steps in [0, 1)")
+        require(self.clip is None or self.clip > 0, self, "clip", "positive or None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment(Configured):
+    """One run: a task, a model, a way to train it, and a seed for data, weights, order and dropout."""
+
+    encoding_name: str  # What was asked for; a condition may have changed `model.encoding`.
+    task: Annotated[TaskConfig, OneOf(TASKS)]
+    model: DecoderConfig
+    training: TrainingConfig
+    n_train: int
+    n_test: int  # Held-out examples.
+    scale: str
+    condition: str
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in ("n_train", "n_test"):
+            require(getattr(self, field) >= 1, self, field, "at least 1")
+        require(self.seed >= 0, self, "seed", "at least 0")
+
+    @property
+    def label(self) -> str:
+        """A short name for progress bars and messages."""
+        return f"{self.task.kind}/{self.encoding_name}/seed {self.seed}"

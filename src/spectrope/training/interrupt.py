@@ -1,0 +1,40 @@
+"""Ctrl-C asks a loop to stop at its next safe point; a second one stops it at once."""
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+from spectrope.core.errors import SpectropeError
+
+Stop = Callable[[], bool]
+
+
+class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
+    """Work stopped at a safe point, with everything saved."""
+
+
+def never() -> bool:
+    """The stop request that nobody makes."""
+    return False
+
+
+@contextlib.contextmanager
+def stop_on_signal() -> Iterator[Stop]:
+    """Turn the first SIGINT or SIGTERM into a request to stop; a second one raises `KeyboardInterrupt`.
+
+    For the main thread alone, as Python's signal handlers are.
+    """
+    asked: list[int] = []
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,130 @@
+"""How large an experiment is: from minutes on two cores to the paper's own settings."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from spectrope.core.config import from_dict
+from spectrope.core.errors import UnknownNameError
+from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.models.decoder import DecoderConfig
+from spectrope.tasks.base import TASKS, TaskConfig
+from spectrope.training.conditions import apply_condition
+from spectrope.training.config import Experiment, TrainingConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """One task at one scale."""
+
+    task: TaskConfig
+    model: DecoderConfig
+    training: TrainingConfig
+    n_examples: int
+
+
+def _task(name: str, **sizes: object) -> TaskConfig:
+    return from_dict(TASKS.config(name), sizes)
+
+
+_MINI = DecoderConfig(d_model=64, n_layers=3, n_heads=8, head_dim=16, d_ff=128, dropout=0.0)
+_SMALL = DecoderConfig(d_model=128, n_layers=4, n_heads=8, head_dim=16, d_ff=256)
+_QUICK = TrainingConfig(epochs=6, batch_size=128, micro_batch=64, learning_rate=1e-3)
+
+SCALES: Mapping[str, Mapping[str, Preset]] = {
+    "mini": {
+        "distance": Preset(
+            task=_task("distance", vocabulary=128, max_side=6, max_gap=18, max_length=32),
+            model=_MINI,
+            training=_QUICK,
+            n_examples=20_000,
+        ),
+        "counting": Preset(
+            task=_task("counting", vocabulary=128, length=32, n_triggers=10, max_count=26),
+            model=_MINI,
+            training=_QUICK,
+            n_examples=20_000,
+        ),
+    },
+    "small": {
+        "distance": Preset(
+            task=_task("distance", vocabulary=256, max_side=12, max_gap=36, max_length=64),
+            model=_SMALL,
+            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=5e-4),
+            n_examples=50_000,
+        ),
+        "counting": Preset(
+            task=_task("counting", vocabulary=256, length=64, n_triggers=15, max_count=52),
+            model=_SMALL,
+            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=5e-4),
+            n_examples=30_000,
+        ),
+    },
+    "paper": {
+        "distance": Preset(
+            task=_task("distance"), model=DecoderConfig(), training=TrainingConfig(), n_examples=100_000
+        ),
+        "counting": Preset(
+            task=_task("counting"),
+            model=DecoderConfig(),
+            training=TrainingConfig(epochs=150),
+            n_examples=50_000,
+        ),
+    },
+}
+
+TRAIN_SHARE = 0.7
+
+
+def experiment(
+    task: str,
+    encoding: str | EncodingConfig,
+    *,
+    scale: str = "mini",
+    condition: str = "controlled",
+    seed: int = 0,
+    epochs: int | None = None,
+    n_examples: int | None = None,
+) -> Experiment:
+    """The experiment that compares an encoding on a task at a scale, under a condition.
+
+    Args:
+        task: A registered task.
+        encoding: A registered encoding, with its defaults, or its configuration.
+        scale: A key of `SCALES`.
+        condition: "described", "released" or "controlled".
+        seed: Of data, weights, order and dropout.
+        epochs: Replaces the scale's.
+        n_examples: Replaces the scale's, 70 % of it for training.
+
+    Raises:
+        UnknownNameError: If a name is not known.
+        ConfigError: If sizes break a rule.
+    """
+    preset = _preset(task, scale)
+    config = ENCODINGS.config(encoding)() if isinstance(encoding, str) else encoding
+    built = preset.task.build()
+    sizes = {"vocabulary": built.vocabulary, "n_labels": built.n_classes, "max_length": built.max_length}
+    n = preset.n_examples if n_examples is None else n_examples
+    n_train = round(TRAIN_SHARE * n)
+    training = preset.training if epochs is None else replace(preset.training, epochs=epochs)
+    return apply_condition(
+        Experiment(
+            encoding_name=config.kind,
+            task=preset.task,
+            model=replace(preset.model, encoding=config, **sizes),
+            training=training,
+            n_train=n_train,
+            n_test=n - n_train,
+            scale=scale,
+            condition=condition,
+            seed=seed,
+        )
+    )
+
+
+def _preset(task: str, scale: str) -> Preset:
+    if scale not in SCALES:
+        raise UnknownNameError("scale", scale, SCALES)
+    if task not in SCALES[scale]:
+        raise UnknownNameError("task", task, SCALES[scale])
+    return SCALES[scale][task]

@@ -1,0 +1,80 @@
+"""Everything that a resumed run needs, as tensors and numbers; nothing is pickled."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spectrope.models.decoder import Decoder
+from spectrope.store import Run
+
+CHECKPOINT = "checkpoint"
+WEIGHTS = "weights"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Scores of one split after one epoch: loss in nats, accuracy as a fraction."""
+
+    epoch: int
+    step: int
+    split: str
+    loss: float
+    accuracy: float
+
+
+@dataclass
+class TrainingState:
+    """Where a run stands between two steps.
+
+    Args:
+        model: The network.
+        optimiser: AdamW over the network's trainable parameters.
+        step: Steps taken.
+        seconds: Time spent training, over all sittings.
+        rows: Scores so far.
+    """
+
+    model: Decoder
+    optimiser: torch.optim.Optimizer
+    step: int = 0
+    seconds: float = 0.0
+    rows: list[Row] = field(default_factory=list)
+
+    def save(self, run: Run) -> None:
+        """Write the checkpoint, whole or not at all."""
+        progress = {"step": self.step, "seconds": self.seconds, "rows": [asdict(row) for row in self.rows]}
+        run.write_tensors(CHECKPOINT, self._tensors(), {"progress": json.dumps(progress)})
+
+    def restore(self, run: Run) -> None:
+        """Take up the checkpoint of `run`, where it has one."""
+        if not run.has_tensors(CHECKPOINT):
+            return
+        tensors, metadata = run.read_tensors(CHECKPOINT)
+        progress = json.loads(metadata["progress"])
+        self.step, self.seconds = progress["step"], progress["seconds"]
+        self.rows = [Row(**row) for row in progress["rows"]]
+        self.model.load_state_dict(_under("model", tensors))
+        moments = _under("adam", tensors)
+        if moments:
+            self._load_moments(moments)
+
+    def _tensors(self) -> dict[str, Tensor]:
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for index, moments in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"adam.{index}.{name}": value for name, value in moments.items()}
+        return tensors
+
+    def _load_moments(self, moments: dict[str, Tensor]) -> None:
+        state: dict[int, dict[str, Any]] = {}
+        for key, value in moments.items():
+            index, name = key.split(".")
+            state.setdefault(int(index), {})[name] = value
+        groups = self.optimiser.state_dict()["param_groups"]
+        self.optimiser.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key.removeprefix(f"{prefix}."): t for key, t in tensors.items() if key.startswith(f"{prefix}.")}

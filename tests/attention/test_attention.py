@@ -1,0 +1,103 @@
+"""Every implementation against the reference: values and gradients, at awkward lengths."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from spectrope.attention import IMPLEMENTATIONS, attention, fastest
+from spectrope.core.errors import UnknownNameError, UnsupportedError
+from spectrope.core.noise import Noise
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
+
+CPU = torch.device("cpu")
+SIZES = {"d_model": 24, "n_heads": 3, "head_dim": 8, "max_length": 160, "causal": True}
+FAST = [name for name in IMPLEMENTATIONS if name != "reference"]
+FACTORING = [name for name in ENCODINGS if ENCODINGS[name].form is not Form.GENERAL]
+
+
+def build(name: str) -> Encoding:
+    torch.manual_seed(1)
+    return ENCODINGS.config(name)().fitted(**SIZES).build().double()
+
+
+def inputs(n_q: int, n_k: int, batch: int = 2) -> tuple[Context, torch.Tensor]:
+    generator = torch.Generator().manual_seed(n_q)
+    h, d = SIZES["n_heads"], SIZES["head_dim"]
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    q, k, v = draw(batch, h, n_q, d), draw(batch, h, n_k, d), draw(batch, h, n_k, d)
+    x_q, x_k = draw(batch, n_q, SIZES["d_model"]), draw(batch, n_k, SIZES["d_model"])
+    q_pos, k_pos = torch.arange(n_k - n_q, n_k)[None], torch.arange(n_k)[None]
+    return Context(q, k, q_pos, k_pos, x_q, x_k), v
+
+
+def outcome(ctx: Context, v: torch.Tensor, encoding: Encoding, causal: bool, impl: str, noise=None):
+    out = attention(ctx, v, encoding, causal=causal, impl=impl, noise=noise)
+    leaves = [ctx.q, ctx.k, v, *(p for p in encoding.parameters() if p.requires_grad)]
+    weights = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    grads = torch.autograd.grad((out * weights).sum(), leaves, allow_unused=True)
+    return out, grads
+
+
+@pytest.mark.parametrize("impl", FAST)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", FACTORING)
+def test_equals_the_reference_in_values_and_gradients(name, causal, impl):
+    encoding, (ctx, v) = build(name), inputs(63, 63)
+    expected, expected_grads = outcome(ctx, v, encoding, causal, "reference")
+    out, grads = outcome(ctx, v, encoding, causal, impl)
+    assert_close(out, expected)
+    for grad, wanted in zip(grads, expected_grads, strict=True):
+        assert (grad is None) == (wanted is None)
+        if wanted is not None:
+            assert_close(grad, wanted)
+
+
+@pytest.mark.parametrize("impl", FAST)
+@pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (1, 7), (5, 111)])
+def test_queries_at_the_end_of_longer_keys(impl, n_q, n_k):
+    encoding, (ctx, v) = build("nope"), inputs(n_q, n_k)
+    assert_close(
+        attention(ctx, v, encoding, causal=True, impl=impl),
+        attention(ctx, v, encoding, causal=True, impl="reference"),
+    )
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+def test_masked_keys_are_never_read(impl):
+    encoding, (ctx, v) = build("nope"), inputs(9, 9)
+    real = torch.arange(9) < 6
+    masked = Context(ctx.q, ctx.k, ctx.q_pos, ctx.k_pos, mask=real[None, None, None, :])
+    changed = torch.where(real[:, None], v, 1e6)
+    same = [attention(masked, values, encoding, causal=False, impl=impl) for values in (v, changed)]
+    assert_close(same[0], same[1])
+
+
+def test_dropout_of_the_explicit_kernel_is_that_of_the_reference():
+    encoding, (ctx, v) = build("nope"), inputs(31, 31)
+    pairs = [outcome(ctx, v, encoding, True, impl, Noise(0.3, 5, CPU)) for impl in ("reference", "explicit")]
+    assert_close(pairs[0], pairs[1])
+
+
+def test_an_unknown_implementation_suggests_the_nearest():
+    ctx, v = inputs(2, 2)
+    with pytest.raises(UnknownNameError, match="did you mean explicit"):
+        attention(ctx, v, build("nope"), causal=True, impl="explict")
+
+
+class General(Encoding):
+    form = Form.GENERAL
+
+
+def test_what_cannot_be_computed_is_refused_by_name():
+    ctx, v = inputs(2, 2)
+    general = General(ENCODINGS.config("nope")())
+    with pytest.raises(UnsupportedError, match="'explicit' cannot compute form GENERAL.*here: reference"):
+        attention(ctx, v, general, causal=True, impl="explicit")
+    with pytest.raises(UnsupportedError, match="'fused' has no dropout"):
+        attention(ctx, v, build("nope"), causal=True, impl="fused", noise=Noise(0.1, 0, CPU))
+    assert fastest(general, CPU) == "reference"
+    assert fastest(build("nope"), CPU) == "explicit"
+    assert fastest(build("nope"), torch.device("cuda")) == "fused"

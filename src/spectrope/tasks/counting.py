@@ -3,10 +3,22 @@
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.stats
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_integers, indexed_subsets
-from spectrope.tasks.triggers import Rows, TriggerConfig, TriggerTask, require_sizes, require_vocabulary
+from spectrope.tasks.base import Batch
+from spectrope.tasks.triggers import (
+    Rows,
+    TriggerConfig,
+    TriggerTask,
+    require_possible,
+    require_sizes,
+    require_vocabulary,
+)
 
 
 class Counting(TriggerTask, name="counting"):
@@ -37,6 +49,7 @@ class Counting(TriggerTask, name="counting"):
         max_count: int = 100
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             require_sizes(self, "length", "n_triggers", "max_count")
             hint = "Lower max_count or raise length."
             require(self.max_count <= self.length, self, "max_count", f"at most length, {self.length}", hint)
@@ -63,3 +76,43 @@ class Counting(TriggerTask, name="counting"):
             for name, words in (("triggers", self.trigger_words(seed)), ("fillers", self.filler_words(seed)))
         )
         return np.where(is_trigger, triggers, fillers), count, np.full(len(index), places)
+
+    def posterior(self, batch: Batch, seed: int) -> Float[Tensor, "n classes"]:
+        r"""Probability of each label given each sequence, exactly, in float64.
+
+        Let x be a sequence of t words of which m are among the K triggers, and let there be W filler words.
+        Given the count c, all :math:`\binom tc` choices of places are equally likely; the
+        :math:`\binom mc` that lie on triggers each give x with probability :math:`K^{-c}W^{-(t-c)}`, the
+        others never. So
+
+        .. math:: P(x \mid c) = \binom mc \binom tc^{-1} K^{-c} W^{-(t-c)}
+
+        depends on x through m alone: all that x tells about c, m tells, and the posterior is that of c
+        given m under `likelihood` and a uniform prior.
+
+        Raises:
+            ConfigError: If a sequence cannot come from this task under this seed.
+        """
+        seen = np.isin(batch.inputs.cpu().numpy(), self.trigger_words(seed)).sum(1)
+        likelihood = self.likelihood(seed)[:, seen].T
+        total = likelihood.sum(1, keepdims=True)
+        require_possible(total[:, 0] > 0, self, seed)
+        return torch.from_numpy(likelihood / total)
+
+    def likelihood(self, seed: int) -> np.ndarray:
+        r"""Probability :math:`P(m \mid c)` of seeing m trigger words, with shape (k + 1, t + 1).
+
+        Each of the t - c fillers is a trigger word with probability q, the share of triggers among the
+        filler words, so :math:`m - c \sim \mathrm{Bin}(t - c, q)`. Clean fillers have q = 0, and m = c.
+        """
+        count = np.arange(self.n_classes)[:, None]
+        share = np.isin(self.filler_words(seed), self.trigger_words(seed)).mean()
+        extra = np.arange(self.max_length + 1) - count
+        return scipy.stats.binom.pmf(extra, self.max_length - count, share)
+
+    def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
+        r"""Best accuracy :math:`\sum_m \max_c P(m \mid c) / (k + 1)`, as a fraction.
+
+        Exact: the sum is over all that can be seen, so n and the seed change nothing.
+        """
+        return float(self.likelihood(seed).max(axis=0).sum() / self.n_classes)

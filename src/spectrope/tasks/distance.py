@@ -1,13 +1,24 @@
 """Task 1 of arXiv 2505.13027: how far apart are two trigger words?"""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_draws, indexed_integers
-from spectrope.tasks.base import PADDING
-from spectrope.tasks.triggers import Rows, TriggerConfig, TriggerTask, require_sizes, require_vocabulary
+from spectrope.tasks.base import PADDING, Batch
+from spectrope.tasks.triggers import (
+    Rows,
+    TriggerConfig,
+    TriggerTask,
+    require_possible,
+    require_sizes,
+    require_vocabulary,
+)
 
 
 class Distance(TriggerTask, name="distance"):
@@ -39,6 +50,7 @@ class Distance(TriggerTask, name="distance"):
         max_length: int = 120
 
         def __post_init__(self) -> None:
+            super().__post_init__()
             require_sizes(self, "max_side", "max_gap", "max_length")
             longest = self.max_side + self.max_gap + 2
             hint = "Lower max_gap or max_side: the cut must spare the second trigger."
@@ -62,27 +74,102 @@ class Distance(TriggerTask, name="distance"):
         return self.config.max_length
 
     def draw(self, index: np.ndarray, seed: int) -> Rows:
-        left, gap, right = self._lengths(index, seed)
-        length = np.minimum(left + gap + right + 2, self.max_length)
         side, most = self.config.max_side, self.config.max_gap
-        place = np.arange(self.max_length)
-        source = place + (place >= left[:, None]) * (side - left)[:, None]
-        source += (place > (left + gap)[:, None]) * (most - gap)[:, None]
-        source[place >= length[:, None]] = 2 * side + most + 2
-        return np.take_along_axis(self._segments(index, seed), source, axis=1), gap + 1, length
-
-    def _lengths(self, index: np.ndarray, seed: int) -> np.ndarray:
-        """Words left of, between and right of the triggers before the cut, with shape (3, n)."""
-        most = np.array([self.config.max_side, self.config.max_gap, self.config.max_side])
-        return indexed_integers(seed, "distance/lengths", index, 3, most).T + 1
-
-    def _segments(self, index: np.ndarray, seed: int) -> np.ndarray:
-        """Full left segment, trigger, full gap, trigger, full right segment, padding, side by side."""
+        sizes = np.array([side, most, side])
+        left, gap, right = indexed_integers(seed, "distance/lengths", index, 3, sizes).T + 1
+        right = np.minimum(right, self.max_length - (left + gap + 2))
         words = self.filler_words(seed).astype(np.min_scalar_type(self.vocabulary))
-        side, gap, n = self.config.max_side, self.config.max_gap, len(index)
-        left, between, right = (
+        before, between, after = (
             indexed_draws(seed, f"distance/{name}", index, size, words)
-            for name, size in (("left", side), ("gap", gap), ("right", side))
+            for name, size in (("left", side), ("gap", most), ("right", side))
         )
-        first, second, end = (np.full((n, 1), id, words.dtype) for id in (*self.trigger_words(seed), PADDING))
-        return np.hstack([left, first, between, second, right, end])
+        one = np.ones_like(left)
+        first, second = (np.full((len(index), 1), word, words.dtype) for word in self.trigger_words(seed))
+        pieces = ((before, left), (first, one), (between, gap), (second, one), (after, right))
+        return _joined(pieces, self.max_length), gap + 1, left + gap + right + 2
+
+    def posterior(self, batch: Batch, seed: int) -> Float[Tensor, "n classes"]:
+        r"""Probability of each label given each sequence, exactly, in float64.
+
+        Suppose the triggers stand at places l and l + g + 1 of a sequence of t words, so that
+        r = t - l - g - 2 words follow. With W filler words, a segment of k different words has probability
+        :math:`1/(W)_k = (W-k)!/W!`, so
+
+        .. math:: P(x, l, g) \propto \frac{p(r)}{(W)_l (W)_g (W)_r}, \quad
+            p(r) = \begin{cases} 1/s & t < t_{max} \\ (s + 1 - \max(r, 1))/s & t = t_{max}\end{cases}
+
+        where the second case sums over all that the cut may have removed, provided that
+        :math:`1 \le l \le s`, :math:`1 \le g \le m`, :math:`r \le s` (and :math:`r \ge 1` before the cut),
+        that the words at the two places are the two triggers in order, and that no segment repeats a word.
+        All places where the triggers occur are tried; placements with the same g share a label and add up.
+
+        Raises:
+            ConfigError: If a sequence cannot come from this task under this seed.
+        """
+        words, lengths = batch.inputs.cpu().numpy(), batch.lengths.cpu().numpy()
+        row, left, gap, right, ways = self._placements(words, lengths, seed)
+        log_orders = _log_falling_factorials(len(self.filler_words(seed)), self.max_length)
+        weight = np.log(ways) - log_orders[left] - log_orders[gap] - log_orders[right]
+        peak = np.full(len(words), -np.inf)
+        np.maximum.at(peak, row, weight)
+        require_possible(peak > -np.inf, self, seed)
+        joint = np.zeros((len(words), self.n_classes))
+        np.add.at(joint, (row, gap + 1), np.exp(weight - peak[row]))
+        return torch.from_numpy(joint / joint.sum(1, keepdims=True))
+
+    def _placements(self, words: np.ndarray, lengths: np.ndarray, seed: int) -> np.ndarray:
+        """All that may have given the sequences: columns of (sequence, l, g, r, s p(r))."""
+        is_first, is_second = (words == word for word in self.trigger_words(seed))
+        row, left = np.nonzero(is_first)
+        pair, second = np.nonzero(is_second[row])
+        row, left = row[pair], left[pair]
+        gap, right = second - left - 1, lengths[row] - second - 1
+        side, is_cut = self.config.max_side, lengths[row] == self.max_length
+        ways = np.where(is_cut, side + 1 - np.maximum(right, 1), right >= 1) * (right <= side)
+        fits = (left >= 1) & (left <= side) & (gap >= 1) & (gap <= self.config.max_gap) & (ways > 0)
+        if self.config.fillers == "clean":
+            fits &= (is_first.sum(1) + is_second.sum(1))[row] == 2
+        found = np.stack([row, left, gap, right, ways])[:, fits]
+        return found[:, _repeat_free(words, lengths, *found[:3])]
+
+
+def _joined(pieces: Sequence[tuple[np.ndarray, np.ndarray]], width: int) -> np.ndarray:
+    """The first few words of each piece, side by side, padded to `width`.
+
+    Args:
+        pieces: Words with shape (n, most), and how many of them to take, with shape (n,).
+        width: Columns of the result.
+    """
+    kept = np.hstack([np.arange(words.shape[1]) < count[:, None] for words, count in pieces])
+    words = np.hstack([words for words, _ in pieces])
+    joined = np.full((len(words), width), PADDING, words.dtype)
+    joined[np.arange(width) < kept.sum(1, keepdims=True)] = words[kept]
+    return joined
+
+
+def _log_falling_factorials(n: int, most: int) -> np.ndarray:
+    r"""Logarithms of :math:`(n)_k = n (n-1) \cdots (n-k+1)` for k = 0, ..., min(n, most)."""
+    return np.concatenate([[0.0], np.cumsum(np.log(np.arange(n, max(n - most, 0), -1)))])
+
+
+def _repeat_free(
+    words: np.ndarray, lengths: np.ndarray, row: np.ndarray, left: np.ndarray, gap: np.ndarray
+) -> np.ndarray:
+    """Whether none of the three segments that `left` and `gap` mark in sequence `row` repeats a word."""
+    start = _starts(words)
+    second = left + gap + 1
+    return (
+        (start[row, left - 1] == 0)
+        & (start[row, second - 1] <= left + 1)
+        & (start[row, lengths[row] - 1] <= second + 1)
+    )
+
+
+def _starts(words: np.ndarray) -> np.ndarray:
+    """For each place the earliest one from which on no word is repeated up to it, with shape (n, t)."""
+    order = np.argsort(words, axis=1, kind="stable")
+    ranked = np.take_along_axis(words, order, axis=1)
+    row, rank = np.nonzero(ranked[:, 1:] == ranked[:, :-1])
+    start = np.zeros(words.shape, np.int64)
+    start[row, order[row, rank + 1]] = order[row, rank] + 1
+    return np.maximum.accumulate(start, axis=1)

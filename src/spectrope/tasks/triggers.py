@@ -1,17 +1,20 @@
-"""What tasks about trigger words have in common: which words trigger, which words fill, drawing by blocks."""
+"""What tasks about trigger words share: which words trigger and which fill, drawing and solving by blocks."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core.errors import ConfigError, require
 from spectrope.core.random import numpy_stream
 from spectrope.tasks.base import Batch, Task, TaskConfig
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # token ids (n, t), labels (n,), lengths (n,)
-BLOCK = 1024  # examples drawn at a time: their random words and shuffled rows stay in cache
+BLOCK = 512  # examples handled at a time: their random words and shuffled rows stay in cache
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +33,17 @@ class TriggerConfig(TaskConfig):
     triggers: Literal["fixed", "fresh"] = "fixed"
     fillers: Literal["clean", "any"] = "clean"
 
+    def __post_init__(self) -> None:
+        require(self.triggers in ("fixed", "fresh"), self, "triggers", "'fixed' or 'fresh'")
+        require(self.fillers in ("clean", "any"), self, "fillers", "'clean' or 'any'")
+
 
 class TriggerTask(Task):
-    """Base of tasks about trigger words; a subclass says how many there are and draws rows in `draw`."""
+    """Base of tasks about trigger words.
+
+    A subclass says how many there are, draws examples in `draw`, and gives the exact `posterior` of the
+    label, from which the oracle and the best possible accuracy follow.
+    """
 
     Config = TriggerConfig
     n_triggers: int
@@ -61,14 +72,56 @@ class TriggerTask(Task):
         """Token ids, labels and lengths of the examples that `index` numbers."""
         raise NotImplementedError
 
+    def posterior(self, batch: Batch, seed: int) -> Float[Tensor, "n classes"]:
+        """Probability of each label given each sequence, exactly, in float64.
+
+        Raises:
+            ConfigError: If a sequence cannot come from this task under this seed.
+        """
+        raise NotImplementedError
+
     def sample(self, n: int, seed: int, start: int = 0) -> Batch:
         inputs = np.empty((n, self.max_length), np.int64)
         labels, lengths = np.empty(n, np.int64), np.empty(n, np.int64)
-        for low in range(0, n, BLOCK):
-            rows = slice(low, min(low + BLOCK, n))
+        for rows in blocks(n):
             index = np.arange(start + rows.start, start + rows.stop)
             inputs[rows], labels[rows], lengths[rows] = self.draw(index, seed)
         return Batch(*map(torch.from_numpy, (inputs, labels, lengths)))
+
+    def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
+        """The most probable label of each sequence: the true one if fillers are clean, else the Bayes rule.
+
+        Raises:
+            ConfigError: If a sequence cannot come from this task under this seed.
+        """
+        solved = torch.empty(len(batch), dtype=torch.int64)
+        for rows in blocks(len(batch)):
+            solved[rows] = self.posterior(batch[rows], seed).argmax(1)
+        return solved
+
+    def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
+        """Mean over n sampled sequences of the largest posterior probability, as a fraction."""
+        batch = self.sample(n, seed)
+        highest = [self.posterior(batch[rows], seed).amax(1) for rows in blocks(n)]
+        return torch.cat(highest).mean().item()
+
+
+def blocks(n: int) -> Iterator[slice]:
+    """Consecutive slices that cover n examples."""
+    return (slice(start, min(start + BLOCK, n)) for start in range(0, n, BLOCK))
+
+
+def require_possible(possible: np.ndarray, task: TriggerTask, seed: int) -> None:
+    """Require that every sequence can come from the task.
+
+    Raises:
+        ConfigError: Naming the first that cannot.
+    """
+    if not possible.all():
+        raise ConfigError(
+            f"{type(task).__name__}: sequence {possible.argmin()} of the batch cannot come from this task "
+            f"under seed {seed}; solve with the configuration and the seed that sampled it."
+        )
 
 
 def require_sizes(config: TriggerConfig, *names: str) -> None:

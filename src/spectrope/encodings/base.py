@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from spectrope.core.config import Configured
+from spectrope.core.errors import UnsupportedError
 from spectrope.core.registry import Registry
 
 Side = Literal["query", "key"]
@@ -85,17 +86,33 @@ class EncodingConfig(Configured):
     kind: ClassVar[str]
 
     def fitted(self: C, **sizes: Any) -> C:
-        """This configuration with those of its fields that a model decides taken from the model.
+        """This configuration with the fields that a model decides, at any depth, taken from the model.
 
         Args:
             sizes: `d_model`, `n_heads`, `head_dim`, `max_length` and `causal` of the model.
         """
         names = {field.name for field in fields(self)}
-        return replace(self, **{name: size for name, size in sizes.items() if name in names})
+        own = {name: size for name, size in sizes.items() if name in names}
+        held = {name: _fitted(getattr(self, name), sizes) for name in names - own.keys()}
+        return replace(self, **held, **own)
 
     def build(self) -> "Encoding":
-        """The encoding that this configuration describes."""
+        """The encoding that this configuration describes, as one layer uses it."""
         return ENCODINGS[self.kind](self)
+
+    def build_layers(self, n_layers: int) -> "list[Encoding]":
+        """The encoding of each layer: one object n_layers times where its scope is MODEL."""
+        first = self.build()
+        if first.scope is Scope.MODEL:
+            return [first] * n_layers
+        return [first, *(self.build() for _ in range(n_layers - 1))]
+
+
+def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
+    """What a field holds, with the model's sizes written into every configuration inside it."""
+    if isinstance(value, tuple):
+        return tuple(_fitted(item, sizes) for item in value)
+    return value.fitted(**sizes) if hasattr(value, "fitted") else value
 
 
 class Encoding(nn.Module):
@@ -104,14 +121,16 @@ class Encoding(nn.Module):
     Logits are :math:`L_{ij} = \langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R` given by
     `rotate` and :math:`b` by `bias`; inputs to the first layer pass through `embed`.
 
+    A class states its form, tags and scope; an instance whose configuration decides them overrides these.
+
     Args:
         config: The encoding's own configuration.
     """
 
     Config: ClassVar[type[EncodingConfig]] = EncodingConfig
-    form: ClassVar[Form] = Form.DOT
-    tags: ClassVar[frozenset[Tag]] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
-    scope: ClassVar[Scope] = Scope.MODEL
+    form: Form = Form.DOT
+    tags: frozenset[Tag] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
+    scope: Scope = Scope.MODEL
     family: ClassVar[str] = "none"
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
@@ -138,6 +157,14 @@ class Encoding(nn.Module):
         """What is added to the logits, broadcastable to (b, h, i, j), or None."""
         return None
 
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        """Bias per head, in logit units, of lags with any shape (*n,): returns (*n, h).
+
+        Only encodings of form DOT_PLUS_LAG have one. Lags may be whole or fractional; the bias is computed in
+        float32 at least, in float64 for such lags.
+        """
+        raise UnsupportedError(f"{type(self).__name__} has no bias of the lag alone.")
+
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         """Attention logits before masking; only encodings of form GENERAL override this."""
         q, k = self.rotate(ctx.q, ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")
@@ -159,12 +186,9 @@ class LagBias(Encoding):
     form = Form.DOT_PLUS_LAG
     tags = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE})
 
-    def lag_bias(self, lag: Tensor) -> Tensor:
-        """Bias per head, in logit units, of lags with any shape (*n,): returns (*n, h)."""
-        raise NotImplementedError
-
     def bias(self, ctx: Context) -> Tensor:
-        return self.lag_bias(ctx.lag).movedim(-1, -3)
+        lag = ctx.lag.double() if ctx.q.dtype is torch.float64 else ctx.lag
+        return self.lag_bias(lag).movedim(-1, -3).contiguous()
 
 
 @dataclass(frozen=True)
@@ -181,8 +205,9 @@ class CatalogueEntry:
 
 
 def describe(name: str) -> CatalogueEntry:
-    """The catalogue entry of a registered encoding."""
+    """The catalogue entry of a registered encoding, with its default configuration."""
     cls = ENCODINGS[name]
+    built = cls(cls.Config())
     text = re.sub(r"\s+", " ", cls.__doc__ or "")
     formula = re.search(r":math:`(.+?)`", text)
     reference = re.search(r"References: (.+)", text)
@@ -191,7 +216,7 @@ def describe(name: str) -> CatalogueEntry:
         family=cls.family,
         summary=re.split(r"(?<=[.:]) ", text.strip())[0],
         formula=formula.group(1) if formula else "",
-        form=cls.form.name,
-        tags=tuple(sorted(tag.name for tag in cls.tags)),
+        form=built.form.name,
+        tags=tuple(sorted(tag.name for tag in built.tags)),
         reference=reference.group(1).strip() if reference else "",
     )

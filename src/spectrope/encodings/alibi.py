@@ -1,0 +1,61 @@
+"""Attention with linear biases."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import EncodingConfig, LagBias
+from spectrope.encodings.constant import Constant
+
+
+def alibi_slopes(n_heads: int) -> Float[Tensor, " h"]:
+    r"""The authors' slopes: :math:`m_h = 2^{-8h/H}`, h = 1, ..., H, for H a power of two.
+
+    Other head counts take the slopes of the power of two below, then every other one of the power above.
+    """
+    below = 1 << (n_heads.bit_length() - 1)
+    whole = 2.0 ** (-8 / below * torch.arange(1, below + 1, dtype=torch.float64))
+    between = 2.0 ** (-4 / below * torch.arange(1, 2 * below, 2, dtype=torch.float64))
+    return torch.cat([whole, between[: n_heads - below]])
+
+
+def exponential_slopes(n_heads: int) -> Float[Tensor, " h"]:
+    r"""Slopes :math:`e^{-h/H}`, h = 0, ..., H - 1: far steeper than the authors'."""
+    return (-torch.arange(n_heads, dtype=torch.float64) / n_heads).exp()
+
+
+class ALiBi(LagBias, name="alibi"):
+    r"""Subtracts a head's multiple of the distance: :math:`b_h(n) = -m_h |n|`.
+
+    Slopes follow the authors' code, also where `n_heads` is no power of two.
+
+    References:
+        Train Short, Test Long: Attention with Linear Biases (Press et al., 2022), Sec. 3.
+    """
+
+    family = "relative bias"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """How steep each head's bias is."""
+
+        n_heads: int = 16
+        slopes: Literal["standard", "exponential"] = (
+            "standard"  # R5. The released code has exp(-h / n_heads).
+        )
+
+        def __post_init__(self) -> None:
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+
+    def __init__(self, config: "ALiBi.Config") -> None:
+        super().__init__(config)
+        slopes = alibi_slopes if config.slopes == "standard" else exponential_slopes
+        self.slopes = Constant(slopes(config.n_heads))
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        dtype = torch.promote_types(lag.dtype, torch.float32)
+        return -lag.abs()[..., None].to(dtype) * self.slopes.value.to(dtype)

@@ -1,0 +1,45 @@
+"""Learned absolute positions."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import Encoding, EncodingConfig, Tag
+from spectrope.encodings.tables import lookup
+
+
+class Learned(Encoding, name="learned"):
+    r"""Adds a trained vector per position to the input: :math:`x_p + e_p`, for :math:`0 \le p <` max_length.
+
+    Raises:
+        UnsupportedError: When it meets a position that its table does not hold.
+
+    References:
+        Convolutional Sequence to Sequence Learning (Gehring et al., 2017), Sec. 3.1.
+    """
+
+    family = "absolute"
+    tags = frozenset({Tag.CONTENT_FREE, Tag.LEARNED})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Size and initialisation of the table."""
+
+        d_model: int = 256  # Width of the input.
+        max_length: int = 128  # Rows, one per position.
+        std: float = 0.02  # Standard deviation of the initial entries.
+
+        def __post_init__(self) -> None:
+            require(self.d_model >= 1, self, "d_model", "at least 1")
+            require(self.max_length >= 1, self, "max_length", "at least 1")
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "Learned.Config") -> None:
+        super().__init__(config)
+        self.table = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.std)
+
+    def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
+        return x + lookup(self.table, pos, self).to(x.dtype)

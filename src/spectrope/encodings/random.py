@@ -1,0 +1,55 @@
+"""Random absolute positions."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.core.random import torch_stream
+from spectrope.encodings.base import Encoding, EncodingConfig, Tag
+from spectrope.encodings.tables import lookup
+
+
+class RandomVectors(Encoding, name="random"):
+    r"""Adds a random vector per position to the input: :math:`x_p + e_p`, :math:`e_p \sim \mathcal N(0, I)`.
+
+    The vectors depend on the seed alone and are saved with the model.
+
+    Raises:
+        UnsupportedError: When it meets a position that its table does not hold.
+
+    References:
+        Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4.
+    """
+
+    family = "absolute"
+    tags = frozenset({Tag.CONTENT_FREE})
+    table: Tensor
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Size and seed of the table."""
+
+        d_model: int = 256  # Width of the input.
+        max_length: int = 128  # Rows, one per position.
+        seed: int = 0  # Names the vectors.
+        trainable: bool = False  # R6. Whether training moves the vectors.
+
+        def __post_init__(self) -> None:
+            require(self.d_model >= 1, self, "d_model", "at least 1")
+            require(self.max_length >= 1, self, "max_length", "at least 1")
+
+    def __init__(self, config: "RandomVectors.Config") -> None:
+        super().__init__(config)
+        stream = torch_stream(config.seed, "random positions")
+        table = torch.randn(config.max_length, config.d_model, generator=stream)
+        if config.trainable:
+            self.table = nn.Parameter(table)
+            self.tags = self.tags | {Tag.LEARNED}
+        else:
+            self.register_buffer("table", table)
+
+    def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
+        return x + lookup(self.table, pos, self).to(x.dtype)

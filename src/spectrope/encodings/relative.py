@@ -1,0 +1,47 @@
+"""Learned table of relative positions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
+from spectrope.encodings.tables import lookup
+
+
+class RelativeTable(LagBias, name="relative"):
+    r"""Adds a trained number per head and lag: :math:`b_h(n) = t_{n,\,h}`, for :math:`|n| <` max_length.
+
+    Raises:
+        UnsupportedError: When it meets a lag that its table does not hold.
+
+    References:
+        Swin Transformer (Liu et al., 2021), Eq. 4, in one dimension; the released code of Unpacking
+        Positional Encoding in Transformers (Gu et al., 2025), R4.
+    """
+
+    family = "relative bias"
+    tags = LagBias.tags | {Tag.LEARNED}
+    scope = Scope.LAYER
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Size and initialisation of the table."""
+
+        n_heads: int = 16
+        max_length: int = 128  # The table has 2 * max_length - 1 rows.
+        std: float = 0.02  # Standard deviation of the initial entries.
+
+        def __post_init__(self) -> None:
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require(self.max_length >= 1, self, "max_length", "at least 1")
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "RelativeTable.Config") -> None:
+        super().__init__(config)
+        self.reach = config.max_length - 1
+        self.table = nn.Parameter(torch.randn(2 * self.reach + 1, config.n_heads) * config.std)
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        return lookup(self.table, lag + self.reach, self)

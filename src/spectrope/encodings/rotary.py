@@ -1,0 +1,50 @@
+"""Rotary position embedding."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.config import OneOf
+from spectrope.core.errors import require
+from spectrope.encodings.base import Encoding, EncodingConfig, Side
+from spectrope.encodings.pairs import Pairing, multiply_pairs
+from spectrope.encodings.schedules.base import SCHEDULES, Schedule
+from spectrope.encodings.schedules.geometric import Geometric
+
+
+class Rotary(Encoding, name="rope"):
+    r"""Turns coordinate pairs by an angle in proportion to position: :math:`R(x, p)_j = x_j e^{i p\omega_j}`.
+
+    With :math:`x_j` the j-th pair as a complex number, logits depend on positions through the lag alone:
+    :math:`L_{mn} = \mathrm{Re} \sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
+
+    References:
+        RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021), Eq. 34.
+    """
+
+    family = "rotary"
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Frequencies and layout of the rotation."""
+
+        head_dim: int = 16  # Width of queries and keys.
+        schedule: Annotated[Schedule, OneOf(SCHEDULES)] = field(default_factory=Geometric)
+        pairs: Pairing = "adjacent"  # The paper's and GPT-J's; Llama checkpoints use "halves".
+
+        def __post_init__(self) -> None:
+            even = self.head_dim > 0 and self.head_dim % 2 == 0
+            require(even, self, "head_dim", "even and positive", "Rotary acts on pairs of coordinates.")
+
+    def __init__(self, config: "Rotary.Config") -> None:
+        super().__init__(config)
+        self.pairing: Pairing = config.pairs
+        self.tags = config.schedule.tags
+        self.angles = config.schedule.build(config.head_dim)
+
+    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        angles = self.angles(pos)[:, None]
+        return multiply_pairs(x, torch.polar(torch.ones_like(angles), angles), self.pairing)

@@ -1,0 +1,1 @@
+"""Frequency schedules: how fast each coordinate pair turns, one file each."""

@@ -1,0 +1,82 @@
+"""T5's relative attention bias."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import EncodingConfig, LagBias, Tag
+from spectrope.encodings.tables import lookup
+
+
+def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance: int) -> Int[Tensor, "..."]:
+    r"""Bucket of each lag: one per lag when near, then in proportion to its logarithm, one for all the rest.
+
+    With E buckets for exact lags and as many again for the others, bucket
+    :math:`E + \lfloor E \log(n/E) / \log(D/E) \rfloor` holds lag :math:`n \ge E`, where D is `max_distance`.
+    Logarithms are taken in float32, as the authors' code takes them, so that ties break alike.
+
+    Args:
+        lag: Query position minus key position, of any shape; a fraction counts as its whole part.
+        bidirectional: Whether the future has the upper half of the buckets, or shares bucket 0.
+        n_buckets: Number of buckets.
+        max_distance: Lag from which all share the last bucket.
+    """
+    lag, future = lag.long(), 0
+    if bidirectional:
+        n_buckets //= 2
+        future = (lag < 0) * n_buckets
+        lag = lag.abs()
+    lag = lag.clamp(min=0)
+    exact = n_buckets // 2
+    ratio = lag.clamp(min=exact).float() / exact
+    far = exact + (ratio.log() / math.log(max_distance / exact) * (n_buckets - exact)).long()
+    return future + torch.where(lag < exact, lag, far.clamp(max=n_buckets - 1))
+
+
+class T5(LagBias, name="t5"):
+    r"""Adds a trained number per head and bucket of the lag: :math:`b_h(n) = t_{\mathrm{bucket}(n),\,h}`.
+
+    All layers share one table. Buckets follow the authors' code.
+
+    References:
+        Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (Raffel et al.,
+        2020), Sec. 2.1; Mesh TensorFlow, transformer_layers.py.
+    """
+
+    family = "relative bias"
+    tags = LagBias.tags | {Tag.LEARNED}
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Buckets of the lag and initialisation of their table."""
+
+        n_heads: int = 16
+        causal: bool = True  # Whether queries see the past alone; else half the buckets are for the future.
+        n_buckets: int = 32
+        max_distance: int = 128  # Lag from which all share the last bucket, in positions.
+        std: float = 0.02  # Standard deviation of the initial entries; T5 itself takes d_model ** -0.5.
+
+        def __post_init__(self) -> None:
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require(self.n_buckets >= 4 and self.n_buckets % 2 == 0, self, "n_buckets", "even and at least 4")
+            exact = self.n_buckets // (2 if self.causal else 4)
+            require(
+                self.max_distance > exact, self, "max_distance", f"above {exact}, the lags with a bucket each"
+            )
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "T5.Config") -> None:
+        super().__init__(config)
+        self.bidirectional = not config.causal
+        self.n_buckets, self.max_distance = config.n_buckets, config.max_distance
+        self.table = nn.Parameter(torch.randn(config.n_buckets, config.n_heads) * config.std)
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        bucket = t5_bucket(
+            lag, bidirectional=self.bidirectional, n_buckets=self.n_buckets, max_distance=self.max_distance
+        )
+        return lookup(self.table, bucket, self)

@@ -26,8 +26,7 @@ def lookup(table: Float[Tensor, "n c"], index: Tensor, owner: object) -> Tensor:
     try:
         if not index.is_floating_point():
             return F.embedding(index, table)
-        below = index.floor().long()
-        above = (below + 1).clamp(max=len(table) - 1)
+        below, above = index.floor().long(), index.ceil().long()
         weight = (index - below).to(table.dtype)[..., None]
         return torch.lerp(F.embedding(below, table), F.embedding(above, table), weight)
     except IndexError:

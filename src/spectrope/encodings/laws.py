@@ -1,0 +1,171 @@
+"""Measures whether an encoding keeps the laws that it declares, and breaks those that it does not."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.random import torch_stream
+from spectrope.encodings.base import Context, Encoding, Form, Tag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """A small model to try an encoding in; its configuration must have been fitted to these."""
+
+    d_model: int = 32
+    n_heads: int = 4
+    head_dim: int = 8
+    max_length: int = 64
+    causal: bool = True
+
+
+@dataclass(frozen=True)
+class LawCheck:
+    """One law: whether the encoding declares it, and how far it is from holding.
+
+    Args:
+        law: The law.
+        declared: Whether the encoding's tags hold it.
+        error: Largest deviation, relative to the largest value compared; infinite where it cannot hold.
+    """
+
+    law: Tag
+    declared: bool
+    error: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether the deviation is within rounding of float64."""
+        return self.error < 1e-8
+
+    @property
+    def honest(self) -> bool:
+        """Whether the declaration says what was found."""
+        return self.holds == self.declared
+
+
+def check_laws(encoding: Encoding, sizes: Sizes | None = None, seed: int = 0) -> list[LawCheck]:
+    """Try every law on random contents in float64, with parameters moved away from their initial values.
+
+    Args:
+        encoding: Built for these sizes; it is copied, never changed.
+        sizes: The model to try it in.
+        seed: Names the contents.
+
+    Returns:
+        One check per member of `Tag`.
+    """
+    trial = Trial(encoding, sizes or Sizes(), seed)
+    return [LawCheck(law, law in encoding.tags, measure(trial)) for law, measure in MEASURES.items()]
+
+
+class Trial:
+    """An encoding between random contents and their logits.
+
+    Args:
+        encoding: Copied to float64, with noise added to its parameters.
+        sizes: The model around it.
+        seed: Names contents, projections and noise.
+        length: Tokens.
+    """
+
+    def __init__(self, encoding: Encoding, sizes: Sizes, seed: int = 0, length: int = 12) -> None:
+        self.encoding = copy.deepcopy(encoding).double()
+        self.sizes, self.length = sizes, length
+        self._stream = torch_stream(seed, "laws")
+        self.pos = torch.arange(length)[None]
+        self.projections = self.draw(2, sizes.d_model, sizes.n_heads * sizes.head_dim) / sizes.d_model**0.5
+        with torch.no_grad():
+            for parameter in self.encoding.parameters():
+                parameter += 0.3 * self.draw(*parameter.shape)
+
+    def draw(self, *shape: int) -> Tensor:
+        """Standard normal numbers."""
+        return torch.randn(*shape, generator=self._stream, dtype=torch.float64)
+
+    def contents(self) -> Float[Tensor, "b t c"]:
+        """Hidden states of two sequences."""
+        return self.draw(2, self.length, self.sizes.d_model)
+
+    def context(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Context:
+        """What one attention layer shows of token embeddings x at positions pos."""
+        x = self.encoding.embed(x, pos)
+        q, k = ((x @ w).unflatten(-1, (self.sizes.n_heads, -1)).transpose(1, 2) for w in self.projections)
+        return Context(q, k, pos, pos, x, x)
+
+    def logits(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b h i j"]:
+        """Logits that a query and a key projection of x take, where a causal model sees them."""
+        logits = self.encoding.logits(self.context(x, pos))
+        return logits.tril() if self.sizes.causal else logits
+
+
+def relative_error(a: Tensor, b: Tensor) -> float:
+    """Largest difference over the largest absolute value, or 0 where both are 0."""
+    scale = max(float(a.detach().abs().max()), float(b.detach().abs().max()))
+    return float((a - b).detach().abs().max()) / scale if scale > 0 else 0.0
+
+
+def shift_error(trial: Trial, shift: int = 17) -> float:
+    """Change of the logits when every position moves by a constant."""
+    x = trial.contents()
+    return relative_error(trial.logits(x, trial.pos), trial.logits(x, trial.pos + shift))
+
+
+def content_error(trial: Trial) -> float:
+    r"""How far the encoding is from seeing positions alone.
+
+    What `embed` adds must not depend on x; logits must be a bilinear form :math:`B(q, k)` of queries and keys
+    plus a term of the positions.
+    """
+    x, y = trial.contents(), trial.contents()
+    embed = trial.encoding.embed
+    added = relative_error(embed(x, trial.pos) - x, embed(y, trial.pos) - y)
+    a, b = trial.context(x, trial.pos), trial.context(y, trial.pos)
+
+    def form(q: Tensor, k: Tensor, seen: Context = a) -> Tensor:
+        ctx = Context(q, k, a.q_pos, a.k_pos, seen.x_q, seen.x_k)
+        logits = trial.encoding.logits(ctx)
+        return logits.tril() if trial.sizes.causal else logits
+
+    zero = torch.zeros_like(a.q)
+    constant = form(zero, zero)
+    return max(
+        added,
+        relative_error(form(a.q + b.q, a.k) + constant, form(a.q, a.k) + form(b.q, a.k)),
+        relative_error(form(a.q, a.k + b.k) + constant, form(a.q, a.k) + form(a.q, b.k)),
+        relative_error(form(a.q, zero), constant),
+        relative_error(form(zero, a.k), constant),
+        relative_error(form(a.q, a.k), form(a.q, a.k, b)),
+    )
+
+
+def norm_error(trial: Trial) -> float:
+    """Change of the norms of inputs, queries and keys; infinite where something is added to the logits."""
+    encoding, x, pos = trial.encoding, trial.contents(), trial.pos
+    ctx = trial.context(x, pos)
+    if encoding.form is Form.GENERAL or encoding.bias(ctx) is not None:
+        return math.inf
+    pairs = [
+        (x, encoding.embed(x, pos)),
+        (ctx.q, encoding.rotate(ctx.q, pos, "query")),
+        (ctx.k, encoding.rotate(ctx.k, pos, "key")),
+    ]
+    return max(relative_error(before.norm(dim=-1), after.norm(dim=-1)) for before, after in pairs)
+
+
+def untrained_error(trial: Trial) -> float:
+    """Infinite for an encoding without parameters to train."""
+    return 0.0 if any(p.requires_grad for p in trial.encoding.parameters()) else math.inf
+
+
+MEASURES: dict[Tag, Callable[[Trial], float]] = {
+    Tag.SHIFT_INVARIANT: shift_error,
+    Tag.CONTENT_FREE: content_error,
+    Tag.ISOMETRIC: norm_error,
+    Tag.LEARNED: untrained_error,
+}

@@ -1,0 +1,232 @@
+"""The laws that every registered encoding must keep, and faults that the battery must catch."""
+
+import copy
+import dataclasses
+
+import pytest
+import torch
+from tests.encodings.cases import CASES, CONFIGS, SIZES, built, fingerprint, fitted, perturbed, same, trial
+from torch import Tensor
+from torch.testing import assert_close
+
+from spectrope.core.config import OneOf, config_hash, to_dict
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag, describe
+from spectrope.encodings.laws import Sizes, Trial, check_laws
+
+LENGTH_DEPENDENT: set[str] = set()  # kinds whose frequencies depend on the length by design
+
+
+def head(ctx: Context, n: int) -> Context:
+    """The first n tokens."""
+    return Context(
+        ctx.q[:, :, :n], ctx.k[:, :, :n], ctx.q_pos[:, :n], ctx.k_pos[:, :n], ctx.x_q[:, :n], ctx.x_k[:, :n]
+    )
+
+
+def tail_queries(ctx: Context, n: int) -> Context:
+    """All keys, and the queries of the last n tokens alone."""
+    return dataclasses.replace(ctx, q=ctx.q[:, :, -n:], q_pos=ctx.q_pos[:, -n:], x_q=ctx.x_q[:, -n:])
+
+
+def prefix_error(t: Trial, n: int = 7) -> float:
+    """Change of the first n rows of logits when the tokens after them change, and when they go."""
+    x = t.contents()
+    other = torch.cat([x[:, :n], t.contents()[:, n:]], 1)
+    full = t.encoding.logits(t.context(x, t.pos))
+    changed = t.encoding.logits(t.context(other, t.pos))
+    alone = t.encoding.logits(head(t.context(x, t.pos), n))
+    past = [logits[..., :n, :n].tril() for logits in (full, changed, alone)]
+    return max(float((past[0] - part).detach().abs().max()) for part in past[1:])
+
+
+@pytest.mark.parametrize("config", CASES)
+class TestEveryEncoding:
+    @pytest.mark.parametrize("causal", [True, False])
+    def test_keeps_the_laws_it_declares_and_breaks_the_others(self, config, causal):
+        sizes = Sizes(causal=causal)
+        checks = check_laws(built(fitted(config, sizes)), sizes)
+        assert [c for c in checks if not c.honest] == []
+
+    def test_every_field_matters(self, config):
+        before = fingerprint(config)
+        for other in perturbed(config):
+            assert not same(fingerprint(other), before), f"no effect: {other}"
+        assert same(fingerprint(config), before)
+
+    def test_reads_back_equal_and_hashes_apart(self, config):
+        assert OneOf(ENCODINGS).read(to_dict(config)) == config
+        changes = [config, *perturbed(config)]
+        assert len({config_hash(change) for change in changes}) == len(changes)
+
+    def test_sees_no_future_and_no_length(self, config):
+        t = trial(config)
+        assert (prefix_error(t) < 1e-12) == (config.kind not in LENGTH_DEPENDENT)
+
+    def test_queries_may_be_the_last_tokens_alone(self, config):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+        rows = t.encoding.logits(tail_queries(ctx, 3))
+        assert_close(rows, t.encoding.logits(ctx)[..., -3:, :])
+
+    def test_positions_per_batch_or_shared_whole_or_fractional(self, config):
+        t = trial(config)
+        x, expected = t.contents(), None
+        for pos in (t.pos, t.pos.expand(2, -1), t.pos.int(), t.pos.float(), t.pos.double()):
+            logits = t.logits(x, pos)
+            assert_close(logits, t.logits(x, t.pos) if expected is None else expected)
+            expected = logits
+        assert torch.isfinite(t.logits(x, t.pos + 0.5)).all()
+
+    def test_sequences_of_a_batch_do_not_mix(self, config):
+        t = trial(config)
+        x, pos = t.contents(), torch.stack([t.pos[0], t.pos[0] * 3])
+        both = t.logits(x, pos)
+        assert_close(both[:1], t.logits(x[:1], pos[:1]))
+        assert_close(both[1:], t.logits(x[1:], pos[1:]))
+
+    def test_keeps_nothing_between_calls(self, config):
+        t = trial(config)
+        x = t.contents()
+        first = t.logits(x, t.pos)
+        t.logits(t.contents(), t.pos * 2)
+        t.encoding.logits(head(t.context(x, t.pos), 5))
+        assert torch.equal(t.logits(x, t.pos), first)
+
+    def test_half_precision_stays_close_and_keeps_its_dtype(self, config):
+        t = trial(config)
+        x, pos = t.contents(), t.pos + 30
+        exact = t.encoding.logits(t.context(x, pos))
+        encoding = copy.deepcopy(t.encoding).bfloat16()
+        embedded = encoding.embed(x.bfloat16(), pos)
+        assert embedded.dtype is torch.bfloat16
+        ctx = t.context(x, pos)
+        low = Context(ctx.q.bfloat16(), ctx.k.bfloat16(), pos, pos, ctx.x_q.bfloat16(), ctx.x_k.bfloat16())
+        logits = encoding.logits(low)
+        assert logits.dtype is torch.bfloat16
+        assert_close(logits.double(), exact, atol=0.05 * float(exact.detach().abs().max()), rtol=0)
+
+    def test_float32_agrees_with_float64(self, config):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+        single = [v.float() for v in (ctx.q, ctx.k)]
+        low = Context(*single, t.pos, t.pos, ctx.x_q.float(), ctx.x_k.float())
+        logits = copy.deepcopy(t.encoding).float().logits(low)
+        assert logits.dtype is torch.float32
+        assert_close(logits.double(), t.encoding.logits(ctx), atol=2e-5, rtol=2e-5)
+
+    def test_gradient_reaches_inputs_and_learned_parameters_alone(self, config):
+        t = trial(config)
+        x = t.contents().requires_grad_()
+        logits = t.logits(x, t.pos)
+        (logits * t.draw(*logits.shape)).sum().backward()
+        assert x.grad is not None
+        assert float(x.grad.abs().min()) > 0
+        parameters = dict(t.encoding.named_parameters())
+        assert bool(parameters) == (Tag.LEARNED in t.encoding.tags)
+        for name, parameter in parameters.items():
+            assert parameter.grad is not None, name
+            assert torch.isfinite(parameter.grad).all(), name
+            assert float(parameter.grad.abs().max()) > 0, name
+
+    def test_never_asks_the_device_for_a_number(self, config):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+        encoding = t.encoding.to("meta")
+        values = [v.to("meta") for v in (ctx.q, ctx.k, ctx.q_pos, ctx.k_pos, ctx.x_q, ctx.x_k)]
+        assert encoding.logits(Context(*values)).shape == (2, SIZES.n_heads, 12, 12)
+
+    def test_replicas_run_side_by_side_under_vmap(self, config):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+
+        def logits(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
+            return t.encoding.logits(Context(q, k, t.pos, t.pos, x, x))
+
+        stacked = [torch.stack([v, 2 * v]) for v in (ctx.q, ctx.k, ctx.x_q)]
+        both = torch.vmap(logits)(*stacked)
+        for i in range(2):
+            assert_close(both[i], logits(*(v[i] for v in stacked)))
+
+    def test_logits_are_those_of_its_form(self, config):
+        t = trial(config)
+        ctx = t.context(t.contents(), t.pos)
+        e = t.encoding
+        if e.form is Form.GENERAL:
+            pytest.skip("a GENERAL encoding has no other form to compare with")
+        q, k = e.rotate(ctx.q, ctx.q_pos, "query"), e.rotate(ctx.k, ctx.k_pos, "key")
+        expected = torch.einsum("bhid,bhjd->bhij", q, k) / SIZES.head_dim**0.5
+        bias = e.bias(ctx)
+        assert (bias is None) == (e.form is Form.DOT)
+        if e.form is Form.DOT_PLUS_LAG:
+            assert_close(bias, torch.stack([row.T for row in e.lag_bias(ctx.lag.double())[0]], 1)[None])
+        assert_close(e.logits(ctx), expected if bias is None else expected + bias)
+
+
+def test_hashes_of_all_configurations_differ():
+    assert len({config_hash(fitted(config)) for config in CONFIGS}) == len(CONFIGS)
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_the_catalogue_has_formula_family_and_reference(name):
+    entry = describe(name)
+    assert entry.summary.endswith((".", ":"))
+    assert entry.formula
+    assert entry.reference
+    assert (entry.family == "none") == (name == "nope")
+
+
+class Stretched(Encoding):
+    """Declares every law and scales queries by their position."""
+
+    def rotate(self, x: Tensor, pos: Tensor, side: str) -> Tensor:
+        return x * (1 + pos[:, None, :, None]) if side == "query" else x
+
+
+class Peeking(Encoding):
+    """Declares no dependence on tokens, yet centres keys over the sequence, the future included."""
+
+    def rotate(self, x: Tensor, pos: Tensor, side: str) -> Tensor:
+        return x.relu() - x.mean(2, keepdim=True)
+
+
+class Idle(Encoding):
+    """Declares parameters to train, and has none; breaks no other law, and declares none."""
+
+    tags = frozenset({Tag.LEARNED})
+
+
+class Remembering(Encoding):
+    """Keeps the rotation of its first call."""
+
+    seen: Tensor | None = None
+
+    def rotate(self, x: Tensor, pos: Tensor, side: str) -> Tensor:
+        if self.seen is None:
+            self.seen = pos.double().cos()[:, None, :, None]
+        return x * self.seen
+
+
+@pytest.mark.parametrize(
+    ("fault", "caught"),
+    [
+        (Stretched, {Tag.SHIFT_INVARIANT, Tag.ISOMETRIC}),
+        (Peeking, {Tag.CONTENT_FREE, Tag.ISOMETRIC}),
+        (Idle, set(Tag)),
+    ],
+)
+def test_false_declarations_are_caught(fault, caught):
+    encoding = fault(ENCODINGS.config("nope")())
+    assert {check.law for check in check_laws(encoding) if not check.honest} == caught
+
+
+def test_a_look_into_the_future_is_caught():
+    assert prefix_error(Trial(Peeking(ENCODINGS.config("nope")()), SIZES)) > 0.01
+
+
+def test_a_memory_of_earlier_calls_is_caught():
+    t = Trial(Remembering(ENCODINGS.config("nope")()), SIZES)
+    x = t.contents()
+    first = t.logits(x, t.pos + 5)
+    fresh = Trial(Remembering(ENCODINGS.config("nope")()), SIZES)
+    fresh.logits(x, fresh.pos)
+    assert not torch.equal(fresh.logits(x, fresh.pos + 5), first)

@@ -1,0 +1,103 @@
+"""Encodings that act together."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from spectrope.core.errors import ConfigError
+from spectrope.encodings.alibi import ALiBi
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Scope, Tag
+from spectrope.encodings.learned import Learned
+from spectrope.encodings.nope import NoPE
+from spectrope.encodings.relative import RelativeTable
+from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.sinusoidal import Sinusoidal
+from spectrope.encodings.sum import Sum
+from spectrope.encodings.t5 import T5
+
+
+def context(n=9, heads=4, dim=8):
+    draw = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 2, heads, n, dim, generator=draw, dtype=torch.float64)
+    pos = torch.arange(n)[None]
+    return Context(q, k, pos, pos)
+
+
+def test_rope_with_an_absolute_input_term():
+    config = Sum.Config(parts=(Rotary.Config(), Sinusoidal.Config(layout="halves")))
+    both = config.fitted(d_model=32, head_dim=8, n_heads=4).build()
+    ctx, x = context(), torch.randn(2, 9, 32, dtype=torch.float64)
+    assert_close(both.logits(ctx), Rotary.Config(head_dim=8).build().logits(ctx))
+    waves = Sinusoidal.Config(d_model=32, layout="halves").build().embed(x, ctx.q_pos)
+    assert_close(both.embed(x, ctx.q_pos), waves)
+    assert (both.form, both.scope, both.tags) == (Form.DOT, Scope.MODEL, {Tag.CONTENT_FREE})
+
+
+def test_biases_add_and_keep_their_form():
+    parts = (ALiBi.Config(n_heads=4), NoPE.Config(), T5.Config(n_heads=4))
+    both, ctx = Sum.Config(parts=parts).build(), context()
+    alibi, _, t5 = both.terms
+    assert both.form is Form.DOT_PLUS_LAG
+    assert both.tags == {Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.LEARNED}
+    lags = torch.arange(-8, 9)
+    assert_close(both.lag_bias(lags), alibi.lag_bias(lags) + t5.lag_bias(lags))
+    assert_close(both.bias(ctx), alibi.bias(ctx) + t5.bias(ctx))
+
+
+def test_layers_share_the_parts_that_a_model_shares():
+    parts = (Learned.Config(), RelativeTable.Config())
+    layers = Sum.Config(parts=parts).build_layers(3)
+    assert layers[0].scope is Scope.LAYER
+    assert len({id(layer.terms[0]) for layer in layers}) == 1
+    assert len({id(layer.terms[1]) for layer in layers}) == 3
+    assert len(set(map(id, Rotary.Config().build_layers(3)))) == 1
+    assert len(set(map(id, RelativeTable.Config().build_layers(3)))) == 3
+
+
+def test_sizes_reach_parts_at_any_depth():
+    config = Sum.Config(parts=(Sum.Config(parts=(Rotary.Config(),)), T5.Config()))
+    fitted = config.fitted(d_model=24, n_heads=3, head_dim=8, max_length=40, causal=False)
+    expected = Sum.Config(parts=(Rotary.Config(head_dim=8),)), T5.Config(n_heads=3, causal=False)
+    assert fitted == Sum.Config(parts=expected)
+
+
+@pytest.fixture
+def cubed(monkeypatch):
+    """The configuration of an encoding that computes logits by itself, registered for one test."""
+    assert len(ENCODINGS) > 0  # complete before it is copied
+    monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+
+    class Cubed(Encoding, name="cubed"):
+        form = Form.GENERAL
+
+        @dataclass(frozen=True, kw_only=True)
+        class Config(EncodingConfig):
+            pass
+
+        def logits(self, ctx):
+            return (ctx.q @ ctx.k.transpose(-1, -2)) ** 3
+
+    return Cubed.Config()
+
+
+def test_one_part_may_compute_the_logits(cubed):
+    parts = (Rotary.Config(head_dim=8), cubed, ALiBi.Config(n_heads=4))
+    both, ctx = Sum.Config(parts=parts).build(), context()
+    rope, cube, alibi = both.terms
+    q, k = rope.rotate(ctx.q, ctx.q_pos, "query"), rope.rotate(ctx.k, ctx.k_pos, "key")
+    cubes = cube.logits(Context(q, k, ctx.q_pos, ctx.k_pos))
+    assert both.form is Form.GENERAL
+    assert_close(both.logits(ctx), cubes + alibi.bias(ctx))
+    assert_close(Sum.Config(parts=parts[:2]).build().logits(ctx), cubes)
+
+
+def test_two_parts_that_compute_logits_are_refused(cubed):
+    with pytest.raises(ConfigError, match=r"parts must be at most one encoding that computes logits"):
+        Sum.Config(parts=(cubed, cubed)).build()
+
+
+def test_a_sum_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match=r"Sum.Config.parts must be at least one encoding"):
+        Sum.Config(parts=())

@@ -1,0 +1,13 @@
+"""Run directories: the only place that touches disk for results."""
+
+from spectrope.store.run import (
+    RESULTS_VERSION,
+    Run,
+    broken_runs,
+    find_runs,
+    load_run,
+    open_run,
+    resolve_run,
+)
+
+__all__ = ["RESULTS_VERSION", "Run", "broken_runs", "find_runs", "load_run", "open_run", "resolve_run"]

@@ -1,0 +1,224 @@
+"""Run folders: a configuration, tables, tensors, and a manifest that is written last."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars.exceptions import PolarsError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from spectrope.core.config import config_hash
+from spectrope.core.errors import StoreError
+from spectrope.store.files import disk_errors, read_json, replace_file, sweep_temporaries, write_json
+
+RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
+CONFIG, MANIFEST = "config.json", "manifest.json"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's folder, named by the hash of its configuration; without a manifest it is unfinished.
+
+    Args:
+        path: The folder.
+    """
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The folder's name: twelve hexadecimal digits."""
+        return self.path.name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What the run was made for.
+
+        Raises:
+            StoreError: If the folder is not a run of this version, or damaged.
+        """
+        return _identity(self.path)["config"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether the manifest has been written."""
+        return (self.path / MANIFEST).exists()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Final scores, time, commit and machine.
+
+        Raises:
+            StoreError: If the run is unfinished or its manifest damaged.
+        """
+        if not self.finished:
+            raise StoreError(f"run {self.id} is unfinished; the command that began it goes on with it.")
+        return read_json(self.path / MANIFEST)
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """Write the manifest, after everything else."""
+        write_json(self.path / MANIFEST, {"run": self.id, **manifest})
+
+    def has_frame(self, name: str) -> bool:
+        """Whether a table of that name has been written."""
+        return self._frame(name).exists()
+
+    def write_frame(self, name: str, frame: pl.DataFrame) -> None:
+        """Write a table, whole or not at all."""
+        replace_file(self._frame(name), frame.write_parquet)
+
+    def frame(self, name: str) -> pl.DataFrame:
+        """Read a table.
+
+        Raises:
+            StoreError: If it is missing or damaged.
+        """
+        if not self.has_frame(name):
+            raise StoreError(f"run {self.id} has no table {name!r}; {self._names('parquet')}")
+        try:
+            return pl.read_parquet(self._frame(name))
+        except (PolarsError, OSError) as error:
+            raise StoreError(f"{self._frame(name)} is damaged: {_first_line(error)}.") from None
+
+    def has_tensors(self, name: str) -> bool:
+        """Whether tensors of that name have been written."""
+        return self._tensors(name).exists()
+
+    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+        """Write tensors and their metadata as one safetensors file, whole or not at all."""
+        plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        replace_file(self._tensors(name), lambda path: save_file(plain, path, dict(metadata)))
+
+    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+        """Read tensors, on the CPU, and their metadata.
+
+        Raises:
+            StoreError: If they are missing or damaged.
+        """
+        if not self.has_tensors(name):
+            raise StoreError(f"run {self.id} has no tensors {name!r}; {self._names('safetensors')}")
+        try:
+            with safe_open(self._tensors(name), framework="pt") as file:
+                return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise StoreError(f"{self._tensors(name)} is damaged: {_first_line(error)}.") from None
+
+    def remove(self, name: str) -> None:
+        """Remove tensors or a table, where there are any."""
+        for path in (self._tensors(name), self._frame(name)):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
+
+    def _frame(self, name: str) -> Path:
+        return self.path / f"{name}.parquet"
+
+    def _tensors(self, name: str) -> Path:
+        return self.path / f"{name}.safetensors"
+
+    def _names(self, suffix: str) -> str:
+        names = sorted(path.stem for path in self.path.glob(f"*.{suffix}"))
+        return f"it has {', '.join(names)}." if names else "it has none."
+
+
+def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
+    """The run folder of a configuration under `root`, made if it is missing.
+
+    Args:
+        root: Folder of the run folders.
+        config: JSON-ready configuration.
+        data_version: Version of the generated data; another one means another run.
+
+    Raises:
+        StoreError: If the folder cannot be written, or is not the run that its name says.
+    """
+    path = root / config_hash(dict(config), data_version, RESULTS_VERSION)
+    identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+        sweep_temporaries(path)
+    if not (path / CONFIG).exists():
+        if any(path.iterdir()):
+            raise StoreError(f"{path} holds files but no {CONFIG}, so it is no run; move it away.")
+        write_json(path / CONFIG, identity)
+    if _identity(path) != identity:
+        raise StoreError(f"{path} was made for another configuration; move it away.")
+    return Run(path)
+
+
+def load_run(path: Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        StoreError: If the folder is missing, not a run, of another version, or damaged.
+    """
+    if not path.is_dir():
+        raise StoreError(f"{path} is no folder; `spectrope runs` lists what there is.")
+    run = Run(path)
+    _identity(path)
+    if run.finished:
+        _ = run.manifest
+    return run
+
+
+def find_runs(root: Path) -> list[Run]:
+    """The readable runs under `root`, by name."""
+    return [outcome for _, outcome in _survey(root) if isinstance(outcome, Run)]
+
+
+def broken_runs(root: Path) -> list[tuple[Path, str]]:
+    """Folders under `root` that cannot be read as runs, with the reason."""
+    return [(path, str(outcome)) for path, outcome in _survey(root) if isinstance(outcome, StoreError)]
+
+
+def resolve_run(root: Path, name: str) -> Run:
+    """The run that a path, an id, or the beginning of one id under `root` names.
+
+    Raises:
+        StoreError: If none or several match, or the run cannot be read.
+    """
+    if (Path(name) / CONFIG).exists():
+        return load_run(Path(name))
+    matches = sorted(path for path in root.glob(f"{_literal(name)}*") if path.is_dir()) if name else []
+    if not matches:
+        raise StoreError(f"no run {name!r} in {root}; `spectrope runs --runs {root}` lists them.")
+    if len(matches) > 1 and matches[0].name != name:
+        raise StoreError(f"{name!r} begins several runs: {', '.join(path.name for path in matches)}.")
+    return load_run(matches[0])
+
+
+def _survey(root: Path) -> list[tuple[Path, Run | StoreError]]:
+    if not root.is_dir():
+        raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
+    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [(path, _attempt(path)) for path in folders]
+
+
+def _attempt(path: Path) -> Run | StoreError:
+    try:
+        return load_run(path)
+    except StoreError as error:
+        return error
+
+
+def _identity(path: Path) -> dict[str, Any]:
+    if not (path / CONFIG).exists():
+        raise StoreError(f"{path} is no run: it has no {CONFIG}.")
+    identity = read_json(path / CONFIG)
+    if not isinstance(identity.get("config"), dict) or "results_version" not in identity:
+        raise StoreError(f"{path} is no run: its {CONFIG} describes none.")
+    if identity["results_version"] != RESULTS_VERSION:
+        version = identity["results_version"]
+        raise StoreError(f"{path} has results of version {version}, not {RESULTS_VERSION}; run it again.")
+    return identity
+
+
+def _literal(name: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

@@ -49,10 +49,9 @@ def perturbed(config: TaskConfig) -> Iterator[TaskConfig]:
     hints = get_type_hints(type(config))
     for field in fields(config):
         values = other_values(hints[field.name], getattr(config, field.name))
-        changes = ({field.name: value} for value in values)
-        yield replace(
-            config, **next(change for change in changes if not refusal(partial(replace, config), change))
-        )
+        changes = [{field.name: value} for value in values]
+        valid = [change for change in changes if not refusal(partial(replace, config), change)]
+        yield replace(config, **valid[0])
 
 
 def variants(name: str) -> list[TaskConfig]:

@@ -1,0 +1,175 @@
+"""What every benchmark does: gate first, then time side by side, then print and store.
+
+A benchmark is a list of cases given to `run`; `python -m benchmarks.NAME` prints one row per case and writes
+`benchmarks/results/NAME.json`. A case whose result is wrong gets no row and makes the command fail.
+"""
+
+import ctypes
+import gc
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.device import machine
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("spectrope", "torch", "numpy", "scipy")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two ways to the same end, and the gate that the fast one must pass before it is timed.
+
+    Args:
+        label: What is timed.
+        gate: Raises `AssertionError` if the fast result is wrong.
+        fast: Runs it once.
+        reference: Runs what it is compared with once, if anything.
+        goal: What the project asks for, in words, such as "< 1 s" or ">= 8x".
+    """
+
+    label: str
+    gate: Callable[[], object]
+    fast: Callable[[], object]
+    reference: Callable[[], object] | None = None
+    goal: str = ""
+
+
+@dataclass(frozen=True)
+class Side:
+    """Median and least seconds of one side, and the peak memory in MiB that one run adds, where known."""
+
+    seconds: float
+    least_seconds: float
+    peak_mib: float | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """Both sides of a case, and how many times faster the fast one is."""
+
+    label: str
+    fast: Side
+    reference: Side | None
+    ratio: float | None
+    repeats: int
+    goal: str
+
+
+def run(name: str, cases: Iterable[Case], *, threads: int = 1, repeats: int = 5) -> None:
+    """Gate, time, print and store every case.
+
+    Args:
+        name: File name of the stored results, without suffix.
+        cases: The cases, made one by one so that each may free what the one before it held.
+        threads: Threads of torch.
+        repeats: Timed runs per side, taken in turns; their medians are reported.
+
+    Raises:
+        SystemExit: After all cases, if the gate of any stayed shut.
+    """
+    torch.set_num_threads(threads)
+    print(_columns("", "seconds", "reference", "ratio", "peak MiB", "reference", "goal"))
+    rows, wrong = [], []
+    for case in cases:
+        try:
+            case.gate()
+        except AssertionError as error:
+            wrong.append(f"{case.label}: wrong result, not timed: {error}")
+            continue
+        rows.append(measured(case, repeats))
+        print(_line(rows[-1]), flush=True)
+    _store(name, rows)
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+def measured(case: Case, repeats: int) -> Row:
+    """Peak memory from a first, untimed run of each side; then both sides timed in turns."""
+    calls = [call for call in (case.fast, case.reference) if call is not None]
+    peaks = [peak_mib(call) for call in calls]
+    times = zip(*([timed(call) for call in calls] for _ in range(repeats)), strict=True)
+    sides = [Side(statistics.median(t), min(t), peak) for t, peak in zip(times, peaks, strict=True)]
+    reference = sides[1] if len(sides) == 2 else None
+    ratio = reference.seconds / sides[0].seconds if reference else None
+    return Row(case.label, sides[0], reference, ratio, repeats, case.goal)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """Seconds of one run, until the accelerator has finished."""
+    _synchronise()
+    start = time.perf_counter()
+    call()
+    _synchronise()
+    return time.perf_counter() - start
+
+
+def peak_mib(call: Callable[[], object]) -> float | None:
+    """Most memory that one run adds, in MiB: on the accelerator if there is one, else in this process.
+
+    The process's own peak can be reset, and so measured, on Linux with glibc; elsewhere there is no figure.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        _synchronise()
+        return (torch.cuda.max_memory_allocated() - before) / 2**20
+    if platform.libc_ver()[0] != "glibc":
+        return None
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # returns freed memory, so that using it again counts
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak of the resident set
+    before = _status_mib("VmRSS")
+    call()
+    return _status_mib("VmHWM") - before
+
+
+def _synchronise() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _status_mib(field: str) -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def _line(row: Row) -> str:
+    other = row.reference
+    numbers = (
+        f"{row.fast.seconds:.3g}",
+        f"{other.seconds:.3g}" if other else "",
+        f"{row.ratio:.2f}x" if row.ratio else "",
+        *(
+            "" if side is None or side.peak_mib is None else f"{side.peak_mib:.0f}"
+            for side in (row.fast, other)
+        ),
+    )
+    return _columns(row.label, *numbers, row.goal)
+
+
+def _columns(label: str, *cells: str) -> str:
+    return f"{label:>36} " + " ".join(f"{cell:>9}" for cell in cells)
+
+
+def _store(name: str, rows: list[Row]) -> None:
+    result: dict[str, Any] = {
+        "benchmark": name,
+        "machine": machine(),
+        "versions": {package: version(package) for package in PACKAGES},
+        "rows": [asdict(row) for row in rows],
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
+    print(path)

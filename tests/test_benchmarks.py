@@ -1,0 +1,50 @@
+"""The benchmarks' harness: nothing is timed behind a shut gate, and what is timed is stored."""
+
+import json
+
+import pytest
+import torch
+from benchmarks import harness
+from benchmarks.harness import Case, peak_mib, run
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setattr(harness, "RESULTS", tmp_path / "results")
+    threads = torch.get_num_threads()
+    yield tmp_path / "results"
+    torch.set_num_threads(threads)
+
+
+def shut() -> None:
+    raise AssertionError("2 is not 3")
+
+
+def test_a_wrong_result_gets_no_time_and_the_others_are_kept(results, capsys):
+    timed = []
+    wrong = Case("wrong", gate=shut, fast=lambda: timed.append("wrong"))
+    right = Case("right", gate=lambda: None, fast=lambda: timed.append("fast"), goal="< 1 s")
+    with pytest.raises(SystemExit, match="wrong: wrong result, not timed: 2 is not 3"):
+        run("two", [wrong, right], repeats=3)
+    stored = json.loads((results / "two.json").read_text())
+    assert [row["label"] for row in stored["rows"]] == ["right"]
+    assert timed == ["fast"] * 4  # one untimed
+    assert stored["machine"]["torch"] == torch.__version__
+    assert "right" in capsys.readouterr().out
+
+
+def test_both_sides_take_turns_and_their_ratio_is_stored(results):
+    turns = []
+    sides = [lambda: turns.append("fast"), lambda: (turns.append("reference"), sum(range(200_000)))]
+    run("sides", [Case("both", lambda: None, *sides)], repeats=2)
+    (row,) = json.loads((results / "sides.json").read_text())["rows"]
+    assert turns == ["fast", "reference"] * 3
+    assert row["ratio"] == row["reference"]["seconds"] / row["fast"]["seconds"]
+    assert row["ratio"] > 1
+
+
+def test_peak_memory_counts_what_a_run_holds_at_once():
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    assert peak_mib(lambda: torch.ones(30, 2**20, dtype=torch.uint8, device=device)) == pytest.approx(
+        30, abs=3
+    )

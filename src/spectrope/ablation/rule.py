@@ -1,0 +1,154 @@
+"""The deposit rule: one head carries a layer, shown on examples that had no part in choosing the head."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from spectrope.core.config import Configured
+from spectrope.core.errors import ConfigError, require
+from spectrope.core.random import numpy_stream
+from spectrope.stats.concentration import MIN_TOTAL
+from spectrope.stats.multiplicity import holm
+from spectrope.stats.paired import Discordance, exceedance_p, lower_bounds
+from spectrope.stats.ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Configured):
+    """What counts as a deposit."""
+
+    gap: float = 10.0  # Percentage points by which the largest drop must surely exceed the second.
+    share: float = 0.5  # Share of the layer's total drop that the largest must surely have.
+    level: float = 0.95  # Confidence of each bound, and of all layers' findings together.
+
+    def __post_init__(self) -> None:
+        require(0 <= self.gap < 100, self, "gap", "between 0 and 100 points")
+        require(0 <= self.share < 1, self, "share", "a fraction below 1")
+        require(0.5 <= self.level < 1, self, "level", "at least 0.5 and below 1")
+
+
+DEFAULT_RULE = Rule()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerRule:
+    """What the rule finds in one layer; all figures but the choice of the head are of the second half.
+
+    Args:
+        layer: Layer, counted from 0.
+        head: Head with the largest drop on the first half, counted from 0.
+        drop: Its drop, in percentage points.
+        gap: Its drop minus the largest of the others (0 if none is positive), in percentage points.
+        gap_low: One-sided lower bound of the gap.
+        share: Its share of the layer's total clipped drop; None where that is under `MIN_TOTAL` points.
+        share_low: One-sided lower bound of the share; 0 where undefined.
+        p: p-value of "no deposit": the larger of those of the gap and of the share.
+        p_adjusted: The same after Holm's correction across layers.
+        deposit: Whether both bounds reach the rule's thresholds, also after that correction.
+    """
+
+    layer: int
+    head: int
+    drop: float
+    gap: float
+    gap_low: float
+    share: float | None
+    share_low: float
+    p: float
+    p_adjusted: float
+    deposit: bool
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """One layer's figures before layers are compared; the fields are those of `LayerRule`."""
+
+    head: int
+    drop: float
+    gap: float
+    gap_low: float
+    share: float | None
+    share_low: float
+    p: float
+
+
+def judge(
+    intact: Bool[np.ndarray, " n"],
+    ablated: Bool[np.ndarray, "layers heads n"],
+    *,
+    seed: int = 0,
+    rule: Rule = DEFAULT_RULE,
+) -> tuple[LayerRule, ...]:
+    r"""Apply the deposit rule to every layer.
+
+    The examples are split at random. The first half names the head, so that the second has no winner's curse.
+    *Gap*: :math:`d_1 - \max(0, \max_h d_h)`, whose lower bound is the smallest of the bounds against each
+    rival and needs no correction for their number (an intersection-union test). *Share*: Fieller's bound of
+    :math:`d_1/\sum_{h: d_h > 0} d_h`; taking the heads with positive drops on the same half can only enlarge
+    the denominator. A deposit needs both, so the larger p-value counts, and Holm's correction across layers
+    keeps the chance of any false deposit below 1 - level.
+
+    Args:
+        intact: Whether the intact model is right on each example.
+        ablated: The same without each head.
+        seed: Names the random split.
+        rule: What counts as a deposit.
+
+    Raises:
+        ConfigError: If there are fewer than 4 examples.
+    """
+    n = len(intact)
+    if n < 4:
+        raise ConfigError(f"the deposit rule needs at least 4 examples, two for each half; got {n}.")
+    order = numpy_stream(seed, "deposit", "halves").permutation(n)
+    choosing, judging = order[: n // 2], order[n // 2 :]
+    heads = drops(intact[choosing], ablated[..., choosing]).argmax(-1)
+    found = [
+        _weigh(intact[judging], layer[:, judging], int(h), rule)
+        for layer, h in zip(ablated, heads, strict=True)
+    ]
+    adjusted = holm(np.array([layer.p for layer in found]))
+    return tuple(
+        _decide(i, layer, float(p), rule) for i, (layer, p) in enumerate(zip(found, adjusted, strict=True))
+    )
+
+
+def drops(
+    intact: Bool[np.ndarray, " n"], ablated: Bool[np.ndarray, "*heads n"]
+) -> Float[np.ndarray, "*heads"]:
+    """Intact minus ablated accuracy, in percentage points."""
+    return 100 * (np.count_nonzero(intact) - np.count_nonzero(ablated, axis=-1)) / len(intact)
+
+
+def _weigh(intact: np.ndarray, ablated: np.ndarray, head: int, rule: Rule) -> _Evidence:
+    """Gap and share of one head in one layer, from examples that did not choose it."""
+    fallen = drops(intact, ablated)
+    rivals = np.concatenate([np.delete(ablated, head, axis=0), intact[None]])
+    pairs = Discordance.of(rivals, ablated[head])
+    gap_low = 100 * float(lower_bounds(pairs, rule.level).min())
+    gap_p = float(exceedance_p(pairs, rule.gap / 100).max())
+    share, share_low, share_p = _share(intact, ablated, head, fallen, rule)
+    gap = 100 * float(pairs.difference.min())
+    return _Evidence(head, float(fallen[head]), gap, gap_low, share, share_low, max(gap_p, share_p))
+
+
+def _share(
+    intact: np.ndarray, ablated: np.ndarray, head: int, fallen: np.ndarray, rule: Rule
+) -> tuple[float | None, float, float]:
+    """Share of a head's drop in the layer's, its lower bound and its p-value."""
+    total = float(np.maximum(fallen, 0.0).sum())
+    if total < MIN_TOTAL:
+        return None, 0.0, 1.0
+    own = intact.astype(np.int64) - ablated[head]
+    whole = (fallen > 0).sum() * intact.astype(np.int64) - np.count_nonzero(ablated[fallen > 0], axis=0)
+    moments = RatioMoments.of(own, whole)
+    bound, p = ratio_lower_bound(moments, rule.level), ratio_exceedance_p(moments, rule.share)
+    return max(float(fallen[head]), 0.0) / total, bound, p
+
+
+def _decide(layer: int, found: _Evidence, p_adjusted: float, rule: Rule) -> LayerRule:
+    """Both bounds reach their thresholds, and still do once layers are corrected for."""
+    reached = found.gap_low >= rule.gap and found.share_low >= rule.share
+    deposit = reached and p_adjusted <= 1 - rule.level
+    return LayerRule(layer=layer, **vars(found), p_adjusted=p_adjusted, deposit=deposit)

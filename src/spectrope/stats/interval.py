@@ -1,0 +1,65 @@
+"""What every interval in this package looks like."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """An estimate with its interval, all in the unit of the quantity estimated.
+
+    Args:
+        estimate: The estimate.
+        low: Lower end.
+        high: Upper end.
+        level: Probability with which the interval covers the true value.
+        method: How it was computed, such as "percentile bootstrap over examples".
+    """
+
+    estimate: float
+    low: float
+    high: float
+    level: float
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intervals:
+    """Intervals of many quantities at once; NaN where a quantity is undefined.
+
+    Args:
+        estimate: Estimates, of any shape.
+        low: Lower ends, of the same shape.
+        high: Upper ends, of the same shape.
+        level: Coverage of each interval by itself, not of all together.
+        method: How they were computed.
+    """
+
+    estimate: Float[np.ndarray, "*k"]
+    low: Float[np.ndarray, "*k"]
+    high: Float[np.ndarray, "*k"]
+    level: float
+    method: str
+
+    def at(self, *index: int) -> Interval | None:
+        """One of the intervals as plain numbers, or None where it is undefined."""
+        estimate, low, high = (float(values[index]) for values in (self.estimate, self.low, self.high))
+        if math.isnan(estimate):
+            return None
+        return Interval(estimate=estimate, low=low, high=high, level=self.level, method=self.method)
+
+    def scaled(self, factor: int | float) -> "Intervals":
+        """The same intervals in a unit that is `factor` times smaller; 100 turns fractions into points."""
+        ends = {name: np.asarray(factor * getattr(self, name)) for name in ("estimate", "low", "high")}
+        return replace(self, **ends)
+
+    def clipped(
+        self, low: float | Float[np.ndarray, " #m"], high: float | Float[np.ndarray, " #m"]
+    ) -> "Intervals":
+        """The same intervals cut to the range of the quantities along the last axis."""
+        return replace(
+            self, low=np.asarray(np.maximum(self.low, low)), high=np.asarray(np.minimum(self.high, high))
+        )

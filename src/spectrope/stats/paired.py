@@ -1,0 +1,85 @@
+"""Accuracy of two classifiers on the same examples: differences of correlated proportions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy import stats
+
+from spectrope.stats.interval import Intervals
+
+
+@dataclass(frozen=True)
+class Discordance:
+    """Examples on which two classifiers disagree, counted for each of many pairs.
+
+    Args:
+        lost: Examples that the first alone gets right, of any shape.
+        gained: Examples that the second alone gets right, of the same shape.
+        n: Examples in all.
+    """
+
+    lost: Int[np.ndarray, "*k"]
+    gained: Int[np.ndarray, "*k"]
+    n: int
+
+    @classmethod
+    def of(cls, first: Bool[np.ndarray, "*#k n"], second: Bool[np.ndarray, "*#k n"]) -> "Discordance":
+        """Counts for pairs of classifiers, from whether each is right on each example."""
+        both = np.count_nonzero(first & second, axis=-1)
+        ahead, behind = np.count_nonzero(first, axis=-1) - both, np.count_nonzero(second, axis=-1) - both
+        return cls(np.asarray(ahead), np.asarray(behind), second.shape[-1])
+
+    @property
+    def difference(self) -> Float[np.ndarray, "*k"]:
+        """First minus second accuracy, as a fraction."""
+        return (self.lost - self.gained) / self.n
+
+
+def difference_intervals(pairs: Discordance, level: float = 0.95) -> Intervals:
+    r"""Intervals of the differences in accuracy, as fractions.
+
+    Wald's interval after one example is added to each discordant cell. With :math:`p = (n_{12}+1)/(n+2)`,
+    :math:`q = (n_{21}+1)/(n+2)` and :math:`\Delta = p - q`, it is :math:`\Delta \pm z\sqrt{(p + q -
+    \Delta^2)/(n+2)}`, which stays wide where no example differs, unlike a bootstrap's.
+
+    References:
+        Adjusted Wald Confidence Interval for a Difference of Binomial Proportions Based on Paired Data
+        (Bonett and Price, 2012), Eq. 6.
+    """
+    centre, error = _adjusted(pairs)
+    half = stats.norm.ppf((1 + level) / 2) * error
+    low, high = np.maximum(centre - half, -1.0), np.minimum(centre + half, 1.0)
+    return Intervals(
+        estimate=pairs.difference, low=low, high=high, level=level, method="adjusted Wald, paired"
+    )
+
+
+def lower_bounds(pairs: Discordance, level: float = 0.95) -> Float[np.ndarray, "*k"]:
+    """One-sided lower bounds of the differences, as fractions, from the same approximation."""
+    centre, error = _adjusted(pairs)
+    return np.maximum(centre - stats.norm.ppf(level) * error, -1.0)
+
+
+def exceedance_p(pairs: Discordance, margin: float) -> Float[np.ndarray, "*k"]:
+    """One-sided p-values of "the difference is at most `margin`" (a fraction); inverts `lower_bounds`."""
+    centre, error = _adjusted(pairs)
+    return stats.norm.sf((centre - margin) / error)
+
+
+def mcnemar_p(pairs: Discordance) -> Float[np.ndarray, "*k"]:
+    """Exact two-sided p-values of "both are equally often right": a sign test on the discordant examples.
+
+    References:
+        Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages
+        (McNemar, 1947); exact by the binomial distribution.
+    """
+    discordant = pairs.lost + pairs.gained
+    return np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(pairs.lost, pairs.gained), discordant, 0.5))
+
+
+def _adjusted(pairs: Discordance) -> tuple[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]]:
+    """Centre and standard error of the adjusted difference."""
+    lost, gained = (pairs.lost + 1) / (pairs.n + 2), (pairs.gained + 1) / (pairs.n + 2)
+    centre = lost - gained
+    return centre, np.sqrt((lost + gained - centre**2) / (pairs.n + 2))

@@ -1,0 +1,115 @@
+"""Statements across training runs, where the seed is the unit and never the example."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from spectrope.core.errors import ConfigError
+from spectrope.stats.interval import Interval
+
+MIN_SEEDS = 6  # The smallest n at which n of n has a two-sided sign-test p-value (2 ** (1 - n)) below 0.05.
+
+Verdict = Literal["holds", "fails", "inconclusive"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedProportion:
+    """In how many training runs something was found, and what that says of runs in general.
+
+    Args:
+        count: Runs in which it was found.
+        n_seeds: Runs in all.
+        proportion: Clopper-Pearson interval of the probability that a run shows it.
+        verdict: "holds" where more than half of all runs must show it at this level, "fails" where fewer than
+            half can, else "inconclusive"; always the last below `MIN_SEEDS`.
+    """
+
+    count: int
+    n_seeds: int
+    proportion: Interval
+    verdict: Verdict
+
+
+def seed_proportion(found: list[bool], level: float = 0.95) -> SeedProportion:
+    """Across training runs, whether the majority shows something; one entry of `found` per seed.
+
+    Raises:
+        ConfigError: If there is no run at all.
+    """
+    if not found:
+        raise ConfigError("a statement across seeds needs at least one run; got none.")
+    count, n = sum(found), len(found)
+    exact = stats.binomtest(count, n).proportion_ci(level, method="exact")
+    ends = {"low": float(exact.low), "high": float(exact.high)}
+    interval = Interval(estimate=count / n, **ends, level=level, method="Clopper-Pearson over seeds")
+    verdict: Verdict = "holds" if interval.low > 0.5 else "fails" if interval.high < 0.5 else "inconclusive"
+    return SeedProportion(
+        count=count, n_seeds=n, proportion=interval, verdict=verdict if n >= MIN_SEEDS else "inconclusive"
+    )
+
+
+def t_interval(values: Float[np.ndarray, " s"], level: float = 0.95) -> Interval:
+    """Student's interval of the mean over seeds.
+
+    Raises:
+        ConfigError: If there are fewer than two values.
+    """
+    _check(values)
+    error = float(stats.sem(values))
+    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * error
+    mean = float(values.mean())
+    return Interval(estimate=mean, low=mean - half, high=mean + half, level=level, method="t over seeds")
+
+
+def seed_bootstrap(
+    values: Float[np.ndarray, " s"], rng: np.random.Generator, *, level: float = 0.95, n_resamples: int = 9999
+) -> Interval:
+    """BCa bootstrap interval of the mean over seeds: whole runs are resampled, so it is a cluster bootstrap.
+
+    With as few as six runs it covers less than it says; `t_interval` is the safer one there.
+
+    Raises:
+        ConfigError: If there are fewer than two values.
+    """
+    _check(values)
+    mean = float(values.mean())
+    method = "BCa bootstrap over seeds"
+    if np.ptp(values) == 0:
+        return Interval(estimate=mean, low=mean, high=mean, level=level, method=method)
+    found = stats.bootstrap(
+        (values,), np.mean, confidence_level=level, n_resamples=n_resamples, rng=rng, vectorized=True
+    ).confidence_interval
+    return Interval(estimate=mean, low=float(found.low), high=float(found.high), level=level, method=method)
+
+
+def sign_flip_p(differences: Float[np.ndarray, " s"], n_resamples: int = 2**16) -> float:
+    """Two-sided p-value of "the paired differences are symmetric about 0": a sign-flip test of their mean.
+
+    Exact up to 16 seeds, where all sign patterns are enumerated; beyond, a fixed random sample of them.
+
+    Args:
+        differences: One paired difference per seed, such as RoPE's index minus another encoding's.
+        n_resamples: Largest number of sign patterns tried.
+
+    Raises:
+        ConfigError: If there are fewer than two values.
+    """
+    _check(differences)
+    test = stats.permutation_test(
+        (differences,),
+        lambda x, axis: np.abs(x.mean(axis)),
+        permutation_type="samples",
+        alternative="greater",
+        n_resamples=n_resamples,
+        vectorized=True,
+        rng=np.random.default_rng(0),
+    )
+    return float(test.pvalue)
+
+
+def _check(values: np.ndarray) -> None:
+    if len(values) < 2:
+        raise ConfigError(f"an interval over seeds needs at least 2 values; got {len(values)}.")

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from spectrope.stats.paired import Discordance, difference_intervals, exceedance_p, lower_bounds, mcnemar_p
+
+
+def pairs(lost, gained, n):
+    return Discordance(np.array(lost), np.array(gained), n)
+
+
+def test_counts():
+    first = np.array([1, 1, 1, 0, 0, 1], dtype=bool)
+    second = np.array([[1, 0, 0, 1, 0, 1], [0, 0, 0, 0, 0, 0]], dtype=bool)
+    found = Discordance.of(first, second)
+    assert found.lost.tolist() == [2, 4]
+    assert found.gained.tolist() == [1, 0]
+    np.testing.assert_allclose(found.difference, [1 / 6, 4 / 6])
+
+
+def test_interval_of_bonett_and_price_by_hand():
+    # n = 98, n12 = 11, n21 = 3: p = 0.12, q = 0.04, difference 0.08, variance (0.16 - 0.0064) / 100.
+    found = difference_intervals(pairs([11], [3], 98))
+    half = 1.959963984540054 * np.sqrt(0.001536)
+    np.testing.assert_allclose([found.low[0], found.high[0]], [0.08 - half, 0.08 + half], rtol=1e-12)
+    assert found.estimate[0] == 8 / 98
+
+
+def test_no_disagreement_still_has_width_and_extremes_stay_in_range():
+    found = difference_intervals(pairs([0, 50], [0, 0], 50))
+    assert found.low[0] < 0 < found.high[0]
+    assert found.high[1] <= 1
+
+
+@pytest.mark.parametrize(
+    ("p12", "p21", "n"), [(0.001, 0.001, 2000), (0.02, 0.01, 500), (0.5, 0.01, 300), (0.9, 0, 200)]
+)
+def test_intervals_and_bounds_cover(p12, p21, n):
+    rng = np.random.default_rng(0)
+    lost, gained, _ = rng.multinomial(n, [p12, p21, 1 - p12 - p21], size=20_000).T
+    found, low = difference_intervals(pairs(lost, gained, n)), lower_bounds(pairs(lost, gained, n))
+    true = p12 - p21
+    assert np.mean((found.low <= true) & (true <= found.high)) >= 0.945
+    assert np.mean(low <= true) >= 0.94
+
+
+def test_the_test_inverts_the_bound():
+    rng = np.random.default_rng(1)
+    found = pairs(rng.integers(0, 90, 300), rng.integers(0, 30, 300), 400)
+    np.testing.assert_array_equal(exceedance_p(found, 0.1) <= 0.05, lower_bounds(found, 0.95) >= 0.1)
+
+
+def test_mcnemar_equals_the_binomial_test():
+    lost, gained = np.array([8, 0, 3, 0]), np.array([1, 0, 3, 9])
+    expected = [
+        stats.binomtest(int(a), int(a + b)).pvalue if a + b else 1.0
+        for a, b in zip(lost, gained, strict=True)
+    ]
+    np.testing.assert_allclose(mcnemar_p(pairs(lost, gained, 20)), expected, rtol=1e-12)

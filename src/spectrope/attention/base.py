@@ -12,6 +12,12 @@ from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
+Limit = Callable[[Encoding, torch.device], str | None]
+
+
+def no_limit(encoding: Encoding, device: torch.device) -> str | None:
+    """The objection of an implementation that has no other."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -23,14 +29,14 @@ class Implementation:
         forms: The forms of encoding that it computes.
         requires: Laws that the encoding must declare.
         dropout: Whether it can drop entries of the pattern.
-        devices: Types of device that it runs on.
+        limit: What else it cannot do, in words that follow its name, or None.
     """
 
     compute: Compute
     forms: frozenset[Form]
     requires: frozenset[Tag] = frozenset()
     dropout: bool = True
-    devices: frozenset[str] = frozenset({"cpu", "cuda"})
+    limit: Limit = no_limit
 
     def objection(self, encoding: Encoding, device: torch.device, noise: Noise | None) -> str | None:
         """Why this implementation cannot serve, or None if it can."""
@@ -40,7 +46,7 @@ class Implementation:
             return f"needs {', '.join(sorted(tag.name for tag in missing))}"
         if noise is not None and not self.dropout:
             return "has no dropout"
-        return None if device.type in self.devices else f"does not run on {device.type}"
+        return self.limit(encoding, device)
 
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}
@@ -101,4 +107,6 @@ def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
         allowed = past if allowed is None else allowed & past
     if allowed is None:
         return None
-    return torch.zeros(allowed.shape, dtype=ctx.q.dtype, device=ctx.q.device).masked_fill(~allowed, -torch.inf)
+    return torch.zeros(allowed.shape, dtype=ctx.q.dtype, device=ctx.q.device).masked_fill(
+        ~allowed, -torch.inf
+    )

@@ -1,12 +1,13 @@
 """Attention by torch's fused kernels, pinned so that torch cannot fall back to its unfused path."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask
 from spectrope.core.noise import Noise
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
@@ -27,4 +28,12 @@ def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Nois
         return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=plain and causal)
 
 
-IMPLEMENTATIONS["fused"] = Implementation(fused, forms=frozenset(Form) - {Form.GENERAL}, dropout=False)
+def _limit(encoding: Encoding, device: torch.device) -> str | None:
+    if device.type == "cpu" and encoding.form is not Form.DOT and Tag.LEARNED in encoding.tags:
+        return "has no gradient for a learned bias on a CPU"
+    return None
+
+
+IMPLEMENTATIONS["fused"] = Implementation(
+    fused, forms=frozenset(Form) - {Form.GENERAL}, dropout=False, limit=_limit
+)

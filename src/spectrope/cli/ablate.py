@@ -17,7 +17,9 @@ from spectrope.sweeps.job import ABLATION_EXAMPLES, ablate, experiment_of
 class Ablate:
     """Zero each head's output on held-out data and measure the drop in accuracy."""
 
-    run_name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder.")]
+    run_name: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder.")
+    ]
     examples: Annotated[int, tyro.conf.arg(help="Held-out examples to measure on.")] = ABLATION_EXAMPLES
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"

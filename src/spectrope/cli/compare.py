@@ -32,7 +32,9 @@ class Compare:
     epochs: Epochs = None
     examples: Examples = None
     runs: RunsRoot = ROOT
-    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("report.html")
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
+        "report.html"
+    )
     device: DeviceOption = "auto"
     workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
 
@@ -56,9 +58,7 @@ class Compare:
         ]
         device: Device = self.device
         with bars([one.label for one in plan]) as progress:
-            finished = execute(
-                plan, self.runs, device=device, workers=self.workers, watch=progress.watch
-            )
+            finished = execute(plan, self.runs, device=device, workers=self.workers, watch=progress.watch)
         show(finished)
         write_report(finished, self.out)
         console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)

@@ -21,7 +21,9 @@ def complain(message: str) -> None:
     errors.print(f"spectrope: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()) -> None:
+def table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()
+) -> None:
     """Print a table; columns named in `numeric` are aligned to the right."""
     drawn = Table(title=title or None, title_justify="left", header_style="bold")
     for column in columns:

@@ -1,6 +1,6 @@
-"""The paper's Transformer: token embeddings, pre-norm blocks, pooling, classifier; every divergence a field."""
+"""The paper's Transformer: embeddings, pre-norm blocks, pooling, classifier; every divergence a field."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
@@ -11,11 +11,13 @@ from spectrope.attention import attention, fastest
 from spectrope.core.config import Configured, OneOf
 from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
-from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Scope
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig
 from spectrope.encodings.nope import NoPE
 from spectrope.positions.arange import Arange
 from spectrope.positions.base import POSITIONS, Positions
 from spectrope.tasks.base import Batch
+
+_SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,8 @@ class DecoderConfig(Configured):
     head_dim: int = 16  # Width of one head's queries, keys and values.
     d_ff: int = 512  # Width of the feed-forward layers.
     dropout: float = 0.1  # Probability, at the four sites of torch's encoder layer.
-    encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = NoPE.Config()
-    positions: Annotated[Positions, OneOf(POSITIONS)] = Arange()
+    encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=NoPE.Config)
+    positions: Annotated[Positions, OneOf(POSITIONS)] = field(default_factory=Arange)
     causal: bool = True  # R1. Whether attention sees the past alone.
     memory: Literal["hidden", "embeddings"] = "hidden"  # R2. Where keys and values come from.
     padding: Literal["masked", "visible"] = "masked"  # R7. In attention and in pooling.
@@ -45,8 +47,8 @@ class DecoderConfig(Configured):
     final_norm: bool = False  # LayerNorm after the last block.
 
     def __post_init__(self) -> None:
-        for field in ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff"):
-            require(getattr(self, field) >= 1, self, field, "at least 1")
+        for size in _SIZES:
+            require(getattr(self, size) >= 1, self, size, "at least 1")
         require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
         fewer = f"The task has {self.n_labels} labels."
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
@@ -158,9 +160,9 @@ class Decoder(nn.Module):
         self.config, self.impl = config, impl
         self.positions = config.positions
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)
-        first = config.encoding.build()
-        copies = config.n_layers - 1 if first.scope is Scope.LAYER else 0
-        self.encodings = nn.ModuleList([first, *(config.encoding.build() for _ in range(copies))])
+        layers = config.encoding.build_layers(config.n_layers)
+        self.encodings = nn.ModuleList(dict.fromkeys(layers))  # each once, shared or not
+        self._encoding_of = [list(self.encodings).index(encoding) for encoding in layers]
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = nn.LayerNorm(config.d_model) if config.final_norm else nn.Identity()
         self.classifier = nn.Linear(config.d_model, config.n_outputs)
@@ -191,7 +193,7 @@ class Decoder(nn.Module):
 
     def encoding_of(self, layer: int) -> Encoding:
         """The encoding that acts in a layer."""
-        encoding = self.encodings[layer % len(self.encodings)]
+        encoding = self.encodings[self._encoding_of[layer]]
         assert isinstance(encoding, Encoding)
         return encoding
 
@@ -210,5 +212,3 @@ class Decoder(nn.Module):
             weights = real.to(x.dtype) / real.sum(1, keepdim=True)
             pooled = torch.einsum("bt,btc->bc", weights, x)
         return self.classifier(pooled)
-
-

@@ -1,4 +1,4 @@
-"""Many experiments on this machine: worker processes, progress from all of them, one place that stops them."""
+"""Many experiments on this machine: worker processes, their progress, one place that stops them."""
 
 import multiprocessing
 import os

@@ -11,9 +11,9 @@ from functools import reduce
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import EncodingConfig
-from spectrope.encodings.random import Random
-from spectrope.encodings.relative import Relative
-from spectrope.encodings.rope import Rotary
+from spectrope.encodings.random import RandomVectors
+from spectrope.encodings.relative import RelativeTable
+from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
@@ -39,7 +39,9 @@ def keys_from_embeddings(experiment: Experiment) -> Experiment:
 def _swap(kind: type[EncodingConfig], change: Callable[[EncodingConfig], EncodingConfig]) -> Condition:
     def switch(experiment: Experiment) -> Experiment:
         encoding = experiment.model.encoding
-        return _with_model(experiment, encoding=change(encoding)) if isinstance(encoding, kind) else experiment
+        return (
+            _with_model(experiment, encoding=change(encoding)) if isinstance(encoding, kind) else experiment
+        )
 
     return switch
 
@@ -49,9 +51,9 @@ def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
 
 
 rotary_plus_absolute = _swap(Rotary.Config, _add_sinusoid)  # R3
-table_for_buckets = _swap(T5.Config, lambda _: Relative.Config())  # R4
+table_for_buckets = _swap(T5.Config, lambda _: RelativeTable.Config())  # R4
 exponential_slopes = _swap(ALiBi.Config, lambda _: ALiBi.Config(slopes="exponential"))  # R5
-trainable_positions = _swap(Random.Config, lambda _: Random.Config(trainable=True))  # R6
+trainable_positions = _swap(RandomVectors.Config, lambda _: RandomVectors.Config(trainable=True))  # R6
 
 
 def visible_padding(experiment: Experiment) -> Experiment:

@@ -153,6 +153,7 @@ class Trainer:
         epoch = self.state.step // self.steps_per_epoch
         return Progress(self.state.step, self.steps, epoch, last.accuracy if last else None)
 
+
 def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.AdamW:
     """AdamW over the parameters that train, in torch's fused form."""
     trainable = [p for p in model.parameters() if p.requires_grad]
@@ -177,7 +178,9 @@ def accumulate(
         with precision(device, dtype):
             logits = model(piece, noise)
         labels = counted_labels(model, piece.labels)
-        loss = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum") / max(1, counted)
+        loss = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum") / max(
+            1, counted
+        )
         loss.backward()
         total += loss.detach()
     return total

@@ -26,9 +26,9 @@ def _task(name: str, **sizes: object) -> TaskConfig:
     return from_dict(TASKS.config(name), sizes)
 
 
-_MINI = DecoderConfig(d_model=64, n_layers=3, n_heads=8, head_dim=16, d_ff=128, dropout=0.0)
+_MINI = DecoderConfig(d_model=64, n_layers=3, n_heads=8, head_dim=16, d_ff=128)
 _SMALL = DecoderConfig(d_model=128, n_layers=4, n_heads=8, head_dim=16, d_ff=256)
-_QUICK = TrainingConfig(epochs=6, batch_size=128, micro_batch=64, learning_rate=1e-3)
+_QUICK = TrainingConfig(epochs=4, batch_size=128, learning_rate=3e-3, betas=(0.9, 0.98))
 
 SCALES: Mapping[str, Mapping[str, Preset]] = {
     "mini": {
@@ -42,20 +42,20 @@ SCALES: Mapping[str, Mapping[str, Preset]] = {
             task=_task("counting", vocabulary=128, length=32, n_triggers=10, max_count=26),
             model=_MINI,
             training=_QUICK,
-            n_examples=20_000,
+            n_examples=12_000,
         ),
     },
     "small": {
         "distance": Preset(
             task=_task("distance", vocabulary=256, max_side=12, max_gap=36, max_length=64),
             model=_SMALL,
-            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=5e-4),
+            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
             n_examples=50_000,
         ),
         "counting": Preset(
             task=_task("counting", vocabulary=256, length=64, n_triggers=15, max_count=52),
             model=_SMALL,
-            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=5e-4),
+            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
             n_examples=30_000,
         ),
     },
@@ -111,7 +111,7 @@ def experiment(
         Experiment(
             encoding_name=config.kind,
             task=preset.task,
-            model=replace(preset.model, encoding=config, **sizes),
+            model=replace(preset.model, encoding=config.fitted(seed=seed), **sizes),
             training=training,
             n_train=n_train,
             n_test=n - n_train,

@@ -1,0 +1,227 @@
+"""Training stops anywhere and goes on as if it had not, learns, and refuses nothing silently."""
+
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from torch.testing import assert_close
+
+from spectrope.core.config import from_dict, to_dict
+from spectrope.core.errors import ConfigError
+from spectrope.core.noise import Noise
+from spectrope.store import Run, open_run
+from spectrope.training import loop
+from spectrope.training.config import Experiment, TrainingConfig
+from spectrope.training.interrupt import Interrupted, stop_on_signal
+from spectrope.training.loop import Trainer, accumulate, build_model, learning_rate
+from spectrope.training.scales import experiment
+from spectrope.training.state import CHECKPOINT, WEIGHTS
+
+CPU = torch.device("cpu")
+
+
+def tiny(**changes: object) -> Experiment:
+    base = experiment("distance", "rope", epochs=2, n_examples=200)
+    model = replace(base.model, d_model=16, n_heads=2, n_layers=2, d_ff=16)
+    training = replace(base.training, batch_size=32, micro_batch=16, eval_examples=50)
+    return replace(base, model=model, training=training, **changes)
+
+
+def run_at(root: Path, one: Experiment) -> Run:
+    return open_run(root, to_dict(one), 1)
+
+
+def weights(run: Run) -> dict[str, torch.Tensor]:
+    return run.read_tensors(WEIGHTS)[0]
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Run:
+    run = run_at(tmp_path / "whole", tiny())
+    Trainer(tiny(), run, CPU).fit()
+    return run
+
+
+@pytest.mark.parametrize("after", [1, 5, 6, 9])
+def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
+    run = run_at(tmp_path, tiny())
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted, match=rf"stopped at step {after} of 10, saved in .*{run.id}"):
+        Trainer(tiny(), run, CPU).fit(stop=lambda: next(asked) == after)
+    Trainer(tiny(), run, CPU).fit()
+    assert_frame_equal(run.frame("metrics"), whole.frame("metrics"))
+    for name, tensor in weights(whole).items():
+        assert torch.equal(weights(run)[name], tensor), name
+
+
+KILLED = """
+import os, signal, sys, pathlib, torch
+torch.set_num_threads(1)
+sys.path.insert(0, {tests!r})
+import test_loop as t
+from spectrope.store import files
+from spectrope.training import loop
+loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+written, moment = 0, int(sys.argv[2])
+replace = os.replace
+def dying(source, target):
+    global written
+    written += str(target).endswith("checkpoint.safetensors")
+    if written == moment:
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target)
+files.os.replace = dying
+t.Trainer(t.tiny(), t.run_at(pathlib.Path(sys.argv[1]), t.tiny()), t.CPU).fit()
+"""
+
+
+@pytest.mark.parametrize("moment", [1, 4])
+def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole, moment):
+    script = KILLED.format(tests=str(Path(__file__).parent))
+    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path), str(moment)], capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    run = run_at(tmp_path, tiny())
+    assert run.has_tensors(CHECKPOINT) == (moment > 1)
+    Trainer(tiny(), run, CPU).fit()
+    assert_frame_equal(run.frame("metrics"), whole.frame("metrics"))
+    for name, tensor in weights(whole).items():
+        assert torch.equal(weights(run)[name], tensor), name
+
+
+def test_the_first_signal_asks_and_the_second_insists():
+    with stop_on_signal() as stop:
+        assert not stop()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop()
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_it_learns(tmp_path):
+    one = tiny()
+    one = replace(one, n_train=64, training=replace(one.training, epochs=40, learning_rate=1e-2))
+    run = run_at(tmp_path, one)
+    Trainer(one, run, CPU).fit()
+    rows = run.frame("metrics").filter(pl.col("split") == "train")
+    assert rows["epoch"].to_list() == list(range(41))
+    assert rows["accuracy"][-1] > 0.9 > 0.3 > rows["accuracy"][0]
+
+
+def test_micro_batches_and_trimming_leave_the_gradient_as_it_is():
+    one = tiny()
+    data, _ = one.task.build().split(one.n_train, one.n_test, 0)
+    grads = []
+    for micro in (7, 32):
+        model = build_model(one, CPU).double()
+        accumulate(model, data[:32], None, micro, torch.float32)
+        grads.append([p.grad for p in model.parameters()])
+    model = build_model(one, CPU).double()
+    torch.nn.functional.cross_entropy(model(data[:32]), data.labels[:32]).backward()
+    for first, second, plain in zip(*grads, (p.grad for p in model.parameters()), strict=True):
+        assert_close(first, plain)
+        assert_close(second, plain)
+
+
+def test_labels_that_do_not_count_change_neither_loss_nor_gradient():
+    one = tiny()
+    one = replace(one, model=replace(one.model, classes="vocabulary"))
+    data, _ = one.task.build().split(40, 10, 0)
+    mixed = replace(data, labels=data.labels.clone())
+    mixed.labels[20:] = 0
+    outcomes = []
+    for batch in (data[:20], mixed):
+        model = build_model(one, CPU).double()
+        loss = accumulate(model, batch, None, 10, torch.float32)
+        outcomes.append((loss, model.classifier.weight.grad))
+    assert_close(outcomes[0], outcomes[1])
+
+
+def test_dropout_is_drawn_anew_at_every_step(tmp_path):
+    trainer = Trainer(tiny(), run_at(tmp_path, tiny()), CPU)
+    size = torch.Size((64,))
+    first = trainer._noise().keep(size, torch.float32)
+    assert torch.equal(first, trainer._noise().keep(size, torch.float32))
+    trainer.state.step += 1
+    assert not torch.equal(first, trainer._noise().keep(size, torch.float32))
+
+
+def test_weights_depend_on_the_seed_alone():
+    torch.manual_seed(5)
+    first = build_model(tiny(), CPU).classifier.weight
+    torch.rand(3)
+    assert torch.equal(first, build_model(tiny(), CPU).classifier.weight)
+    assert not torch.equal(first, build_model(tiny(seed=1), CPU).classifier.weight)
+
+
+def test_the_schedule_warms_up_and_decays_to_nothing():
+    config = TrainingConfig(learning_rate=2.0, warmup=0.1)
+    rates = [learning_rate(step, 100, config) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.2 * (i + 1) for i in range(10)])
+    assert max(rates) == rates[9] == 2.0
+    assert rates[55] == pytest.approx(1.0)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert 0 < rates[-1] < 1e-3
+    assert learning_rate(0, 1, replace(config, warmup=0.0)) == 2.0
+
+
+def test_clipping_bounds_the_gradient(tmp_path):
+    norms = []
+    for clip in (None, 1e-3):
+        one = tiny()
+        one = replace(one, training=replace(one.training, clip=clip))
+        trainer = Trainer(one, run_at(tmp_path, one), CPU)
+        trainer.step(trainer._batch(0, 0))
+        norms.append(math.sqrt(sum(p.grad.square().sum() for p in trainer.state.model.parameters())))
+    assert norms[1] == pytest.approx(1e-3, rel=1e-3) and norms[0] > 1e-2
+
+
+def test_bfloat16_stays_close_to_float32(tmp_path):
+    losses = []
+    for dtype in (torch.float32, torch.bfloat16):
+        model = build_model(tiny(), CPU)
+        data, _ = tiny().task.build().split(32, 8, 0)
+        losses.append(accumulate(model, data, Noise(0.1, 0, CPU), 32, dtype))
+    assert_close(losses[1], losses[0], rtol=0.02, atol=0)
+
+
+def test_checkpoints_are_written_while_it_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    run, seen = run_at(tmp_path, tiny()), []
+    Trainer(tiny(), run, CPU).fit(watch=lambda progress: seen.append(run.has_tensors(CHECKPOINT)))
+    assert seen[0] is False
+    assert all(seen[1:])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 0}, r"TrainingConfig.epochs must be at least 1; got 0\."),
+        ({"learning_rate": 0.0}, r"learning_rate must be positive; got 0\.0"),
+        ({"betas": (0.9, 1.0)}, r"betas must be two numbers in \[0, 1\)"),
+        ({"weight_decay": -1.0}, "weight_decay must be at least 0"),
+        ({"warmup": 1.0}, r"warmup must be a share of the steps in \[0, 1\)"),
+        ({"clip": 0.0}, "clip must be positive or None"),
+    ],
+)
+def test_impossible_settings_get_one_line(change, message):
+    with pytest.raises(ConfigError, match=message):
+        TrainingConfig(**change)
+
+
+def test_impossible_experiments_get_one_line():
+    with pytest.raises(ConfigError, match="n_test must be at least 1; got 0"):
+        tiny(n_test=0)
+    with pytest.raises(ConfigError, match="seed must be at least 0; got -1"):
+        tiny(seed=-1)
+    with pytest.raises(ConfigError, match="Experiment.learning_rate: Unexpected keyword argument"):
+        from_dict(Experiment, to_dict(tiny()) | {"learning_rate": 1})

@@ -68,14 +68,13 @@ class Counting(TriggerTask, name="counting"):
         return self.config.length
 
     def draw(self, index: np.ndarray, seed: int) -> Rows:
-        places = self.config.length
+        places, triggers, fillers = self.config.length, self.trigger_words(seed), self.filler_words(seed)
         count = indexed_integers(seed, "counting/count", index, 1, self.n_classes)[:, 0]
         is_trigger = indexed_subsets(seed, "counting/places", index, count, places)
-        triggers, fillers = (
-            words[indexed_integers(seed, f"counting/{name}", index, places, len(words))]
-            for name, words in (("triggers", self.trigger_words(seed)), ("fillers", self.filler_words(seed)))
-        )
-        return np.where(is_trigger, triggers, fillers), count, np.full(len(index), places)
+        choices = np.where(is_trigger, len(triggers), len(fillers))
+        chosen = indexed_integers(seed, "counting/words", index, places, choices)
+        chosen += np.where(is_trigger, 0, len(triggers))
+        return np.concatenate([triggers, fillers])[chosen], count, np.full(len(index), places)
 
     def posterior(self, batch: Batch, seed: int) -> Float[Tensor, "n classes"]:
         r"""Probability of each label given each sequence, exactly, in float64.

@@ -1,5 +1,6 @@
 """What the contract battery runs on: every registered encoding by default, and variants of some."""
 
+import contextlib
 import dataclasses
 import typing
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.laws import Sizes, Trial
@@ -18,7 +19,9 @@ from spectrope.encodings.nope import NoPE
 from spectrope.encodings.random import RandomVectors
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.encodings.schedules.geometric import Geometric
+from spectrope.encodings.schedules.yarn import YaRN
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
@@ -30,7 +33,9 @@ VARIANTS: list[EncodingConfig] = [
     ALiBi.Config(slopes="exponential"),
     RandomVectors.Config(trainable=True),
     Rotary.Config(pairs="halves"),
+    *(Rotary.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
     Rotary.Config(schedule=Geometric(base=500.0)),
+    Rotary.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),
     Sinusoidal.Config(layout="halves"),
     Sum.Config(parts=(NoPE.Config(),)),
     Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
@@ -73,15 +78,15 @@ def trial(config: EncodingConfig, seed: int = 0, length: int = 12) -> Trial:
     return Trial(built(config), sizes, seed, length)
 
 
-def perturbed(config: Any, skip: frozenset[str] = frozenset()) -> Iterator[Any]:
-    """Copies of a configuration, each with one field changed, at any depth."""
+def perturbed(config: Any, skip: frozenset[str] = frozenset()) -> Iterator[list[Any]]:
+    """For every field, at any depth: copies of a configuration in which that field alone has changed."""
     hints = typing.get_type_hints(type(config))
     for field in dataclasses.fields(config):
         if field.name not in skip:
-            changes = _changes(getattr(config, field.name), hints[field.name])
-            valid = [copy for value in changes if (copy := _with(config, field.name, value)) is not None]
-            assert valid, f"no valid change of {type(config).__qualname__}.{field.name}"
-            yield from valid
+            for changes in _changes(getattr(config, field.name), hints[field.name]):
+                copies = [_with(config, field.name, value) for value in changes]
+                assert any(copies), f"no valid change of {type(config).__qualname__}.{field.name}"
+                yield [copy for copy in copies if copy is not None]
 
 
 def _with(config: Any, name: str, value: Any) -> Any:
@@ -91,34 +96,49 @@ def _with(config: Any, name: str, value: Any) -> Any:
         return None
 
 
-def _changes(value: Any, hint: Any = None) -> Iterator[Any]:
+def _changes(value: Any, hint: Any = None) -> Iterator[list[Any]]:
+    """Lists of other values, one list for each field of what `value` is or holds."""
     if typing.get_origin(hint) is Literal:
-        yield from (choice for choice in typing.get_args(hint) if choice != value)
+        yield [choice for choice in typing.get_args(hint) if choice != value]
+    elif value is None:
+        yield [1.25]
     elif isinstance(value, bool):
-        yield not value
-    elif isinstance(value, int | float):
-        yield from (
-            (value * 2 or 1, value / 2, value * 1.25) if isinstance(value, float) else (value * 2 or 1,)
-        )
+        yield [not value]
+    elif isinstance(value, int):
+        yield [value * 2 or 1, value * 10 or 2]
+    elif isinstance(value, float):
+        yield [value * 10 or 1.0, value * 2 or 1.0, value / 2]
     elif isinstance(value, tuple):
         for i, item in enumerate(value):
-            yield from ((*value[:i], change, *value[i + 1 :]) for change in _changes(item))
+            for changes in _changes(item):
+                yield [(*value[:i], change, *value[i + 1 :]) for change in changes]
     elif isinstance(value, EncodingConfig) and not dataclasses.fields(value):
-        yield fitted(Learned.Config())
+        yield [fitted(Learned.Config())]
     else:
         yield from perturbed(value, SIZE_FIELDS)  # a model's sizes change for all parts together
 
 
 def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
-    """Everything by which two encodings may differ: state, what is trained, and logits at two lengths."""
+    """Everything by which two encodings may differ: state, what is trained, logits near and far."""
     encoding = built(config)
     state = {f"buffer {name}": value for name, value in encoding.named_buffers()}
     state |= {f"parameter {name} {p.requires_grad}": p.detach() for name, p in encoding.named_parameters()}
     if not any(getattr(config, name, size) != size for name, size in dataclasses.asdict(SIZES).items()):
-        trial_ = trial(config, length=24)
-        ctx = trial_.context(trial_.contents(), trial_.pos)
-        state["logits"] = trial_.encoding.logits(ctx).detach()
+        t = trial(config, length=24)
+        x = t.contents()
+        for pos in spreads(t):
+            state[f"logits to {int(pos.max())}"] = t.encoding.logits(t.context(x, pos)).detach()
     return state
+
+
+def spreads(t: Trial) -> list[Tensor]:
+    """Neighbouring positions, and more distant ones as far as the encoding reaches."""
+    reached = [t.pos]
+    for stride in (17, 997):
+        with contextlib.suppress(UnsupportedError):
+            t.logits(t.contents(), t.pos * stride)
+            reached.append(t.pos * stride)
+    return reached
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

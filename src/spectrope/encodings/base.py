@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,7 +15,7 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.core.registry import Registry
 
 Side = Literal["query", "key"]
-C = TypeVar("C", bound="EncodingConfig")
+C = TypeVar("C", bound="Sized")
 
 
 class Form(Enum):
@@ -79,22 +79,26 @@ class Context:
 ENCODINGS: Registry["Encoding"] = Registry("encoding", "spectrope.encodings")
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodingConfig(Configured):
-    """Base of the encodings' configurations; each declares only the sizes that it needs."""
-
-    kind: ClassVar[str]
+class Sized(Configured):
+    """Base of configurations, to be frozen dataclasses, some of whose fields a model decides."""
 
     def fitted(self: C, **sizes: Any) -> C:
-        """This configuration with the fields that a model decides, at any depth, taken from the model.
+        """This configuration with the fields that the model decides, at any depth, taken from the model.
 
         Args:
             sizes: `d_model`, `n_heads`, `head_dim`, `max_length` and `causal` of the model.
         """
-        names = {field.name for field in fields(self)}
+        names = {field.name for field in fields(cast(Any, self))}
         own = {name: size for name, size in sizes.items() if name in names}
         held = {name: _fitted(getattr(self, name), sizes) for name in names - own.keys()}
-        return replace(self, **held, **own)
+        return replace(cast(Any, self), **held, **own)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingConfig(Sized):
+    """Base of the encodings' configurations; each declares only the sizes that it needs."""
+
+    kind: ClassVar[str]
 
     def build(self) -> "Encoding":
         """The encoding that this configuration describes, as one layer uses it."""

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.core.errors import UnsupportedError
 from spectrope.core.random import torch_stream
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
@@ -110,10 +111,15 @@ def relative_error(a: Tensor, b: Tensor) -> float:
     return float((a - b).detach().abs().max()) / scale if scale > 0 else 0.0
 
 
-def shift_error(trial: Trial, shift: int = 17) -> float:
-    """Change of the logits when every position moves by a constant."""
+def shift_error(trial: Trial) -> float:
+    """Change of the logits when positions move by 17, and by 100,003 where the encoding reaches that."""
     x = trial.contents()
-    return relative_error(trial.logits(x, trial.pos), trial.logits(x, trial.pos + shift))
+    here = trial.logits(x, trial.pos)
+    near = relative_error(here, trial.logits(x, trial.pos + 17))
+    try:
+        return max(near, relative_error(here, trial.logits(x, trial.pos + 100_003)))
+    except UnsupportedError:
+        return near
 
 
 def content_error(trial: Trial) -> float:

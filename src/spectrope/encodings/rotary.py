@@ -42,9 +42,9 @@ class Rotary(Encoding, name="rope"):
     def __init__(self, config: "Rotary.Config") -> None:
         super().__init__(config)
         self.pairing: Pairing = config.pairs
-        self.tags = config.schedule.tags
+        self.tags, self.scope, self.gain = config.schedule.tags, config.schedule.scope, config.schedule.gain
         self.angles = config.schedule.build(config.head_dim)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         angles = self.angles(pos)[:, None]
-        return multiply_pairs(x, torch.polar(torch.ones_like(angles), angles), self.pairing)
+        return multiply_pairs(x, torch.polar(torch.full_like(angles, self.gain), angles), self.pairing)

@@ -6,23 +6,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.config import Configured
+from spectrope.core.errors import UnsupportedError
 from spectrope.core.registry import Registry
-from spectrope.encodings.base import Tag
+from spectrope.encodings.base import Scope, Sized, Tag
 from spectrope.encodings.constant import Constant
 
 SCHEDULES: Registry["Schedule"] = Registry("frequency schedule", "spectrope.encodings.schedules")
+ROTATION = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
 
 
-class Schedule(Configured):
-    """Base of the rules that set the frequency of each coordinate pair; each is a frozen dataclass.
-
-    Attributes:
-        tags: Laws that a rotation by these frequencies keeps.
-    """
+class Schedule(Sized):
+    """Base of the rules that set the frequency of each coordinate pair; each is a frozen dataclass."""
 
     kind: ClassVar[str]
-    tags: ClassVar[frozenset[Tag]] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
+    laws: ClassVar[frozenset[Tag]] = ROTATION
+    scope: ClassVar[Scope] = Scope.MODEL
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
@@ -30,9 +28,23 @@ class Schedule(Configured):
         if name is not None:
             SCHEDULES.register(name, cls)
 
+    @property
+    def gain(self) -> float:
+        """Factor on rotated queries and keys alike, by which some schedules sharpen attention."""
+        return 1.0
+
+    @property
+    def tags(self) -> frozenset[Tag]:
+        """Laws that a rotation by this schedule keeps."""
+        return self.laws if self.gain == 1 else self.laws - {Tag.ISOMETRIC}
+
     def frequencies(self, width: int) -> Float[Tensor, " m"]:
-        """Radians per position of the m = width/2 coordinate pairs, in float64."""
-        raise NotImplementedError
+        """Radians per position of the m = width/2 coordinate pairs, in float64, as training starts.
+
+        Raises:
+            UnsupportedError: If angles do not grow in proportion to position.
+        """
+        raise UnsupportedError(f"{type(self).__name__} turns no pair at a steady frequency.")
 
     def build(self, width: int) -> nn.Module:
         """A module from positions (b or 1, t) to angles (b or 1, t, m) in radians."""
@@ -40,7 +52,7 @@ class Schedule(Configured):
 
 
 class Angles(nn.Module):
-    r"""Angles :math:`p\,\omega_j` in float64, exact to 1e-16 of a turn at any position a model will see.
+    r"""Angles :math:`p\,\omega_j` in float64, exact to 1e-9 radians up to position 10 million.
 
     Args:
         frequencies: Radians per position, with shape (m,).
@@ -53,3 +65,8 @@ class Angles(nn.Module):
     def forward(self, pos: Tensor) -> Float[Tensor, "b t m"]:
         """Angles of positions with shape (b or 1, t)."""
         return pos[..., None] * self.frequencies.value
+
+
+def geometric(base: float, width: int) -> Float[Tensor, " m"]:
+    r"""Frequencies :math:`\mathrm{base}^{-2j/d}`, j = 0, ..., d/2 - 1, for vectors of width d, in float64."""
+    return base ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)

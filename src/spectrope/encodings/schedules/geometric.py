@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import require
-from spectrope.encodings.schedules.base import Schedule
+from spectrope.encodings.schedules.base import Schedule, geometric
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,4 +23,4 @@ class Geometric(Schedule, name="geometric"):
         require(self.base > 0, self, "base", "positive")
 
     def frequencies(self, width: int) -> Float[Tensor, " m"]:
-        return self.base ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+        return geometric(self.base, width)

@@ -106,13 +106,24 @@ class Heads(nn.Module):
     def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of `memory` (of x where that is None), each (b, h, t, k)."""
         if memory is None:
-            flat = self.qkv(x)
-        else:
-            w, b = self.qkv.weight, self.qkv.bias
-            queries = nn.functional.linear(x, w[: self.inner], b[: self.inner])
-            flat = torch.cat([queries, nn.functional.linear(memory, w[self.inner :], b[self.inner :])], -1)
-        q, k, v = flat.unflatten(-1, (3, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
-        return q, k, v
+            q, k, v = self._split(self.qkv(x))
+            return q, k, v
+        return self.queries(x), *self.keys_values(memory)
+
+    def queries(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b h t k"]:
+        """Queries alone."""
+        w, b = self.qkv.weight[: self.inner], self.qkv.bias[: self.inner]
+        return self._split(nn.functional.linear(x, w, b))[0]
+
+    def keys_values(self, memory: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor]:
+        """Keys and values alone, each (b, h, t, k)."""
+        w, b = self.qkv.weight[self.inner :], self.qkv.bias[self.inner :]
+        k, v = self._split(nn.functional.linear(memory, w, b))
+        return k, v
+
+    def _split(self, flat: Float[Tensor, "b t f"]) -> Float[Tensor, "n b h t k"]:
+        """Sets of heads from a product that holds them side by side."""
+        return flat.unflatten(-1, (-1, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
         q, k, v = self.project(x, stream.memory)
@@ -139,7 +150,10 @@ class Block(nn.Module):
 
     def after_heads(self, x: Tensor, heads: Float[Tensor, "b h t k"], noise: Noise | None) -> Tensor:
         """The rest of the layer, from its input x and the outputs of its heads."""
-        x = x + maybe_drop(self.out(heads.transpose(1, 2).flatten(2)), noise)
+        return self.feed_forward(x + maybe_drop(self.out(heads.transpose(1, 2).flatten(2)), noise), noise)
+
+    def feed_forward(self, x: Tensor, noise: Noise | None) -> Tensor:
+        """The second half of the layer, from the residual stream behind attention, with any leading axes."""
         hidden = maybe_drop(self.up(self.ff_norm(x)).relu(), noise)
         return x + maybe_drop(self.down(hidden), noise)
 

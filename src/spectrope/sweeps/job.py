@@ -5,13 +5,14 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import torch
 
-from spectrope.ablation.heads import sweep
+from spectrope.ablation.sweep import sweep
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import choose_dtype, machine
 from spectrope.evaluation.score import score
@@ -62,6 +63,7 @@ def load_model(run: Run, device: torch.device) -> Decoder:
     Raises:
         StoreError: If the run is unfinished or its weights cannot be read.
     """
+    _ = run.manifest  # only finished runs have one
     model = build_model(experiment_of(run), device)
     tensors, _ = run.read_tensors(WEIGHTS)
     model.load_state_dict(tensors)
@@ -102,13 +104,13 @@ def ablate(run: Run, device: torch.device, listen: Listener = silent, n: int = A
     experiment = experiment_of(run)
     _, held_out = experiment.task.build().split(experiment.n_train, experiment.n_test, experiment.seed)
     dtype = choose_dtype(experiment.training.precision, device)
-    drops = sweep(
+    found = sweep(
         load_model(run, device),
         held_out[:n],
         dtype=dtype,
         watch=lambda done, total: listen(Event("ablate", done, total)),
     )
-    run.write_frame("ablation", pl.DataFrame(drops))
+    run.write_frame("ablation", pl.DataFrame(found.drops()))
     return run
 
 
@@ -147,9 +149,15 @@ def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    here = Path(__file__).parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12"]
-    try:
+    """The commit of this package's own repository, or its version where it is installed without one."""
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        command = ("git", "-C", str(here.parent), *words)
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)
+        return git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return f"version {version('spectrope')}"

@@ -5,6 +5,7 @@ import os
 import queue
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError
 from spectrope.store import Run
-from spectrope.sweeps.job import Event, complete
+from spectrope.sweeps.job import Event, Listener, complete
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
@@ -23,8 +24,17 @@ Watcher = Callable[[int, Event], None]
 SECONDS_BETWEEN_LOOKS = 0.2
 
 
+def unwatched(number: int, event: Event) -> None:
+    """The watcher that shows nothing."""
+
+
 def execute(
-    plan: Sequence[Experiment], root: Path, *, device: Device, workers: int, watch: Watcher
+    plan: Sequence[Experiment],
+    root: Path,
+    *,
+    device: Device = "auto",
+    workers: int = 1,
+    watch: Watcher = unwatched,
 ) -> list[Run]:
     """Train and ablate every experiment of a plan; those whose run folder is finished are not run again.
 
@@ -46,16 +56,17 @@ def execute(
     workers = 1 if place.type == "cuda" else min(workers, len(plan))
     with stop_on_signal() as stop:
         if workers <= 1:
-            return [_one(place, experiment, root, watch, stop, i) for i, experiment in enumerate(plan)]
+            return [
+                _one(experiment, root, place, lambda event, number=number: watch(number, event), stop)
+                for number, experiment in enumerate(plan)
+            ]
         return _in_processes(plan, root, workers, watch, stop)
 
 
-def _one(
-    device: torch.device, experiment: Experiment, root: Path, watch: Watcher, stop: Stop, number: int
-) -> Run:
+def _one(experiment: Experiment, root: Path, device: torch.device, listen: Listener, stop: Stop) -> Run:
     if stop():
         raise Interrupted("stopped between two runs.")
-    return complete(experiment, root, device, lambda event: watch(number, event), stop)
+    return complete(experiment, root, device, listen, stop)
 
 
 def _in_processes(
@@ -73,7 +84,7 @@ def _in_processes(
             if stop() and not stopping.is_set():
                 stopping.set()
                 pool.shutdown(wait=False, cancel_futures=True)
-    _forward(events, watch, patience=0)
+    _forward(events, watch, patience=0.0)
     return _results(futures)
 
 
@@ -121,10 +132,19 @@ def _end_with_parent() -> None:
 
 def _work(number: int, experiment: Experiment, root: Path) -> Run:
     events, stopping = _worker["events"], _worker["stopping"]
-    return complete(
-        experiment,
-        root,
-        torch.device("cpu"),
-        lambda event: events.put((number, event)),
-        stopping.is_set,
-    )
+    tell = throttled(lambda event: events.put((number, event)))
+    return _one(experiment, root, torch.device("cpu"), tell, stopping.is_set)
+
+
+def throttled(listen: Listener) -> Listener:
+    """A listener that hears of each stage at once, and then at intervals."""
+    last, heard = -SECONDS_BETWEEN_LOOKS, ""
+
+    def now_and_then(event: Event) -> None:
+        nonlocal last, heard
+        now = time.monotonic()
+        if event.stage != heard or now - last >= SECONDS_BETWEEN_LOOKS:
+            last, heard = now, event.stage
+            listen(event)
+
+    return now_and_then

@@ -1,0 +1,156 @@
+"""Commands as a user types them: what they print, what they leave behind, how they refuse."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.encodings.base import ENCODINGS
+from spectrope.store import find_runs
+
+COMMANDS = ("compare", "train", "ablate", "report", "runs", "encodings")
+SMALL = ("--epochs", "1", "--examples", "60")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+
+def refused(capsys, *arguments: str) -> str:
+    """The one line that a mistaken command prints."""
+    assert main(arguments) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert err.startswith("spectrope: ")
+    return err
+
+
+@pytest.fixture
+def trained(here, tmp_path, capsys) -> str:
+    assert main(("train", *SMALL)) == 0
+    capsys.readouterr()
+    (run,) = find_runs(tmp_path / "runs")
+    return run.id
+
+
+def test_compare_ends_with_the_path_of_its_report(tmp_path, capsys):
+    arguments = ("compare", "--encodings", "rope", "nope", "--tasks", "distance", *SMALL, "--workers", "1")
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert out.rstrip().splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    for encoding in ("rope", "nope"):
+        assert re.search(rf"distance/{encoding}/seed 0: done, held-out [\d.]+ %", out)
+        assert re.search(rf"distance │ {encoding} +│ +0 │", out)
+    assert len(find_runs(tmp_path / "runs")) == 2
+
+
+def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained):
+    assert main(("ablate", trained[:5], "--examples", "10")) == 0
+    assert "of 10 held-out examples" in capsys.readouterr().out
+    assert main(("runs",)) == 0
+    assert re.search(rf"{trained} │ distance │ rope .* finished", capsys.readouterr().out)
+    assert main(("report", trained, "--out", "page.html")) == 0
+    assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"Wrote {tmp_path / 'page.html'}"
+    assert main(("report", "--figure", "heatmap", "--out", "heatmap.svg")) == 0
+    assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
+
+
+def test_a_recipe_is_an_experiment(tmp_path, capsys, trained):
+    recipe = tmp_path / "recipe.json"
+    recipe.write_text((tmp_path / "runs" / trained / "config.json").read_text())
+    assert main(("train", "--recipe", "recipe.json")) == 0
+    assert trained in capsys.readouterr().out
+    fields = json.loads(recipe.read_text())["config"]
+    fields["training"]["epocs"] = 3
+    recipe.write_text(json.dumps(fields))
+    assert "training.epocs: Unexpected keyword argument" in refused(capsys, "train", "--recipe", "recipe.json")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "cannot be read: No such file"), ("{", "is no JSON"), ("[1]", "must hold one JSON object")],
+)
+def test_a_recipe_that_is_none_is_refused(tmp_path, capsys, content, message):
+    if content is not None:
+        (tmp_path / "r.json").write_text(content)
+    assert message in refused(capsys, "train", "--recipe", "r.json")
+
+
+def test_the_catalogue_names_every_encoding(capsys):
+    assert main(("encodings",)) == 0
+    out = capsys.readouterr().out
+    assert all(re.search(rf"│ {name} ", out) for name in ENCODINGS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "--encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
+        (("compare", "--tasks", "cuonting"), "unknown task 'cuonting'; did you mean counting"),
+        (("compare", "--scale", "papr"), "unknown scale 'papr'; did you mean paper"),
+        (("train", "--condition", "control"), "unknown condition 'control'; did you mean controlled"),
+        (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),
+        (("train", "--examples", "1"), "Experiment.n_test must be at least 1; got 0."),
+        (("train", "--seed", "-1"), "Experiment.seed must be at least 0; got -1."),
+        (("ablate", "abc"), "no run 'abc' in runs; `spectrope runs --runs runs` lists them."),
+        (("report",), "runs is no folder; `spectrope compare --runs runs` makes it."),
+        (("runs", "--runs", "nowhere"), "nowhere is no folder"),
+    ],
+)
+def test_a_mistake_gets_one_line(capsys, arguments, message):
+    assert message in refused(capsys, *arguments)
+
+
+def test_ablate_refuses_no_examples(capsys, trained):
+    assert "Ablate.examples must be at least 1; got 0." in refused(capsys, "ablate", trained, "--examples", "0")
+
+
+def test_a_file_where_the_runs_should_go_is_refused(tmp_path, capsys):
+    (tmp_path / "runs").write_text("mine")
+    assert "a file stands where a folder should" in refused(capsys, "train", *SMALL)
+    assert (tmp_path / "runs").read_text() == "mine"
+
+
+def test_a_damaged_run_hides_no_other(tmp_path, capsys, trained):
+    (tmp_path / "runs" / "broken").mkdir()
+    (tmp_path / "runs" / "broken" / "config.json").write_text('{"config": ')
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr()
+    assert trained in shown.out
+    assert "broken: " in shown.err
+    assert "is damaged" in shown.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_fits_a_screen_and_states_defaults(command):
+    shown = subprocess.run(
+        [sys.executable, "-m", "spectrope", command, "--help"],
+        capture_output=True,
+        text=True,
+        env={"COLUMNS": "100", "PATH": ""},
+    )
+    assert shown.returncode == 0
+    lines = shown.stdout.splitlines()
+    assert len(lines) <= 50
+    options = [line for line in lines if re.search(r"--[a-z]", line)]
+    assert shown.stdout.count("default:") + shown.stdout.count("required") >= len(options) - 2
+
+
+def test_an_unknown_command_exits_with_two():
+    shown = subprocess.run([sys.executable, "-m", "spectrope", "compair"], capture_output=True, text=True)
+    assert shown.returncode == 2
+    assert "Traceback" not in shown.stderr
+
+
+def test_the_installed_script_is_the_same_program():
+    script = Path(sys.executable).parent / "spectrope"
+    shown = subprocess.run([script, "runs", "--runs", "nowhere"], capture_output=True, text=True)
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("spectrope: nowhere is no folder")

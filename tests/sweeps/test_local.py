@@ -1,0 +1,184 @@
+"""Plans on this machine: the same results from any number of workers, one place that stops them all."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+
+from spectrope.core.errors import DeviceError, StoreError
+from spectrope.store import find_runs
+from spectrope.sweeps.job import (
+    Event,
+    ablate,
+    complete,
+    experiment_of,
+    load_model,
+    run_for,
+    train,
+)
+from spectrope.sweeps.local import execute, throttled
+from spectrope.training.config import Experiment
+from spectrope.training.interrupt import Interrupted
+from spectrope.training.scales import experiment
+from spectrope.training.state import CHECKPOINT
+
+CPU = torch.device("cpu")
+
+
+def tiny(encoding: str = "rope", task: str = "distance", epochs: int = 1) -> Experiment:
+    base = experiment(task, encoding, epochs=epochs, n_examples=100)
+    model = replace(base.model, d_model=16, n_heads=2, n_layers=2, d_ff=16)
+    return replace(base, model=model, training=replace(base.training, batch_size=32))
+
+
+def ignore(number: int, event: Event) -> None:
+    pass
+
+
+def test_workers_and_one_process_give_the_same(tmp_path):
+    plan = [tiny("rope"), tiny("alibi"), tiny("nope", "counting")]
+    heard = set()
+    alone = execute(plan, tmp_path / "one", device="cpu", workers=1, watch=ignore)
+    many = execute(
+        plan,
+        tmp_path / "two",
+        device="cpu",
+        workers=2,
+        watch=lambda number, event: heard.add((number, event.stage)),
+    )
+    assert heard == {(number, stage) for number in range(3) for stage in ("train", "ablate", "done")}
+    for first, second, one in zip(alone, many, plan, strict=True):
+        assert first.id == second.id
+        assert experiment_of(second) == one
+        assert second.finished
+        assert not second.has_tensors(CHECKPOINT)
+        for name in ("metrics", "ablation"):
+            assert_frame_equal(first.frame(name), second.frame(name))
+
+
+def test_what_is_finished_is_not_run_again(tmp_path):
+    events: list[str] = []
+    first = complete(tiny(), tmp_path, CPU, lambda event: events.append(event.stage))
+    written = {path.name: path.stat().st_mtime_ns for path in first.path.iterdir()}
+    assert set(events) == {"train", "ablate", "done"}
+    events.clear()
+    again = complete(tiny(), tmp_path, CPU, lambda event: events.append(event.stage))
+    assert events == ["done"]
+    assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
+
+
+def test_the_manifest_says_what_was_measured(tmp_path):
+    run = complete(tiny(), tmp_path, CPU)
+    manifest = run.manifest
+    assert manifest["bayes_accuracy"] == 1.0
+    assert manifest["n_parameters"] == sum(p.numel() for p in load_model(run, CPU).parameters())
+    ablation = run.frame("ablation")
+    assert ablation.select("layer", "head").rows() == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert ablation["intact"].to_list() == pytest.approx([manifest["test_accuracy"]] * 4)
+    assert_frame_equal(
+        ablation.select(drop=100 * (pl.col("intact") - pl.col("ablated"))), ablation.select("drop")
+    )
+
+
+def test_ablation_can_be_measured_again_on_fewer_examples(tmp_path):
+    run = train(tiny(), tmp_path, CPU)
+    assert ablate(run, CPU, n=10).frame("ablation")["n"].to_list() == [10] * 4
+
+
+def test_a_stop_between_steps_keeps_the_run(tmp_path):
+    with pytest.raises(Interrupted, match="stopped at step 1 of 3"):
+        train(tiny(), tmp_path, CPU, stop=lambda: True)
+    (run,) = find_runs(tmp_path)
+    assert run.has_tensors(CHECKPOINT)
+    with pytest.raises(StoreError, match=f"run {run.id} is unfinished"):
+        load_model(run, CPU)
+    assert train(tiny(), tmp_path, CPU).finished
+
+
+SWEEP = """
+import sys, pathlib
+sys.path.insert(0, {tests!r})
+if __name__ == "__main__":
+    import test_local as t
+    plan = [t.tiny(name, epochs=400) for name in ("rope", "alibi", "nope")]
+    begun = set()
+    def watch(number, event):
+        if event.done > 3 and number not in begun:
+            begun.add(number)
+            print(number, flush=True)
+    try:
+        t.execute(plan, pathlib.Path(sys.argv[1]), device="cpu", workers=2, watch=watch)
+    except t.Interrupted as stop:
+        print(stop)
+        sys.exit(130)
+"""
+
+
+def begin_sweep(tmp_path: Path) -> subprocess.Popen[str]:
+    script = tmp_path / "sweep.py"
+    script.write_text(SWEEP.format(tests=str(Path(__file__).parent)))
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "runs")], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert sorted(process.stdout.readline().strip() for _ in range(2)) == ["0", "1"]
+    return process
+
+
+def test_one_signal_saves_every_worker(tmp_path):
+    process = begin_sweep(tmp_path)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped; every run is saved." in out
+    runs = find_runs(tmp_path / "runs")
+    assert len(runs) == 2
+    assert all(run.has_tensors(CHECKPOINT) and not run.finished for run in runs)
+
+
+def test_workers_end_with_a_killed_parent(tmp_path):
+    process = begin_sweep(tmp_path)
+    children = [
+        int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    ]
+    assert len(children) >= 2
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 30
+    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    for run in find_runs(tmp_path / "runs"):
+        assert not run.finished
+
+
+def test_a_failing_experiment_lets_the_others_finish(tmp_path):
+    plan = [tiny("rope"), tiny("alibi")]
+    broken = run_for(plan[0], tmp_path)
+    (broken.path / "checkpoint.safetensors").write_bytes(b"no tensors")
+    with pytest.raises(StoreError, match=r"checkpoint\.safetensors is damaged"):
+        execute(plan, tmp_path, device="cpu", workers=2, watch=ignore)
+    assert [run.finished for run in find_runs(tmp_path)].count(True) == 1
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_is_asked_for_in_vain(tmp_path):
+    with pytest.raises(DeviceError, match="device 'cuda' is not available here; use --device cpu"):
+        execute([tiny()], tmp_path, device="cuda", workers=1, watch=ignore)
+
+
+def test_throttling_keeps_the_first_event_of_each_stage():
+    heard: list[Event] = []
+    listen = throttled(heard.append)
+    for stage in ("train", "ablate", "done"):
+        for done in range(5):
+            listen(Event(stage, done, 5))
+    assert [(event.stage, event.done) for event in heard] == [("train", 0), ("ablate", 0), ("done", 0)]

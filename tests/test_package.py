@@ -1,0 +1,47 @@
+"""What `pip install spectrope` promises."""
+
+import importlib.metadata
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import spectrope
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("name", spectrope.__all__)
+def test_the_front_door_opens(name):
+    assert getattr(spectrope, name) is not None
+    assert name in dir(spectrope)
+
+
+def test_other_names_are_missing():
+    with pytest.raises(AttributeError, match="has no attribute 'atention'"):
+        _ = spectrope.atention  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_importing_the_package_imports_no_torch():
+    code = "import sys, spectrope; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_the_package_is_typed_and_has_its_script_and_extras():
+    metadata = importlib.metadata.metadata("spectrope")
+    assert {"hf", "ray", "dev"} <= set(metadata.get_all("Provides-Extra") or [])
+    assert (Path(spectrope.__file__).parent / "py.typed").exists()
+    (script,) = (e for e in importlib.metadata.entry_points(group="console_scripts") if e.name == "spectrope")
+    assert script.value == "spectrope.cli:main"
+
+
+def test_torch_is_a_range_in_the_metadata_and_a_pin_in_the_constraints():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (torch,) = (need for need in project["dependencies"] if need.startswith("torch"))
+    assert ">=" in torch
+    assert ",<" in torch
+    assert "==" not in torch
+    pins = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [pin for pin in pins if pin.startswith("torch==")] == ["torch==2.13.0"]

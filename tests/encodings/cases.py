@@ -16,6 +16,9 @@ from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.laws import Sizes, Trial
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
+from spectrope.encodings.partial_dims import PartialDims
+from spectrope.encodings.per_head import Group, PerHead
+from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.random import RandomVectors
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.rotary import Rotary
@@ -32,12 +35,17 @@ SIZE_FIELDS = frozenset(field.name for field in dataclasses.fields(Sizes)) - {"c
 VARIANTS: list[EncodingConfig] = [
     ALiBi.Config(slopes="exponential"),
     RandomVectors.Config(trainable=True),
+    PartialDims.Config(inner=Rotary.Config(pairs="halves")),
+    PerHead.Config(groups=(Group(heads=2), Group(heads=1, encoding=ALiBi.Config()))),
+    PerHead.Config(groups=(Group(), Group(encoding=Sum.Config(parts=(PartialDims.Config(), T5.Config()))))),
+    PerLayer.Config(layers=(ALiBi.Config(), Rotary.Config())),
     Rotary.Config(pairs="halves"),
     *(Rotary.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
     Rotary.Config(schedule=Geometric(base=500.0)),
     Rotary.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),
     Sinusoidal.Config(layout="halves"),
     Sum.Config(parts=(NoPE.Config(),)),
+    Sum.Config(parts=(PerHead.Config(groups=(Group(encoding=RelativeTable.Config()),)), Learned.Config())),
     Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
     Sum.Config(parts=(Sum.Config(parts=(ALiBi.Config(),)), RelativeTable.Config())),
     T5.Config(n_buckets=8, max_distance=20),
@@ -60,6 +68,8 @@ def label(config: Any) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, tuple):
         return "+".join(map(_short, value))
+    if isinstance(value, Group):
+        return f"{value.heads}x{label(value.encoding)}"
     return label(value) if dataclasses.is_dataclass(value) else str(value)
 
 
@@ -105,7 +115,7 @@ def _changes(value: Any, hint: Any = None) -> Iterator[list[Any]]:
     elif isinstance(value, bool):
         yield [not value]
     elif isinstance(value, int):
-        yield [value * 2 or 1, value * 10 or 2]
+        yield sorted({value * 2, value * 10, value + 1} - {value})
     elif isinstance(value, float):
         yield [value * 10 or 1.0, value * 2 or 1.0, value / 2]
     elif isinstance(value, tuple):
@@ -113,21 +123,25 @@ def _changes(value: Any, hint: Any = None) -> Iterator[list[Any]]:
             for changes in _changes(item):
                 yield [(*value[:i], change, *value[i + 1 :]) for change in changes]
     elif isinstance(value, EncodingConfig) and not dataclasses.fields(value):
-        yield [fitted(Learned.Config())]
+        yield [fitted(RelativeTable.Config())]
     else:
         yield from perturbed(value, SIZE_FIELDS)  # a model's sizes change for all parts together
 
 
 def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
     """Everything by which two encodings may differ: state, what is trained, logits near and far."""
-    encoding = built(config)
-    state = {f"buffer {name}": value for name, value in encoding.named_buffers()}
-    state |= {f"parameter {name} {p.requires_grad}": p.detach() for name, p in encoding.named_parameters()}
+    torch.manual_seed(0)
+    layers = config.build_layers(4)
+    everything = torch.nn.ModuleList(layers)
+    state = {f"buffer {name}": value for name, value in everything.named_buffers()}
+    state |= {f"parameter {name} {p.requires_grad}": p.detach() for name, p in everything.named_parameters()}
     if not any(getattr(config, name, size) != size for name, size in dataclasses.asdict(SIZES).items()):
-        t = trial(config, length=24)
-        x = t.contents()
-        for pos in spreads(t):
-            state[f"logits to {int(pos.max())}"] = t.encoding.logits(t.context(x, pos)).detach()
+        for layer, encoding in enumerate(dict.fromkeys(layers)):
+            t = Trial(encoding, SIZES, length=24)
+            x = t.contents()
+            for pos in spreads(t):
+                name = f"layer {layer}, logits to {int(pos.max())}"
+                state[name] = t.encoding.logits(t.context(x, pos)).detach()
     return state
 
 

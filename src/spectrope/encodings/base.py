@@ -75,6 +75,13 @@ class Context:
         """The factor 1/sqrt(d) of dot products."""
         return self.q.shape[-1] ** -0.5
 
+    def of_heads(self, heads: slice) -> "Context":
+        """What some of the heads see."""
+        mask = self.mask
+        if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
+            mask = mask[..., heads, :, :]
+        return replace(self, q=self.q[:, heads], k=self.k[:, heads], mask=mask)
+
 
 ENCODINGS: Registry["Encoding"] = Registry("encoding", "spectrope.encodings")
 

@@ -1,28 +1,57 @@
 """What encodings are together, from what each of them is."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from spectrope.encodings.base import Encoding, Form, Scope, Tag
+from spectrope.core.errors import require
+from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Tag
 
 
-def joint_form(parts: Sequence[Encoding]) -> Form:
-    """The least special form among the parts, which holds for all."""
-    return max((part.form for part in parts), key=lambda form: form.value)
+class Composite(Encoding):
+    """Base of encodings made of others: of their least special form, with the laws that all of them keep.
+
+    Args:
+        config: The composite's own configuration.
+        terms: The encodings that it is made of, at least one.
+    """
+
+    family = "composite"
+
+    def __init__(self, config: EncodingConfig, terms: Sequence[Encoding]) -> None:
+        super().__init__(config)
+        self.form = max((term.form for term in terms), key=lambda form: form.value)
+        self.tags = joint_tags(terms)
+        shared = all(term.scope is Scope.MODEL for term in terms)
+        self.scope = Scope.MODEL if shared else Scope.LAYER
+        self._terms = nn.ModuleList(terms)
+
+    @property
+    def terms(self) -> list[Encoding]:
+        """The encodings that it is made of."""
+        return [term for term in self._terms if isinstance(term, Encoding)]
 
 
-def joint_tags(parts: Sequence[Encoding]) -> frozenset[Tag]:
-    """The laws that all parts keep, and LEARNED where any part is."""
-    tags = [part.tags for part in parts]
+def joint_tags(terms: Sequence[Encoding]) -> frozenset[Tag]:
+    """The laws that all terms keep, and LEARNED where any term is."""
+    tags = [term.tags for term in terms]
     return (frozenset.intersection(*tags) - {Tag.LEARNED}) | (frozenset.union(*tags) & {Tag.LEARNED})
 
 
-def joint_scope(parts: Sequence[Encoding]) -> Scope:
-    """MODEL where all layers share every part."""
-    return Scope.MODEL if all(part.scope is Scope.MODEL for part in parts) else Scope.LAYER
+def layered(parts: Sequence[EncodingConfig], n_layers: int) -> Iterator[tuple[Encoding, ...]]:
+    """The terms of each layer; what a model shares between layers is shared here too."""
+    return zip(*(part.build_layers(n_layers) for part in parts), strict=True)
 
 
-def members(modules: nn.ModuleList) -> list[Encoding]:
-    """The encodings that a composite holds."""
-    return [module for module in modules if isinstance(module, Encoding)]
+def require_no_input(terms: Sequence[Encoding], config: EncodingConfig, field: str) -> None:
+    """Refuse terms that add to the input, which heads and layers cannot have one by one.
+
+    Raises:
+        ConfigError: If a term, or anything in it, changes the hidden states that enter the first layer.
+    """
+    leaves = [
+        m for t in terms for m in t.modules() if isinstance(m, Encoding) and not isinstance(m, Composite)
+    ]
+    adds = any(type(leaf).embed is not Encoding.embed for leaf in leaves)
+    rule = "encodings that leave the input alone"
+    require(not adds, config, field, rule, "Put what adds to the input beside this one, in a Sum.")

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from spectrope.core.config import OneOf
 from spectrope.core.errors import require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side
-from spectrope.encodings.composite import joint_form, joint_scope, joint_tags, members
+from spectrope.encodings.composite import Composite, layered
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.sinusoidal import Sinusoidal
 
 
-class Sum(Encoding, name="sum"):
+class Sum(Composite, name="sum"):
     r"""Lets encodings act together: rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
 
     One part may be of form GENERAL: it computes the logits of queries and keys as the others rotate them, and
@@ -27,8 +27,6 @@ class Sum(Encoding, name="sum"):
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 5.2, for RoPE with an absolute
         input term, the default here.
     """
-
-    family = "composite"
 
     @dataclass(frozen=True, kw_only=True)
     class Config(EncodingConfig):
@@ -43,43 +41,33 @@ class Sum(Encoding, name="sum"):
             require(len(self.parts) > 0, self, "parts", "at least one encoding")
 
         def build_layers(self, n_layers: int) -> list[Encoding]:
-            layers = zip(*(part.build_layers(n_layers) for part in self.parts), strict=True)
-            return [Sum(self, terms) for terms in layers]
+            return [Sum(self, terms) for terms in layered(self.parts, n_layers)]
 
     def __init__(self, config: "Sum.Config", terms: Sequence[Encoding] | None = None) -> None:
-        super().__init__(config)
-        terms = [part.build() for part in config.parts] if terms is None else terms
-        general = [term for term in terms if term.form is Form.GENERAL]
+        super().__init__(config, [part.build() for part in config.parts] if terms is None else terms)
+        general = [term for term in self.terms if term.form is Form.GENERAL]
         require(len(general) <= 1, config, "parts", "at most one encoding that computes logits by itself")
-        self.form, self.tags, self.scope = joint_form(terms), joint_tags(terms), joint_scope(terms)
-        self.terms = nn.ModuleList(terms)
-
-    @property
-    def general(self) -> Encoding | None:
-        """The part that computes logits by itself, if any."""
-        return next((term for term in members(self.terms) if term.form is Form.GENERAL), None)
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
-        for term in members(self.terms):
+        for term in self.terms:
             x = term.embed(x, pos)
         return x
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        for term in members(self.terms):
+        for term in self.terms:
             x = term.rotate(x, pos, side)
         return x
 
     def bias(self, ctx: Context) -> Tensor | None:
-        biases = [bias for term in members(self.terms) if (bias := term.bias(ctx)) is not None]
+        biases = [bias for term in self.terms if (bias := term.bias(ctx)) is not None]
         return reduce(torch.add, biases) if biases else None
 
     def lag_bias(self, lag: Tensor) -> Tensor:
-        """Bias per head of lags with any shape (*n,), where the form is DOT_PLUS_LAG: returns (*n, h)."""
-        lagged = [term for term in members(self.terms) if term.form is Form.DOT_PLUS_LAG]
+        lagged = [term for term in self.terms if term.form is Form.DOT_PLUS_LAG]
         return reduce(torch.add, [term.lag_bias(lag) for term in lagged])
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
-        general = self.general
+        general = next((term for term in self.terms if term.form is Form.GENERAL), None)
         if general is None:
             return super().logits(ctx)
         q, k = self.rotate(ctx.q, ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")

@@ -1,0 +1,55 @@
+"""Rotation of part of each head's coordinates."""
+
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.config import OneOf
+from spectrope.core.errors import require
+from spectrope.encodings.base import ENCODINGS, EncodingConfig, Form, Side
+from spectrope.encodings.composite import Composite, require_no_input
+from spectrope.encodings.rotary import Rotary
+
+
+class PartialDims(Composite, name="partial_dims"):
+    r"""Rotates the first r coordinates and leaves the rest to content: :math:`(R(x_{<r}, p),\, x_{\ge r})`.
+
+    References:
+        GPT-NeoX-20B: An Open-Source Autoregressive Language Model (Black et al., 2022), Sec. 2.1.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """What is rotated, and how."""
+
+        head_dim: int = 16  # Width of queries and keys.
+        fraction: float = 0.5  # Share of the coordinates that is rotated; GPT-NeoX rotates a quarter.
+        inner: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=Rotary.Config)
+
+        def __post_init__(self) -> None:
+            require(0 < self.fraction <= 1, self, "fraction", "above 0 and at most 1")
+            object.__setattr__(self, "inner", self.inner.fitted(head_dim=self.width))
+
+        @property
+        def width(self) -> int:
+            """Number of coordinates that are rotated."""
+            return int(self.head_dim * self.fraction)
+
+        def fitted(self, **sizes: Any) -> "PartialDims.Config":
+            whole = replace(self, head_dim=sizes.get("head_dim", self.head_dim))
+            return replace(whole, inner=self.inner.fitted(**{**sizes, "head_dim": whole.width}))
+
+    def __init__(self, config: "PartialDims.Config") -> None:
+        inner = config.inner.build()
+        super().__init__(config, [inner])
+        require_no_input([inner], config, "inner")
+        turns = inner.form is Form.DOT
+        require(turns, config, "inner", "an encoding that rotates queries and keys and adds nothing")
+        self.width = config.width
+
+    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        turned = self.terms[0].rotate(x[..., : self.width], pos, side)
+        return torch.cat([turned, x[..., self.width :]], -1)

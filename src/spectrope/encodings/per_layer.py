@@ -1,0 +1,64 @@
+"""A different encoding for some layers."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.config import OneOf
+from spectrope.core.errors import require
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Scope, Side
+from spectrope.encodings.composite import Composite, require_no_input
+from spectrope.encodings.nope import NoPE
+from spectrope.encodings.rotary import Rotary
+
+
+class PerLayer(Composite, name="per_layer"):
+    r"""Gives layers an encoding each, in a cycle: :math:`L^{(\ell)} = L^{(\ell)}_{e(\ell \bmod n)}`.
+
+    The default leaves every fourth layer without positions, as SmolLM3 and Llama 4 do. Where one encoding is
+    wanted, this is the one of the first layer; `build_layers` gives all.
+
+    References:
+        RoPE to NoPE and Back Again: A New Hybrid Attention Strategy (Yang et al., 2025), Sec. 3.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """The encodings of the first layers, after which the cycle starts again."""
+
+        layers: tuple[Annotated[EncodingConfig, OneOf(ENCODINGS)], ...] = (
+            Rotary.Config(),
+            Rotary.Config(),
+            Rotary.Config(),
+            NoPE.Config(),
+        )
+
+        def __post_init__(self) -> None:
+            require(len(self.layers) > 0, self, "layers", "at least one encoding")
+
+        def build_layers(self, n_layers: int) -> list[Encoding]:
+            cycle = len(self.layers)
+            counts = [len(range(start, n_layers, cycle)) for start in range(cycle)]
+            built = [c.build_layers(n) if n else [] for c, n in zip(self.layers, counts, strict=True)]
+            require_no_input([e for encodings in built for e in encodings], self, "layers")
+            return [built[layer % cycle][layer // cycle] for layer in range(n_layers)]
+
+    def __init__(self, config: "PerLayer.Config") -> None:
+        super().__init__(config, [part.build() for part in config.layers])
+        require_no_input(self.terms, config, "layers")
+        first = self.terms[0]
+        self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER
+
+    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        return self.terms[0].rotate(x, pos, side)
+
+    def bias(self, ctx: Context) -> Tensor | None:
+        return self.terms[0].bias(ctx)
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        return self.terms[0].lag_bias(lag)
+
+    def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
+        return self.terms[0].logits(ctx)

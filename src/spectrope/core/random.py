@@ -47,8 +47,11 @@ def indexed_integers(
     seed: int, stream: str, index: np.ndarray, slots: int, below: int | np.ndarray
 ) -> np.ndarray:
     """Integers uniform on [0, below) per (index, slot), as int64; bias under `below` / 2**32."""
-    words = indexed_bits(seed, stream, index, slots) >> np.uint64(32)
-    return ((words * np.asarray(below, np.uint64)) >> np.uint64(32)).astype(np.int64)
+    words = indexed_bits(seed, stream, index, slots)
+    words >>= np.uint64(32)
+    words *= np.asarray(below, np.uint64)
+    words >>= np.uint64(32)
+    return words.view(np.int64)
 
 
 def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: np.ndarray) -> np.ndarray:
@@ -109,6 +112,10 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    """SplitMix64's finaliser, in place: fewer arrays in flight stay in cache."""
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z

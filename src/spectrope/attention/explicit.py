@@ -1,5 +1,6 @@
 """Attention by batched products with a hand-written backward pass: the workhorse on CPUs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,70 +10,102 @@ from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_m
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form
 
+CACHED_ENTRIES = 2**19  # Of the pattern at once: 2 MiB in float32, which a core's cache holds.
+
 
 class _Explicit(torch.autograd.Function):
-    r"""Softmax attention that keeps one (b h, i, j) tensor between its passes.
+    r"""Softmax attention that keeps the pattern, (b, h, i, j), and nothing else of that size.
 
     With :math:`A` the pattern, :math:`M` the dropout mask over :math:`1-p` and :math:`O = (A \circ M) V`, the
     gradient of the logits is :math:`dL = (A\circ M)\circ(dO\,V^\top) - A \circ \mathrm{rowsum}(dO \circ O)`.
-    The mask is stored as the sign of the pattern, whose entries are positive.
+    The mask is stored as the sign of the pattern, whose entries are not negative. Examples are taken a few at
+    a time, so that the passes over one piece of the pattern find it in the processor's cache.
     """
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, noise: Noise | None
     ) -> Tensor:
-        b, h, i, _ = q.shape
-        q, k, v = (x.flatten(0, 1) for x in (q, k, v))
-        pattern = torch.bmm(q, k.transpose(1, 2))
-        if bias is not None:
-            pattern.view(b, h, i, -1).add_(bias)
-        torch.softmax(pattern, -1, out=pattern)
-        scale = 1.0
-        if noise is None:
-            out = torch.bmm(pattern, v)
-        else:
-            scale = noise.scale
-            pattern.copysign_(noise.keep(pattern.shape, pattern.dtype).sub_(0.5))
-            out = torch.bmm(pattern.relu(), v).mul_(scale)
-        ctx.save_for_backward(q, k, v, pattern, out)
-        ctx.scale, ctx.heads = scale, (b, h)
-        ctx.bias_shape = bias.shape if bias is not None and bias.requires_grad else None
-        return out.unflatten(0, (b, h))
+        pattern = q.new_empty(*q.shape[:3], k.shape[2])
+        out = q.new_empty(*q.shape[:3], v.shape[3])
+        spare = torch.empty_like(pattern[: _examples(pattern)])
+        for s in _pieces(pattern):
+            a, kept = pattern[s], spare[: len(pattern[s])]
+            _bmm(q[s], k[s].mT, a)
+            if bias is not None:
+                a.add_(_of(bias, s))
+            torch.softmax(a, -1, out=a)
+            if noise is None:
+                kept = a
+            else:
+                a.copysign_(noise.keep(a.shape, a.dtype).sub_(0.5))
+                torch.clamp_min(a, 0, out=kept)
+            _bmm(kept, v[s], out[s])
+        if noise is not None:
+            out.mul_(noise.scale)
+        ctx.save_for_backward(q, k, v, bias, pattern, out)
+        ctx.scale = None if noise is None else noise.scale
+        return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, pattern, out = ctx.saved_tensors
-        grad = grads[0].flatten(0, 1)
+        q, k, v, bias, pattern, out = ctx.saved_tensors
+        grad = grads[0].contiguous()
         delta = (grad * out).sum(-1, keepdim=True)
-        if ctx.scale == 1.0:
-            kept = pattern
-            d_logits = torch.bmm(grad, v.transpose(1, 2)).sub_(delta).mul_(pattern)
-        else:
+        if ctx.scale is not None:
             grad = grad * ctx.scale
-            kept = pattern.relu()
-            d_logits = torch.bmm(grad, v.transpose(1, 2)).mul_(kept)
-            d_logits.addcmul_(pattern.abs(), delta, value=-1)
-        d_bias = None
-        if ctx.bias_shape is not None:
-            d_bias = d_logits.unflatten(0, ctx.heads).sum_to_size(ctx.bias_shape)
-        inputs = (
-            torch.bmm(d_logits, k),
-            torch.bmm(d_logits.transpose(1, 2), q),
-            torch.bmm(kept.transpose(1, 2), grad),
-        )
-        return *(x.unflatten(0, ctx.heads) for x in inputs), d_bias, None
+        dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
+        db = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
+        spare = torch.empty_like(pattern[: _examples(pattern)])
+        d_spare = torch.empty_like(spare)
+        for s in _pieces(pattern):
+            a, kept, dl = pattern[s], spare[: len(pattern[s])], d_spare[: len(pattern[s])]
+            _bmm(grad[s], v[s].mT, dl)
+            if ctx.scale is None:
+                _bmm(a.mT, grad[s], dv[s])
+                dl.sub_(delta[s]).mul_(a)
+            else:
+                torch.clamp_min(a, 0, out=kept)
+                _bmm(kept.mT, grad[s], dv[s])
+                dl.mul_(kept).addcmul_(torch.abs(a, out=kept), delta[s], value=-1)
+            _bmm(dl, k[s], dq[s])
+            _bmm(dl.mT, q[s], dk[s])
+            if db is not None:
+                _of(db, s).add_(dl.sum_to_size(_of(db, s).shape))
+        return dq, dk, dv, db, None
+
+
+def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
+    """`out = x @ y` over two leading axes, into memory that is there already."""
+    torch.bmm(x.flatten(0, 1), y.flatten(0, 1), out=out.view(-1, *out.shape[2:]))
+
+
+def _examples(pattern: Tensor) -> int:
+    return max(1, CACHED_ENTRIES // max(1, pattern[0].numel()))
+
+
+def _pieces(pattern: Tensor) -> Iterator[slice]:
+    size = _examples(pattern)
+    return (slice(start, start + size) for start in range(0, len(pattern), size))
+
+
+def _of(bias: Tensor, piece: slice) -> Tensor:
+    return bias if bias.shape[0] == 1 else bias[piece]
 
 
 def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`."""
-    q = encoding.rotate(ctx.q * ctx.scale, ctx.q_pos, "query")
-    k = encoding.rotate(ctx.k, ctx.k_pos, "key")
+    q = encoding.rotate(ctx.q * ctx.scale, ctx.q_pos, "query").contiguous()
+    k = encoding.rotate(ctx.k, ctx.k_pos, "key").contiguous()
     bias, mask = encoding.bias(ctx), additive_mask(ctx, causal)
     if bias is not None and mask is not None:
         bias = bias + mask.to(bias.dtype)
     bias = mask if bias is None else bias
-    return _Explicit.apply(q, k, v, bias if bias is None else bias.to(q.dtype), noise)  # pyright: ignore[reportReturnType]
+    if bias is not None:
+        bias = bias.to(q.dtype)[(None,) * (4 - bias.ndim)]
+    out = _Explicit.apply(q, k, v.contiguous(), bias, noise)
+    assert isinstance(out, Tensor)
+    return out
 
 
 IMPLEMENTATIONS["explicit"] = Implementation(explicit, forms=frozenset(Form) - {Form.GENERAL})

@@ -32,15 +32,17 @@ def indexed_bits(seed: int, stream: str, index: np.ndarray, slots: int) -> np.nd
         slots: Words per example.
 
     Returns:
-        Words of type uint64, with shape (n, slots); row i is the same whatever the other indices are.
+        Words of type uint64, with shape (n, slots), slot after slot in memory; row i is the same whatever
+        the other indices are.
 
     References:
         Fast Splittable Pseudorandom Number Generators (Steele, Lea and Flood, 2014), Fig. 14.
     """
     key = np.uint64(stream_seed(seed, stream))
     with np.errstate(over="ignore"):
-        state = _mix(key + index.astype(np.uint64) * _GOLDEN)[:, None]
-        return _mix(state + (np.arange(slots, dtype=np.uint64) + np.uint64(1)) * _GOLDEN)
+        state = _mix(key + index.astype(np.uint64) * _GOLDEN)
+        counter = (np.arange(slots, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
+        return _mix(state + counter[:, None]).T
 
 
 def indexed_integers(
@@ -70,14 +72,15 @@ def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: n
     References:
         The Art of Computer Programming, vol. 2 (Knuth, 1997), Sec. 3.4.2, Algorithm P.
     """
-    jumps = indexed_integers(seed, stream, index, draws, len(pool) - np.arange(draws)).T.copy()
+    steps = np.arange(draws)
+    chosen = indexed_integers(seed, stream, index, draws, len(pool) - steps).T
+    chosen += steps[:, None]
+    chosen += np.arange(len(index)) * len(pool)
     rows = np.broadcast_to(pool, (len(index), len(pool))).copy()
-    flat, origin = rows.reshape(-1), np.arange(len(index)) * len(pool)
-    drawn = np.empty((draws, len(index)), pool.dtype)
-    for step in range(draws):
-        chosen = jumps[step] + (origin + step)
-        drawn[step] = flat[chosen]
-        flat[chosen] = rows[:, step]  # no later step visits slot `step`, so half a swap is enough
+    flat, drawn = rows.reshape(-1), np.empty((draws, len(index)), pool.dtype)
+    for step, place in enumerate(chosen):
+        drawn[step] = flat[place]
+        flat[place] = rows[:, step]  # no later step visits slot `step`, so half a swap is enough
     return drawn.T
 
 
@@ -99,7 +102,7 @@ def indexed_subsets(seed: int, stream: str, index: np.ndarray, sizes: np.ndarray
     References:
         The Art of Computer Programming, vol. 2 (Knuth, 1997), Sec. 3.4.2, Algorithm S.
     """
-    draws = indexed_integers(seed, stream, index, places, places - np.arange(places)).T.copy()
+    draws = indexed_integers(seed, stream, index, places, places - np.arange(places)).T
     taken = np.empty((places, len(index)), bool)
     needed = sizes.copy()
     for place in range(places):

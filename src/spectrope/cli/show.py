@@ -25,7 +25,9 @@ def table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()
 ) -> None:
     """Print a table; columns named in `numeric` are aligned to the right."""
-    drawn = Table(title=title or None, title_justify="left", header_style="bold")
+    if title:
+        console.print(title, highlight=False)
+    drawn = Table(header_style="bold")
     for column in columns:
         drawn.add_column(column, justify="right" if column in numeric else "left")
     for row in rows:

@@ -1,0 +1,77 @@
+"""Final accuracy against the ceiling."""
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from spectrope.report.figures.base import Figure, Layer, Panel, colour, emphasised, exact
+from spectrope.report.figures.curves import ceiling
+from spectrope.report.summary import mean_interval
+from spectrope.report.tables import Tables
+
+
+class Accuracy(Figure, name="accuracy"):
+    """Held-out accuracy of each encoding beside the Bayes accuracy."""
+
+    title = "Held-out accuracy"
+    needs = "runs"
+
+    def panels(self, tables: Tables) -> list[Panel]:
+        """A panel per setting."""
+        return [
+            Panel("", setting, self._layers(tables, part), 30 + 22 * part["encoding"].n_unique())
+            for setting in tables.settings
+            if not (part := tables.runs.filter(pl.col("setting") == setting)).is_empty()
+        ]
+
+    def caption(self, tables: Tables) -> str:
+        """How to read it."""
+        text = "Filled: held-out examples; hollow: training examples. The dashed rule is the Bayes accuracy."
+        if len(tables.seeds) == 1:
+            return text
+        return f"{text} Points are seeds; bars are 95 % t intervals of the mean of the held-out accuracy."
+
+    def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
+        order = [name for name in tables.encodings if name in set(part["encoding"])]
+        shared = {
+            "y": alt.Y("encoding:N", title=None, sort=order, scale=alt.Scale(domain=order)),
+            "color": colour(tables.encodings),
+        }
+        setting = part["setting"][0]
+        return {
+            "ceiling": ceiling(tables, setting, "x"),
+            "intervals": _intervals(part, shared),
+            "training": _dots(part, "train", "training, %", shared, filled=False),
+            "held_out": _dots(part, "test", "held-out, %", shared, filled=True),
+        }
+
+
+def _dots(part: pl.DataFrame, quantity: str, title: str, shared: dict[str, Any], *, filled: bool) -> Layer:
+    tooltip = [alt.Tooltip("encoding:N"), alt.Tooltip("seed:Q", format="d"), exact(quantity, title)]
+    dots = alt.Chart().mark_point(filled=filled, size=60 if filled else 36, strokeWidth=1.4)
+    x = alt.X(f"{quantity}:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))
+    opacity = emphasised(0.9 if filled else 0.7)
+    return Layer(part.to_dicts(), dots.encode(**shared, x=x, tooltip=tooltip, opacity=opacity))
+
+
+def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Layer:
+    found = {name: mean_interval(values["test"].to_list()) for (name,), values in part.group_by("encoding")}
+    values = [
+        {
+            "encoding": name,
+            "low": max(0.0, interval.low),
+            "high": min(100.0, interval.high),
+            "mean": interval.estimate,
+        }
+        for name, interval in found.items()
+        if interval is not None
+    ]
+    tooltip = [
+        alt.Tooltip("encoding:N"),
+        exact("mean", "mean, %"),
+        exact("low", "from, %"),
+        exact("high", "to, %"),
+    ]
+    bars = alt.Chart().mark_rule(strokeWidth=5, strokeCap="round", opacity=0.3)
+    return Layer(values, bars.encode(**shared, x="low:Q", x2="high:Q", tooltip=tooltip))

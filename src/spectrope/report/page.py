@@ -1,0 +1,129 @@
+"""The report: one HTML file that holds everything it shows and asks the network for nothing."""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from spectrope.report.about import about, rebuild_command
+from spectrope.report.figures.base import FIGURES, Figure, Panel
+from spectrope.report.palette import DIVERGING, styles
+from spectrope.report.save import VEGA_LITE
+from spectrope.report.spec import page_spec
+from spectrope.report.summary import headline, rows_of
+from spectrope.report.tables import Tables, distinct, read_tables
+from spectrope.store import Run
+from spectrope.store.files import disk_errors, replace_file
+
+ORDER = ("accuracy", "curves", "loss", "heatmap", "violin")  # On the page; figures not named here follow.
+
+
+@dataclass(frozen=True)
+class Group:
+    """Panels under one heading, the number of the first among all, and the end of their colour scale."""
+
+    title: str
+    panels: list[Panel]
+    first: int
+    ramp: float | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One figure of the page."""
+
+    figure: Figure
+    caption: str
+    groups: list[Group]
+
+
+def write_report(runs: Sequence[Run], path: Path) -> Path:
+    """Write the page of some finished runs, whole or not at all.
+
+    Args:
+        runs: Finished runs; what has not been ablated is shown without drops.
+        path: HTML file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: If there is no run.
+        StoreError: If a run is unfinished or damaged, or the file cannot be written.
+    """
+    runs = distinct(runs)
+    page = render(runs, read_tables(runs), path)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def render(runs: Sequence[Run], tables: Tables, path: Path) -> str:
+    """The page as text; `path` is where the command that rebuilds it will write."""
+    sections = _sections(tables)
+    panels = [panel for section in sections for group in section.groups for panel in group.panels]
+    script = f"{_bundle()}\n{_asset('boot.js')}"
+    return _template().render(
+        tables=tables,
+        runs=[(run, run.config, run.manifest) for run in runs],
+        dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
+        about=about(runs),
+        headline=headline(tables),
+        rows={setting: rows_of(tables, setting) for setting in tables.settings},
+        sections=sections,
+        specs=[page_spec(panel) for panel in panels],
+        styles=styles(tables.encodings),
+        ramp=DIVERGING,
+        script=Markup(script),
+        script_hash=_hash(script),
+        style=Markup(_asset("style.css")),
+        command=rebuild_command(runs, path),
+    )
+
+
+def _sections(tables: Tables) -> list[Section]:
+    """The figures that these runs have the tables for; panels are numbered through the page."""
+    names = [*ORDER, *(name for name in FIGURES if name not in ORDER)]
+    figures = [FIGURES[name]() for name in names]
+    sections, first = [], 0
+    for figure in figures:
+        if getattr(tables, figure.needs).is_empty():
+            continue
+        groups = []
+        for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
+            groups.append(Group(title, list(panels), first, figure.ramp(tables, title)))
+            first += len(groups[-1].panels)
+        sections.append(Section(figure, figure.caption(tables), groups))
+    return sections
+
+
+def _asset(name: str) -> str:
+    return files("spectrope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # pyright: ignore[reportCallIssue]
+
+
+def _hash(script: str) -> str:
+    """What the page's content security policy calls its only script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("page.html"))

@@ -1,0 +1,52 @@
+"""One figure as a file."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from spectrope.core.errors import ConfigError
+from spectrope.report.figures.base import FIGURES
+from spectrope.report.spec import file_spec
+from spectrope.report.tables import read_tables
+from spectrope.store import Run
+from spectrope.store.files import disk_errors, replace_file
+
+VEGA_LITE = "6.4"
+PIXELS = 2  # Of a PNG per CSS pixel.
+WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
+    ".svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode(),
+    ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
+    ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
+}
+
+
+def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
+    """Draw one figure from run folders.
+
+    Args:
+        runs: Finished runs.
+        name: A registered figure: "accuracy", "curves", "heatmap", "loss" or "violin".
+        path: File to write; its suffix .png, .svg, .pdf or .json (the Vega-Lite specification) says how.
+
+    Returns:
+        The path.
+
+    Raises:
+        UnknownNameError: If no figure has that name.
+        ConfigError: If the suffix is another, or there is no run.
+        StoreError: If a run lacks what the figure draws, or the file cannot be written.
+    """
+    figure = FIGURES[name]()
+    write = WRITERS.get(path.suffix.lower())
+    if write is None:
+        known = ", ".join(WRITERS)
+        raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
+    drawn = write(file_spec(figure, read_tables(runs)))
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_bytes(drawn))
+    return path

@@ -1,0 +1,90 @@
+"""Vega-Lite specifications: the same panels for the page, one by one, and for files, side by side."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import altair as alt
+
+from spectrope.report.figures.base import EMPHASIS, Figure, Panel
+from spectrope.report.tables import Tables
+
+FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+INK, QUIET, FAINT = "#1d1d1b", "#5c5c5c", "#e4e2dc"
+_AXIS = {
+    "labelColor": QUIET,
+    "titleColor": QUIET,
+    "titleFontWeight": "normal",
+    "labelFontSize": 11,
+    "titleFontSize": 11,
+    "domainColor": "#9a9a9a",
+    "tickColor": "#9a9a9a",
+    "tickSize": 4,
+    "gridColor": FAINT,
+    "titlePadding": 6,
+    "labelPadding": 5,
+    "labelFlush": False,
+}
+THEME: dict[str, Any] = {
+    "font": FONT,
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": _AXIS,
+    "axisX": {"grid": False},
+    "axisY": {"domain": False, "ticks": False, "tickCount": 5},
+    "axisBand": {"domain": False, "ticks": False},
+    "legend": {"labelFontSize": 11, "labelColor": INK, "titleColor": QUIET, "titleFontWeight": "normal"},
+    "title": {"fontSize": 12, "fontWeight": "normal", "color": INK, "anchor": "start"},
+    "line": {"strokeCap": "round", "strokeJoin": "round"},
+}
+
+
+def page_spec(panel: Panel) -> dict[str, Any]:
+    """A panel as wide as its place on the page, which explains the colours itself; its layers have names."""
+    layers = [{"name": name, **layer.spec()} for name, layer in panel.layers.items()]
+    return _whole(
+        {
+            "layer": layers,
+            "width": "container",
+            "height": panel.height,
+            "description": f"{panel.group}, {panel.title}" if panel.title else panel.group,
+        },
+        legend={"disable": True},
+    )
+
+
+def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
+    """All panels of a figure, with their legend, on a white ground.
+
+    Raises:
+        StoreError: If no run has the table that the figure draws.
+    """
+    figure.check(tables)
+    groups = [list(panels) for _, panels in groupby(figure.panels(tables), key=lambda panel: panel.group)]
+    rows = [_row(figure, panels) for panels in groups]
+    return _whole(
+        {"vconcat": rows, "resolve": {"scale": {"color": "shared"}}, "spacing": 32, "padding": 12}
+    ) | {"background": "white"}
+
+
+def _row(figure: Figure, panels: Sequence[Panel]) -> dict[str, Any]:
+    charts = [
+        {
+            "layer": [layer.spec() for layer in panel.layers.values()],
+            "width": figure.width,
+            "height": panel.height,
+            "title": panel.title,
+        }
+        for panel in panels
+    ]
+    heading = {"text": panels[0].group, "fontSize": 15, "fontWeight": "bold", "offset": 10}
+    return {"concat": charts, "columns": figure.columns, "spacing": 24, "title": heading}
+
+
+def _whole(spec: dict[str, Any], **config: Any) -> dict[str, Any]:
+    return {
+        "$schema": alt.SCHEMA_URL,
+        **spec,
+        "params": [{"name": EMPHASIS, "value": ""}],
+        "config": THEME | config,
+    }

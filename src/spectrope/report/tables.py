@@ -1,0 +1,125 @@
+"""Tidy tables from runs: one row per run, per evaluation and per ablated head, under one set of names."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from spectrope.core.errors import ConfigError, StoreError
+from spectrope.report.names import name_runs
+from spectrope.report.palette import ordered_encodings, ordered_settings
+from spectrope.store import Run
+
+CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
+SCORES = ("train_accuracy", "test_accuracy", "bayes_accuracy", "seconds", "n_parameters")
+METRICS = ("epoch", "split", "loss", "accuracy")
+ABLATION = ("layer", "head", "intact", "ablated", "drop")
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What the figures draw. Accuracies are in percent, drops in percentage points, losses in nats.
+
+    Args:
+        runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters.
+        metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
+        ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop.
+    """
+
+    runs: pl.DataFrame
+    metrics: pl.DataFrame
+    ablation: pl.DataFrame
+
+    @property
+    def settings(self) -> list[str]:
+        """Tasks, told apart by condition, scale or size where need be, in the order of the page."""
+        return ordered_settings(self.runs["setting"].to_list())
+
+    @property
+    def encodings(self) -> list[str]:
+        """Encodings in the order that every figure keeps."""
+        return ordered_encodings(self.runs["encoding"].to_list())
+
+    @property
+    def seeds(self) -> list[int]:
+        """Seeds of any run, ascending."""
+        return sorted(set(self.runs["seed"].to_list()))
+
+
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """The runs in their order, each folder once."""
+    return list({run.path.resolve(): run for run in runs}.values())
+
+
+def read_tables(runs: Sequence[Run]) -> Tables:
+    """Read finished runs.
+
+    Raises:
+        ConfigError: If there is no run.
+        StoreError: If one is unfinished, was not made by training, or has a damaged table.
+    """
+    if not runs:
+        raise ConfigError("a report needs at least one run; got none.")
+    runs = distinct(runs)
+    configs = [_config(run) for run in runs]
+    keys = [
+        {"run": run.id, "setting": setting, "encoding": encoding, "seed": int(config["seed"])}
+        for run, config, (setting, encoding) in zip(runs, configs, name_runs(configs), strict=True)
+    ]
+    heads = [_ablation(run, key) for run, key in zip(runs, keys, strict=True) if run.has_frame("ablation")]
+    return Tables(
+        runs=pl.DataFrame([key | _scores(run) for run, key in zip(runs, keys, strict=True)]),
+        metrics=pl.concat([_metrics(run, key) for run, key in zip(runs, keys, strict=True)]),
+        ablation=pl.concat(heads) if heads else pl.DataFrame(),
+    )
+
+
+def _config(run: Run) -> dict[str, Any]:
+    config = run.config
+    if missing := [field for field in CONFIG_FIELDS if field not in config]:
+        raise StoreError(f"run {run.id} is no training run: its configuration has no {missing[0]!r}.")
+    return config
+
+
+def _scores(run: Run) -> dict[str, Any]:
+    manifest = run.manifest
+    if missing := [field for field in SCORES if field not in manifest]:
+        raise StoreError(f"run {run.id} has no {missing[0]!r} in its manifest; train it again.")
+    return {
+        "train": 100.0 * manifest["train_accuracy"],
+        "test": 100.0 * manifest["test_accuracy"],
+        "ceiling": 100.0 * manifest["bayes_accuracy"],
+        "seconds": float(manifest["seconds"]),
+        "parameters": int(manifest["n_parameters"]),
+    }
+
+
+def _metrics(run: Run, key: dict[str, Any]) -> pl.DataFrame:
+    frame = _frame(run, "metrics", METRICS).select(
+        pl.col("epoch").cast(pl.Int64),
+        pl.col("split").cast(pl.String),
+        pl.col("loss").cast(pl.Float64),
+        pl.col("accuracy").cast(pl.Float64) * 100,
+    )
+    return _labelled(frame, key)
+
+
+def _ablation(run: Run, key: dict[str, Any]) -> pl.DataFrame:
+    frame = _frame(run, "ablation", ABLATION).select(
+        pl.col("layer", "head").cast(pl.Int64),
+        pl.col("intact", "ablated").cast(pl.Float64) * 100,
+        pl.col("drop").cast(pl.Float64),
+    )
+    return _labelled(frame, key)
+
+
+def _frame(run: Run, name: str, columns: Sequence[str]) -> pl.DataFrame:
+    frame = run.frame(name)
+    if missing := [column for column in columns if column not in frame.columns]:
+        raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
+    return frame
+
+
+def _labelled(frame: pl.DataFrame, key: dict[str, Any]) -> pl.DataFrame:
+    return frame.select(*(pl.lit(value).alias(name) for name, value in key.items()), pl.all())

@@ -1,0 +1,77 @@
+"""What the spectral functions ask of their inputs, refused in one line where it does not hold."""
+
+import torch
+from torch import Tensor
+
+from spectrope.core.errors import ConfigError
+
+LARGEST, SMALLEST = 1e70, 1e-70
+
+
+def check(ok: bool, message: str) -> None:
+    """Raise `ConfigError` with this message unless `ok`."""
+    if not ok:
+        raise ConfigError(message)
+
+
+def wide(x: Tensor, name: str) -> Tensor:
+    """x in float64, or complex128, detached; its entries finite and of a size whose fourth power fits.
+
+    Raises:
+        ConfigError: If x holds NaN or infinity, or its largest entry lies outside 1e-70 ... 1e70.
+    """
+    x = x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
+    if x.numel():
+        size = x.abs().amax().item()
+        check(size < float("inf"), f"{name} must be finite; got {bad(x)} of {x.numel()} NaN or infinite.")
+        check(
+            size == 0 or SMALLEST <= size <= LARGEST,
+            f"{name} must have its largest entry within {SMALLEST:g} ... {LARGEST:g}, so that energies "
+            f"neither overflow nor vanish; got {size:.3g}. Rescale it.",
+        )
+    return x
+
+
+def bad(x: Tensor) -> int:
+    """How many entries are NaN or infinite."""
+    return int((~torch.isfinite(x)).sum())
+
+
+def vector(x: Tensor, name: str) -> Tensor:
+    """x as a wide vector with at least one entry."""
+    check(x.ndim == 1 and len(x) > 0, f"{name} must have shape (n,) with n >= 1; got {tuple(x.shape)}.")
+    return wide(x, name)
+
+
+def matrix(x: Tensor, name: str) -> Tensor:
+    """x as a wide matrix with at least one row and column."""
+    check(x.ndim == 2 and x.numel() > 0, f"{name} must have shape (n, d), n, d >= 1; got {tuple(x.shape)}.")
+    return wide(x, name)
+
+
+def real_matrix(x: Tensor, name: str) -> Tensor:
+    """x as a float64 matrix with at least one row and column."""
+    check(not x.is_complex(), f"{name} must be real; got {x.dtype}.")
+    return matrix(x, name)
+
+
+def square(x: Tensor, name: str) -> Tensor:
+    """x as a wide square matrix."""
+    x = matrix(x, name)
+    check(x.shape[0] == x.shape[1], f"{name} must be square; got {tuple(x.shape)}.")
+    return x
+
+
+def factors(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys of one head as float64 matrices of one shape (n, d)."""
+    q, k = real_matrix(q, "q"), real_matrix(k, "k")
+    check(
+        q.shape == k.shape, f"q and k must have one shape (n, d); got {tuple(q.shape)} and {tuple(k.shape)}."
+    )
+    return q, k
+
+
+def angles(frequencies: Tensor) -> Tensor:
+    """Frequencies as a float64 vector, in radians per position."""
+    check(not frequencies.is_complex(), f"frequencies must be real; got {frequencies.dtype}.")
+    return vector(frequencies, "frequencies")

@@ -1,0 +1,231 @@
+"""Content and position in hidden states: two-way analysis of variance, and the logit terms that follow."""
+
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.spectral.anova import ratio
+from spectrope.spectral.checks import check, real_matrix, wide
+
+PARTS = ("mean", "content", "position", "residual")
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    r"""Hidden states as :math:`x = \mu + c_{\text{token}} + p_{\text{position}} + r`, rows of four matrices.
+
+    Args:
+        mean: μ repeated, with shape (n, d), in the units of the hidden states; so are the others.
+        content: The token's effect.
+        position: The position's effect.
+        residual: What remains; the share of it is the violation of x = c + p.
+        n_tokens: Different tokens.
+        n_positions: Different positions.
+        sweeps: Sweeps that backfitting took; 0 on a balanced design.
+    """
+
+    mean: Float[Tensor, "n d"]
+    content: Float[Tensor, "n d"]
+    position: Float[Tensor, "n d"]
+    residual: Float[Tensor, "n d"]
+    n_tokens: int
+    n_positions: int
+    sweeps: int
+
+    def parts(self) -> list[Float[Tensor, "n d"]]:
+        """Mean, content, position and residual, as in `PARTS`."""
+        return [self.mean, self.content, self.position, self.residual]
+
+
+@dataclass(frozen=True)
+class EffectShares:
+    r"""Shares of the variance about the mean, as fractions; on a balanced design they sum to 1.
+
+    Args:
+        content: Of tokens.
+        position: Of positions.
+        residual: Of what no sum of the two explains.
+        content_null: Mean share of tokens for states that depend on neither, (W-1)/(n-1).
+        position_null: Likewise for positions, (P-1)/(n-1), which is (P-1)/(WP-1) on a balanced design.
+    """
+
+    content: float
+    position: float
+    residual: float
+    content_null: float
+    position_null: float
+
+    @property
+    def adjusted_content(self) -> float:
+        """Share of content beyond its null, as a fraction of the rest: 0 on average under it."""
+        return ratio(self.content - self.content_null, 1 - self.content_null, 1.0)
+
+    @property
+    def adjusted_position(self) -> float:
+        """Share of position beyond its null, as a fraction of the rest."""
+        return ratio(self.position - self.position_null, 1 - self.position_null, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class LogitTerms:
+    r"""Inner products of the 16 logit terms :math:`X_a M X_b^\top`, a and b in `PARTS`.
+
+    Args:
+        names: (query part, key part) of each term.
+        gram: In squared logit units, with shape (16, 16); diagonal on a balanced design.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    gram: Float[Tensor, "terms terms"]
+
+    @property
+    def shares(self) -> dict[tuple[str, str], float]:
+        """Energy of each term over that of the logits; they sum to 1 where the terms are orthogonal."""
+        total = self.gram.sum().item()
+        check(total > 0, "logits must not all be zero: shares of no energy are undefined.")
+        return dict(zip(self.names, (self.gram.diagonal() / total).tolist(), strict=True))
+
+
+def balanced_effects(x: Tensor) -> Effects:
+    r"""The four effects on a balanced design: every token at every position.
+
+    Means over positions, over tokens and over both; the four parts are orthogonal, exactly.
+
+    Args:
+        x: Hidden states by token and position, with shape (W, P, d), W, P >= 2.
+
+    Returns:
+        Rows in the order of `x.flatten(0, 1)`.
+    """
+    check(
+        x.ndim == 3 and min(x.shape[:2]) >= 2,
+        f"x must have shape (W, P, d), W, P >= 2; got {tuple(x.shape)}.",
+    )
+    states = real_matrix(x.flatten(0, 1), "x").view(x.shape)
+    mean = states.mean((0, 1), keepdim=True)
+    content, position = states.mean(1, keepdim=True) - mean, states.mean(0, keepdim=True) - mean
+    residual = states - mean - content - position
+    rows = [part.expand(states.shape).flatten(0, 1) for part in (mean, content, position, residual)]
+    return Effects(*rows, n_tokens=x.shape[0], n_positions=x.shape[1], sweeps=0)
+
+
+def backfitted_effects(
+    x: Tensor, tokens: Tensor, positions: Tensor, tolerance: float = 1e-10, max_sweeps: int = 200
+) -> Effects:
+    r"""The additive fit :math:`\mu + c_{w} + p_{i}` on natural text, by backfitting.
+
+    Means over each token of what positions leave, and over each position of what tokens leave, in turns: it
+    converges to the least-squares fit. Content and position are centred over the rows. They need not be
+    orthogonal, so look at the Gram matrix of terms, not at shares alone.
+
+    Args:
+        x: Hidden states, with shape (n, d).
+        tokens: Token id of each row, with shape (n,).
+        positions: Position of each row, with shape (n,).
+        tolerance: Change of the fit at which to stop, relative to the states' norm.
+        max_sweeps: When to give up.
+
+    Raises:
+        ConfigError: If the shapes do not fit, or the sweeps do not suffice.
+    """
+    x = real_matrix(x, "x")
+    for name, ids in (("tokens", tokens), ("positions", positions)):
+        check(ids.shape == x.shape[:1], f"{name} must have shape ({len(x)},); got {tuple(ids.shape)}.")
+    by_token, by_position = _Groups(tokens), _Groups(positions)
+    mean = x.mean(0).expand_as(x)
+    centred, position = x - mean, torch.zeros_like(x)
+    for sweep in range(1, max_sweeps + 1):
+        content = by_token.means(centred - position)
+        content = content - content.mean(0)
+        before, position = position, by_position.means(centred - content)
+        if (position - before).norm() <= tolerance * centred.norm():
+            residual = centred - content - position
+            sizes = by_token.number, by_position.number
+            return Effects(mean, content, position, residual, sizes[0], sizes[1], sweep)
+    check(False, f"max_sweeps must suffice for backfitting; {max_sweeps} sweeps did not reach {tolerance:g}.")
+    raise AssertionError
+
+
+class _Groups:
+    """Rows that share a label."""
+
+    def __init__(self, labels: Tensor) -> None:
+        kinds, self.label = labels.unique(return_inverse=True)
+        self.number = len(kinds)
+        self.counts = torch.bincount(self.label, minlength=self.number)[:, None]
+
+    def means(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The mean of each row's group, row by row."""
+        sums = x.new_zeros(self.number, x.shape[1]).index_add_(0, self.label, x)
+        return (sums / self.counts)[self.label]
+
+
+def effect_shares(effects: Effects) -> EffectShares:
+    """Shares of content, position and residual, with what chance alone would give.
+
+    Raises:
+        ConfigError: If all states are equal.
+    """
+    content, position, residual = ((part**2).sum().item() for part in effects.parts()[1:])
+    variation = effects.content + effects.position + effects.residual
+    total, left = (variation**2).sum().item(), len(variation) - 1
+    floor = 1e-26 * (effects.mean**2).sum().item()
+    check(total > floor, "hidden states must not all be equal: shares of no variance are undefined.")
+    return EffectShares(
+        content=content / total,
+        position=position / total,
+        residual=residual / total,
+        content_null=(effects.n_tokens - 1) / left,
+        position_null=(effects.n_positions - 1) / left,
+    )
+
+
+def logit_terms(effects: Effects, form: Tensor) -> LogitTerms:
+    r"""The terms of the logits :math:`x_i^\top M x_j` between all pairs of rows, and their inner products.
+
+    .. math:: \langle X_aMX_b^\top, X_{a'}MX_{b'}^\top\rangle = \operatorname{tr}(M S_{bb'} M^\top S_{aa'}^\top)
+
+    with cross Gram matrices :math:`S_{ab} = X_a^\top X_b`. On a balanced design all 16 terms are orthogonal; on natural
+    text the off-diagonal entries say how far content and position can be told apart. The paper's Eq. 8 is the
+    four terms of content and position.
+
+    Args:
+        effects: Of the hidden states, of width d.
+        form: :math:`M = W_Q^\top W_K` of one head, with shape (d, d).
+    """
+    parts = effects.parts()
+    form = real_matrix(form, "form")
+    d = parts[0].shape[1]
+    check(form.shape == (d, d), f"form must have shape ({d}, {d}); got {tuple(form.shape)}.")
+    stacked = torch.stack(parts)
+    cross = torch.einsum("and,bne->abde", stacked, stacked)
+    keys = torch.einsum("de,abef,gf->abdg", form, cross, form)
+    gram = torch.einsum("bcde,agde->abgc", keys, cross)
+    names = tuple(product(PARTS, PARTS))
+    return LogitTerms(names, gram.reshape(len(names), len(names)))
+
+
+def commutes_with_rotations(form: Tensor, planes: int, tolerance: float = 1e-10) -> bool:
+    r"""Whether M makes sinusoidal positions Toeplitz: each 2 × 2 block must be :math:`[[a, -b], [b, a]]`, all
+    else 0.
+
+    Adjacent coordinates (2t, 2t + 1) form a plane, turned by its own frequency; matrices that commute with
+    all turns are a space of dimension d within d².
+
+    Args:
+        form: M, with shape (2 planes, 2 planes).
+        planes: Number of frequencies.
+        tolerance: Relative to the largest entry.
+    """
+    form = wide(form, "form")
+    check(
+        form.shape == (2 * planes, 2 * planes), f"form must be {2 * planes} square; got {tuple(form.shape)}."
+    )
+    blocks = form.view(planes, 2, planes, 2)
+    real, imaginary = blocks[:, 0, :, 0] + blocks[:, 1, :, 1], blocks[:, 1, :, 0] - blocks[:, 0, :, 1]
+    turn = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -2) / 2
+    kept = torch.diag_embed(turn.diagonal(dim1=0, dim2=1)).permute(2, 0, 3, 1)
+    return (blocks - kept).abs().max().item() <= tolerance * form.abs().max().item()

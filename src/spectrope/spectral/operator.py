@@ -1,0 +1,164 @@
+"""Toeplitz matrices by their lags: products by FFT, algebra, symbols; never formed unless asked for."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Inexact
+from torch import Tensor
+
+from spectrope.spectral.checks import check, vector, wide
+from spectrope.spectral.fourier import fast_length, fft, ifft, irfft, rfft
+
+
+@dataclass(frozen=True, eq=False)
+class ToeplitzOperator:
+    r"""The matrix :math:`T_{ij} = t_{i-j}`, :math:`0 \le i, j < n`, real or complex, Hermitian or not.
+
+    Products cost :math:`O(n \log n)`; memory is linear in n.
+
+    Args:
+        lags: :math:`t_{-(n-1)}, \dots, t_{n-1}`, with shape (2n-1,); kept in float64 or complex128.
+
+    Raises:
+        ConfigError: If the number of lags is even, or one of them is not finite.
+
+    References:
+        Toeplitz and Circulant Matrices: A Review (Gray, 2006), Sec. 4 and 5.
+    """
+
+    lags: Tensor
+
+    def __post_init__(self) -> None:
+        lags = vector(self.lags, "lags").contiguous()
+        check(len(lags) % 2 == 1, f"lags must be t_-(n-1), ..., t_(n-1), an odd number; got {len(lags)}.")
+        object.__setattr__(self, "lags", lags)
+
+    @classmethod
+    def hermitian(cls, column: Tensor) -> "ToeplitzOperator":
+        """The Hermitian one with this first column, of shape (n,); its first entry must be real."""
+        column = vector(column, "column")
+        check(
+            not column.is_complex() or column[0].imag.item() == 0,
+            f"column[0] of a Hermitian Toeplitz matrix must be real; got {column[0].item()}.",
+        )
+        return cls(torch.cat([column[1:].flip(0).conj(), column]))
+
+    @classmethod
+    def causal(cls, column: Tensor) -> "ToeplitzOperator":
+        """The lower-triangular one with this first column, of shape (n,): queries see the past alone."""
+        column = vector(column, "column")
+        return cls(torch.cat([torch.zeros_like(column[1:]), column]))
+
+    @classmethod
+    def of(cls, lag_function: Callable[[Tensor], Tensor], n: int) -> "ToeplitzOperator":
+        """The n x n section of t, given as a function of integer lags in float64."""
+        return cls(lag_function(torch.arange(1 - n, n, dtype=torch.float64)))
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return (len(self.lags) + 1) // 2
+
+    @property
+    def is_real(self) -> bool:
+        """Whether the lags are stored as real numbers."""
+        return not self.lags.is_complex()
+
+    @cached_property
+    def is_hermitian(self) -> bool:
+        """Whether :math:`t_{-d} = \\bar t_d`, exactly."""
+        return torch.equal(self.lags, self.lags.flip(0).conj().resolve_conj())
+
+    @cached_property
+    def is_causal(self) -> bool:
+        """Whether all lags below 0 vanish, exactly."""
+        return not bool(self.lags[: self.n - 1].any())
+
+    def adjoint(self) -> "ToeplitzOperator":
+        """The conjugate transpose."""
+        return ToeplitzOperator(self.lags.flip(0).conj().resolve_conj())
+
+    def hermitian_part(self) -> "ToeplitzOperator":
+        """(T + T*) / 2, whose extreme eigenvalues bound the field of values of T."""
+        return ToeplitzOperator((self.lags + self.lags.flip(0).conj()) / 2)
+
+    def hadamard(self, other: "ToeplitzOperator") -> "ToeplitzOperator":
+        """The entrywise product with another Toeplitz matrix of this size."""
+        check(self.n == other.n, f"both sizes must agree; got {self.n} and {other.n}.")
+        return ToeplitzOperator(self.lags * other.lags)
+
+    def dense(self) -> Inexact[Tensor, "n n"]:
+        """The matrix itself: memory grows as n squared."""
+        i = torch.arange(self.n, device=self.lags.device)
+        return self.lags[i[:, None] - i + self.n - 1]
+
+    def energy(self) -> float:
+        r"""Squared Frobenius norm :math:`\sum_d (n - |d|)\,|t_d|^2`, in squared units of the entries."""
+        return (self.counts() * self.lags.abs() ** 2).sum().item()
+
+    def counts(self) -> Float[Tensor, " lags"]:
+        """Entries on each diagonal, n - abs(d)."""
+        d = torch.arange(1 - self.n, self.n, dtype=torch.float64, device=self.lags.device)
+        return self.n - d.abs()
+
+    def matvec(self, x: Tensor) -> Tensor:
+        """T x along the last dimension of x, of shape (*batch, n)."""
+        check(x.shape[-1:] == (self.n,), f"x must have shape (..., {self.n}); got {tuple(x.shape)}.")
+        x, size = wide(x, "x").contiguous(), self._size
+        if self.is_real and not x.is_complex():
+            return irfft(rfft(x, size) * self._transfer, size)[..., : self.n]
+        transfer = fft(circulant_column(self.lags, size), size)
+        return ifft(fft(x, size) * transfer, size)[..., : self.n]
+
+    def rmatvec(self, x: Tensor) -> Tensor:
+        """T* x along the last dimension of x, of shape (*batch, n)."""
+        return self.adjoint().matvec(x)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """T X for a vector of shape (n,) or columns of shape (n, c)."""
+        return self.matvec(x) if x.ndim == 1 else self.matvec(x.movedim(-2, -1)).movedim(-1, -2)
+
+    def symbol(self, theta: Tensor) -> Tensor:
+        r"""The truncated symbol :math:`f_n(\theta) = \sum_{|d|<n} t_d e^{id\theta}` at any angles."""
+        d = torch.arange(1 - self.n, self.n, dtype=torch.float64, device=self.lags.device)
+        values = torch.exp(1j * wide(theta, "theta")[..., None] * d) @ self.lags.to(torch.complex128)
+        return values.real if self.is_hermitian else values
+
+    def symbol_on_grid(self, points: int) -> Tensor:
+        r"""The truncated symbol at :math:`\theta_k = 2\pi k / M`, for k < M; a real one only up to M // 2.
+
+        Args:
+            points: M, at least 2n - 1.
+        """
+        check(points >= 2 * self.n - 1, f"points must be at least 2n - 1 = {2 * self.n - 1}; got {points}.")
+        column = circulant_column(self.lags, points)
+        values = rfft(column, points).conj() if self.is_real else ifft(column, points) * points
+        return values.real if self.is_hermitian else values.resolve_conj()
+
+    def fejer(self) -> "ToeplitzOperator":
+        r"""Lags of the Fejér mean :math:`(1 - |d|/n)\,t_d`.
+
+        Its symbol at θ is the Rayleigh quotient of T at :math:`e^{-ij\theta}/\sqrt n`, so that it never
+        leaves the field of values, and for a Hermitian T the interval between the extreme eigenvalues.
+        """
+        return ToeplitzOperator(self.lags * self.counts() / self.n)
+
+    @property
+    def _size(self) -> int:
+        return fast_length(2 * self.n - 1)
+
+    @cached_property
+    def _transfer(self) -> Tensor:
+        transfer = rfft(circulant_column(self.lags, self._size), self._size)
+        return transfer.real.contiguous() if self.is_hermitian else transfer
+
+
+def circulant_column(lags: Inexact[Tensor, " lags"], size: int) -> Inexact[Tensor, " size"]:
+    """First column of the circulant of this size that holds the Toeplitz matrix in its corner."""
+    n = (len(lags) + 1) // 2
+    column = lags.new_zeros(size)
+    column[:n] = lags[n - 1 :]
+    column[size - n + 1 :] = lags[: n - 1]
+    return column

@@ -1,0 +1,201 @@
+"""Logits as a product: sums and products of L = Q K^T, full or causal, without forming it."""
+
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.spectral.checks import check, factors, square
+from spectrope.spectral.fourier import fast_length, irfft, rfft
+from spectrope.spectral.operator import ToeplitzOperator
+
+CHUNK, GROUP = 64, 32  # rows per chunk, chunks at a time
+FEATURES = 8  # one cache line of float64
+TRANSFORM_POINTS = 2**18
+
+
+def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
+    r"""Sums :math:`s_d = \sum_{i-j=d} \langle q_i, k_j\rangle` over all diagonals, by FFT.
+
+    The transform of a cross-correlation is a product, and a sum over features commutes with the inverse:
+    2d real transforms forth and a single one back, :math:`O(d\,n\log n)`. Errors are of the order of
+    :math:`10^{-16} \|q\| \|k\|`, whatever the size of the sum itself.
+
+    Args:
+        q: Queries, with shape (n, d).
+        k: Keys, with shape (n, d).
+
+    Returns:
+        :math:`s_{-(n-1)}, \dots, s_{n-1}` in logit units, with shape (2n-1,).
+
+    Raises:
+        ConfigError: If the shapes differ, or an entry is not finite.
+    """
+    q, k = factors(q, k)
+    n, d = q.shape
+    size = fast_length(2 * n - 1)
+    total = torch.zeros(size // 2 + 1, dtype=torch.complex128, device=q.device)
+    at_once = max(1, TRANSFORM_POINTS // size)
+    for start in range(0, d, FEATURES):
+        blocks = (x[:, start : start + FEATURES].T.contiguous().split(at_once) for x in (q, k))
+        for left, right in zip(*blocks, strict=True):
+            total += torch.linalg.vecdot(rfft(right, size), rfft(left, size), dim=0)
+    sums = irfft(total, size)
+    return torch.cat([sums[size - n + 1 :], sums[:n]])
+
+
+def nearest_toeplitz(matrix: Tensor, causal: bool = False) -> ToeplitzOperator:
+    r"""The Toeplitz matrix nearest in Frobenius norm: :math:`t_d` is the mean of diagonal d.
+
+    It is the orthogonal projection, hence unique; with `causal` the projection of the lower triangle, on
+    lags of 0 and more.
+
+    Args:
+        matrix: Real or complex, with shape (n, n).
+        causal: Whether entries above the diagonal are to be read as absent.
+    """
+    matrix = square(matrix, "matrix")
+    n = len(matrix)
+    sums = matrix_diagonal_sums(matrix)
+    return _mean_operator(sums, n, causal)
+
+
+def nearest_toeplitz_product(q: Tensor, k: Tensor, causal: bool = False) -> ToeplitzOperator:
+    """The Toeplitz matrix nearest to Q K^T, or to its lower triangle, without forming it.
+
+    Args:
+        q: Queries, with shape (n, d).
+        k: Keys, with shape (n, d).
+        causal: Whether query i sees keys j <= i alone.
+    """
+    return _mean_operator(diagonal_sums(q, k), len(q), causal)
+
+
+def matrix_diagonal_sums(matrix: Tensor) -> Tensor:
+    """Sums over the diagonals of a dense (n, n) matrix, from lag -(n-1) to n-1, with shape (2n-1,)."""
+    n = len(matrix)
+    i = torch.arange(n, device=matrix.device)
+    lag = (i[:, None] - i + n - 1).flatten()
+    return matrix.new_zeros(2 * n - 1).index_add(0, lag, matrix.flatten())
+
+
+def _mean_operator(sums: Tensor, n: int, causal: bool) -> ToeplitzOperator:
+    lag = torch.arange(1 - n, n, device=sums.device)
+    means = sums / (n - lag.abs())
+    return ToeplitzOperator(torch.where(lag >= 0, means, 0) if causal else means)
+
+
+def logit_energy(q: Tensor, k: Tensor, causal: bool = False) -> float:
+    r"""Squared Frobenius norm of :math:`QK^\top`, or of its lower triangle, in squared logit units.
+
+    Full: :math:`\operatorname{tr}(Q^\top Q\,K^\top K)` in :math:`O(nd^2)`. Causal: the same for each chunk of
+    queries with the Gram matrix of all keys before it, and the chunk's own triangle entry by entry.
+
+    Args:
+        q: Queries, with shape (n, d).
+        k: Keys, with shape (n, d).
+        causal: Whether query i sees keys j <= i alone.
+    """
+    q, k = factors(q, k)
+    if not causal:
+        return ((q.T @ q) * (k.T @ k)).sum().item()
+    total = 0.0
+    for queries, keys, before in past_grams(q, k):
+        total += (torch.matmul(queries.mT, queries) * before).sum().item()
+        total += torch.matmul(queries, keys.mT).tril_().square_().sum().item()
+    return total
+
+
+def past_grams(
+    q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]
+) -> Iterator[tuple[Float[Tensor, "b c d"], Float[Tensor, "b c d"], Float[Tensor, "b d d"]]]:
+    """Chunks of queries, the same chunks of keys, and the Gram matrix K^T K of all keys before each chunk.
+
+    The last chunk is filled up with zeros. `GROUP` chunks come at a time, so that memory stays bounded.
+    """
+    n, d = q.shape
+    before = q.new_zeros(1, d, d)
+    for start in range(0, n, CHUNK * GROUP):
+        queries, keys = (_chunked(x[start : start + CHUNK * GROUP]) for x in (q, k))
+        grams = torch.cat([before, torch.matmul(keys.mT, keys)]).cumsum_(0)
+        yield queries, keys, grams[:-1]
+        before = grams[-1:]
+
+
+def _chunked(x: Float[Tensor, "n d"]) -> Float[Tensor, "b c d"]:
+    missing = -len(x) % CHUNK
+    return torch.nn.functional.pad(x, (0, 0, 0, missing)).view(-1, CHUNK, x.shape[1])
+
+
+def row_sums(q: Tensor, k: Tensor, causal: bool = False) -> Float[Tensor, " n"]:
+    r"""Sums :math:`\sum_j \langle q_i, k_j\rangle` over the keys that each query sees, with shape (n,)."""
+    q, k = factors(q, k)
+    return (q * (k.cumsum(0) if causal else k.sum(0))).sum(1)
+
+
+def column_sums(q: Tensor, k: Tensor, causal: bool = False) -> Float[Tensor, " n"]:
+    r"""Sums :math:`\sum_i \langle q_i, k_j\rangle` over the queries that see each key, with shape (n,)."""
+    return row_sums(k.flip(0), q.flip(0), causal).flip(0)
+
+
+def causal_matmul(q: Tensor, k: Tensor, x: Tensor, chunk: int = 128) -> Tensor:
+    r"""tril(Q K^T) X without forming the matrix, in :math:`O(n(d + \text{chunk}))` per column.
+
+    Args:
+        q: Queries, with shape (n, d).
+        k: Keys, with shape (n, d).
+        x: Columns, with shape (n, c).
+        chunk: Rows at a time; their own triangle is formed.
+
+    Returns:
+        With shape (n, c).
+    """
+    q, k = factors(q, k)
+    check(x.ndim == 2 and len(x) == len(q), f"x must have shape ({len(q)}, c); got {tuple(x.shape)}.")
+    state, out = q.new_zeros(q.shape[1], x.shape[1]), torch.empty_like(x)
+    for rows in (slice(start, start + chunk) for start in range(0, len(q), chunk)):
+        own = torch.tril(q[rows] @ k[rows].T) @ x[rows]
+        out[rows] = own.addmm_(q[rows], state)
+        state = state.addmm_(k[rows].T, x[rows])
+    return out
+
+
+def row_centred(
+    q: Tensor, k: Tensor, causal: bool = False
+) -> tuple[Float[Tensor, "n e"], Float[Tensor, "n e"]]:
+    r"""Factors of the logits minus their row means over the keys seen: the softmax gauge, fixed.
+
+    Softmax ignores :math:`L \to L + r 1^\top`, spectra do not: 15 may become 195. Full logits: subtract the
+    mean key, which leaves the width d. Causal ones: append the feature :math:`(-\bar L_i, 1)`, width d + 1.
+
+    Args:
+        q: Queries, with shape (n, d).
+        k: Keys, with shape (n, d).
+        causal: Whether query i sees keys j <= i alone.
+    """
+    q, k = factors(q, k)
+    k = k - k.mean(0)
+    if not causal:
+        return q, k
+    seen = torch.arange(1, len(q) + 1, dtype=q.dtype, device=q.device)
+    means = row_sums(q, k, causal=True) / seen
+    return torch.cat([q, -means[:, None]], 1), torch.cat([k, torch.ones_like(means)[:, None]], 1)
+
+
+def positional_factors(
+    q_rotated: Tensor, k_rotated: Tensor, q: Tensor, k: Tensor
+) -> tuple[Float[Tensor, "n e"], Float[Tensor, "n e"]]:
+    r"""Factors of what rotation changes:
+    :math:`\tilde Q\tilde K^\top - QK^\top = [\tilde Q, Q][\tilde K, -K]^\top`.
+
+    All functions of this module apply to the result, of width 2d.
+
+    Args:
+        q_rotated: Queries after rotation, with shape (n, d).
+        k_rotated: Keys after rotation, with shape (n, d).
+        q: Queries before it, with shape (n, d).
+        k: Keys before it, with shape (n, d).
+    """
+    (q_rotated, k_rotated), (q, k) = factors(q_rotated, k_rotated), factors(q, k)
+    return torch.cat([q_rotated, q], 1), torch.cat([k_rotated, -k], 1)

@@ -1,0 +1,65 @@
+"""What fills take from the rest of the data set: means over its tokens, and other examples."""
+
+import torch
+from torch import Tensor
+
+from spectrope.ablation.fills import LayerMeans
+from spectrope.ablation.passes import Piece, intact_sites
+from spectrope.core.errors import ConfigError
+from spectrope.core.random import numpy_stream
+from spectrope.evaluation.score import by_length, precision
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+
+
+@torch.inference_mode()
+def data_means(
+    model: Decoder, data: Batch, *, batch_size: int = 256, dtype: torch.dtype = torch.float32
+) -> tuple[LayerMeans, ...]:
+    """Means of each layer's head outputs, queries and keys in the intact model, over all tokens of the data.
+
+    Padding counts where the model looks at it. One mean per head, not per position: a mean that kept the
+    position would keep what a positional head knows.
+    """
+    device = next(model.parameters()).device
+    sums: list[Tensor] = []
+    for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
+        with precision(device, dtype):
+            piece = Piece.of(model, batch.to(device))
+            counted = piece.stream.real if model.padding_is_inert else torch.ones_like(piece.stream.real)
+            weights = counted.double()[:, None, :, None]
+            sites = [torch.stack([s.outputs, s.ctx.q, s.ctx.k]) for s in intact_sites(piece)]
+            sums.append(torch.stack([(site.double() * weights).sum((1, 3)) for site in sites]))
+    tokens = int(data.lengths.sum()) if model.padding_is_inert else data.inputs.numel()
+    means = (torch.stack(sums).sum(0) / tokens).float()
+    return tuple(LayerMeans(*layer) for layer in means)
+
+
+def derangement(n: int, seed: int) -> Tensor:
+    """For each of n examples another one, at random: a permutation that is a single cycle.
+
+    Raises:
+        ConfigError: If there are fewer than two examples.
+    """
+    if n < 2:
+        raise ConfigError(f"fill 'resample' needs at least 2 examples; got {n}.")
+    order = torch.from_numpy(numpy_stream(seed, "ablation", "donors").permutation(n))
+    partner = torch.empty_like(order)
+    partner[order] = order.roll(-1)
+    return partner
+
+
+def donor_outputs(model: Decoder, donors: Batch, width: int) -> tuple[Tensor, ...]:
+    """Head outputs of the intact model on donor examples, each layer's (b, h, width, k), on the device.
+
+    Where a donor is shorter than its receiver and padding is out of play, its last token stands in.
+    """
+    piece = Piece.of(model, donors)
+    at = torch.arange(width, device=piece.x.device).expand(len(donors), -1)
+    if model.padding_is_inert:
+        at = torch.minimum(at, donors.lengths[:, None] - 1)
+    index = at[:, None, :, None]
+    return tuple(
+        s.outputs.gather(2, index.expand(-1, s.outputs.shape[1], -1, s.outputs.shape[3]))
+        for s in intact_sites(piece)
+    )

@@ -1,0 +1,57 @@
+"""How a sweep is carried out: ours, and the paper's public code with its faults, switch by switch."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from spectrope.ablation.interventions import Fill, HeadAblation, Variant, single_heads
+from spectrope.core.config import Configured
+from spectrope.models.decoder import DecoderConfig
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol(Configured):
+    """What is changed for each head, and on which examples accuracy is measured."""
+
+    fill: Fill = "zero"  # What takes the place of a head's output; R9 zeroes value rows: "value-bias".
+    restored: bool = True  # Whether a layer's last head is put back before the next layer (R9: it is not).
+    data: Literal["held-out", "all"] = "held-out"  # R10 measures on all examples, training ones included.
+
+    def variants(self, config: DecoderConfig) -> list[Variant]:
+        """What is changed when the turn comes to each head, layer by layer."""
+        variants = single_heads(config, self.fill)
+        return variants if self.restored else [_left_over(variant, config) for variant in variants]
+
+    def examples(self, train: Batch, held_out: Batch) -> Batch:
+        """The examples that accuracy is measured on."""
+        return held_out if self.data == "held-out" else joined(train, held_out)
+
+
+CONTROLLED = Protocol()
+PROTOCOLS = {
+    "controlled": CONTROLLED,
+    "R9": Protocol(fill="value-bias", restored=False),
+    "R10": Protocol(data="all"),
+    "released": Protocol(fill="value-bias", restored=False, data="all"),
+}
+
+
+def joined(first: Batch, second: Batch) -> Batch:
+    """The examples of two batches of one width."""
+    positions = None
+    if first.positions is not None and second.positions is not None:
+        positions = torch.cat([first.positions, second.positions])
+    whole = {name: torch.cat([getattr(first, name), getattr(second, name)]) for name in _TENSORS}
+    return replace(first, positions=positions, **whole)
+
+
+_TENSORS = ("inputs", "labels", "lengths")
+
+
+def _left_over(variant: Variant, config: DecoderConfig) -> Variant:
+    """A head's ablation together with those of the last heads of all layers before its own."""
+    (own,) = variant
+    last = config.n_heads - 1
+    return (*(HeadAblation(layer, last, own.fill) for layer in range(own.layer)), own)

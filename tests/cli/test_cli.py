@@ -70,7 +70,9 @@ def test_a_recipe_is_an_experiment(tmp_path, capsys, trained):
     fields = json.loads(recipe.read_text())["config"]
     fields["training"]["epocs"] = 3
     recipe.write_text(json.dumps(fields))
-    assert "training.epocs: Unexpected keyword argument" in refused(capsys, "train", "--recipe", "recipe.json")
+    assert "training.epocs: Unexpected keyword argument" in refused(
+        capsys, "train", "--recipe", "recipe.json"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,11 @@ def test_a_recipe_that_is_none_is_refused(tmp_path, capsys, content, message):
 def test_the_catalogue_names_every_encoding(capsys):
     assert main(("encodings",)) == 0
     out = capsys.readouterr().out
-    assert all(re.search(rf"│ {name} ", out) for name in ENCODINGS)
+    assert re.findall(r"^(\w+) \(", out, re.MULTILINE) == list(ENCODINGS)
+    assert main(("encodings", "rope")) == 0
+    shown = capsys.readouterr().out
+    assert "laws: content-free, isometric, shift-invariant" in shown
+    assert "schedule=geometric" in shown
 
 
 @pytest.mark.parametrize(
@@ -102,6 +108,7 @@ def test_the_catalogue_names_every_encoding(capsys):
         (("ablate", "abc"), "no run 'abc' in runs; `spectrope runs --runs runs` lists them."),
         (("report",), "runs is no folder; `spectrope compare --runs runs` makes it."),
         (("runs", "--runs", "nowhere"), "nowhere is no folder"),
+        (("encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
     ],
 )
 def test_a_mistake_gets_one_line(capsys, arguments, message):
@@ -109,7 +116,9 @@ def test_a_mistake_gets_one_line(capsys, arguments, message):
 
 
 def test_ablate_refuses_no_examples(capsys, trained):
-    assert "Ablate.examples must be at least 1; got 0." in refused(capsys, "ablate", trained, "--examples", "0")
+    assert "Ablate.examples must be at least 1; got 0." in refused(
+        capsys, "ablate", trained, "--examples", "0"
+    )
 
 
 def test_a_file_where_the_runs_should_go_is_refused(tmp_path, capsys):

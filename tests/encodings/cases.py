@@ -25,15 +25,19 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.yarn import YaRN
+from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.encodings.tupe import TUPE
 
 SIZES = Sizes()
 SIZE_FIELDS = frozenset(field.name for field in dataclasses.fields(Sizes)) - {"causal"}
 
 VARIANTS: list[EncodingConfig] = [
     ALiBi.Config(slopes="exponential"),
+    ALiBi.Config(learned=True),
+    ALiBi.Config(symmetric=False),
     RandomVectors.Config(trainable=True),
     PartialDims.Config(inner=Rotary.Config(pairs="halves")),
     PerHead.Config(groups=(Group(heads=2), Group(heads=1, encoding=ALiBi.Config()))),
@@ -43,10 +47,13 @@ VARIANTS: list[EncodingConfig] = [
     *(Rotary.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
     Rotary.Config(schedule=Geometric(base=500.0)),
     Rotary.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),
+    Shaw.Config(values=False),
     Sinusoidal.Config(layout="halves"),
     Sum.Config(parts=(NoPE.Config(),)),
     Sum.Config(parts=(PerHead.Config(groups=(Group(encoding=RelativeTable.Config()),)), Learned.Config())),
     Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
+    Sum.Config(parts=(Shaw.Config(), Rotary.Config())),
+    PerHead.Config(groups=(Group(heads=2, encoding=Shaw.Config()), Group(encoding=TUPE.Config()))),
     Sum.Config(parts=(Sum.Config(parts=(ALiBi.Config(),)), RelativeTable.Config())),
     T5.Config(n_buckets=8, max_distance=20),
 ]

@@ -49,13 +49,24 @@ def test_exponential_slopes_of_the_released_code():
     assert_close(bias, torch.stack([-2 * slopes, 0 * slopes, -slopes]), rtol=1e-4, atol=0)
 
 
+def test_alibi_may_leave_the_future_alone_or_learn_its_slopes():
+    lags = torch.tensor([-3, 0, 3])
+    alibi = ALiBi.Config(n_heads=2).build()
+    past = ALiBi.Config(n_heads=2, symmetric=False).build()
+    assert_close(past.lag_bias(lags), alibi.lag_bias(lags) * torch.tensor([0.0, 1.0, 1.0])[:, None])
+    learned = ALiBi.Config(n_heads=2, learned=True).build()
+    assert_close(learned.lag_bias(lags), alibi.lag_bias(lags))
+    (grad,) = torch.autograd.grad(learned.lag_bias(lags).sum(), learned.trained)
+    assert_close(grad, torch.tensor([-6.0, -6.0]))
+
+
 @given(n_heads=st.integers(1, 130), near=st.integers(0, 5000), further=st.integers(1, 5000))
 def test_alibi_falls_with_distance_alike_on_both_sides(n_heads, near, further):
     alibi = ALiBi.Config(n_heads=n_heads).build()
     a, b, mirrored = alibi.lag_bias(torch.tensor([near, near + further, -near], dtype=torch.float64))
     assert (b < a).all()
     assert torch.equal(mirrored, a)
-    assert len(set(alibi.slopes.value.tolist())) == n_heads
+    assert len(set(alibi.slopes.tolist())) == n_heads
 
 
 def test_relative_table_has_a_row_per_lag_and_refuses_others():

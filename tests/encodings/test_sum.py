@@ -13,6 +13,7 @@ from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
@@ -83,19 +84,31 @@ def cubed(monkeypatch):
 
 
 def test_one_part_may_compute_the_logits(cubed):
-    parts = (Rotary.Config(head_dim=8), cubed, ALiBi.Config(n_heads=4))
-    both, ctx = Sum.Config(parts=parts).build(), context()
-    rope, cube, alibi = both.terms
-    q, k = rope.rotate(ctx.q, ctx.q_pos, "query"), rope.rotate(ctx.k, ctx.k_pos, "key")
-    cubes = cube.logits(Context(q, k, ctx.q_pos, ctx.k_pos))
+    both, ctx = Sum.Config(parts=(cubed, ALiBi.Config(n_heads=4), NoPE.Config())).build(), context()
+    cube, alibi, _ = both.terms
     assert both.form is Form.GENERAL
-    assert_close(both.logits(ctx), cubes + alibi.bias(ctx))
-    assert_close(Sum.Config(parts=parts[:2]).build().logits(ctx), cubes)
+    assert_close(both.logits(ctx), cube.logits(ctx) + alibi.bias(ctx))
+    assert_close(Sum.Config(parts=(cubed,)).build().logits(ctx), cube.logits(ctx))
+    nested = Sum.Config(parts=(Sum.Config(parts=(cubed,)), ALiBi.Config(n_heads=4))).build()
+    assert_close(nested.logits(ctx), both.logits(ctx))
 
 
-def test_two_parts_that_compute_logits_are_refused(cubed):
-    with pytest.raises(ConfigError, match=r"parts must be at most one encoding that computes logits"):
+def test_what_reads_values_its_own_way_may_be_rotated():
+    both, ctx = (
+        Sum.Config(parts=(Rotary.Config(head_dim=8), Shaw.Config(head_dim=8))).build().double(),
+        context(),
+    )
+    rope, shaw = both.terms
+    assert_close(both.logits(ctx), rope.logits(ctx) + shaw.bias(ctx))
+    pattern = both.logits(ctx).softmax(-1)
+    assert_close(both.read(pattern, ctx.k, ctx), shaw.read(pattern, ctx.k, ctx))
+
+
+def test_parts_that_would_undo_each_other_are_refused(cubed):
+    with pytest.raises(ConfigError, match=r"parts must be at most one encoding of form GENERAL"):
         Sum.Config(parts=(cubed, cubed)).build()
+    with pytest.raises(ConfigError, match=r"free of rotations beside an encoding that computes"):
+        Sum.Config(parts=(cubed, Rotary.Config())).build()
 
 
 def test_a_sum_of_nothing_is_refused():

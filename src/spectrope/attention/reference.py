@@ -12,7 +12,7 @@ def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: 
     logits = encoding.logits(ctx)
     mask = additive_mask(ctx, causal)
     pattern = (logits if mask is None else logits + mask.to(logits.dtype)).softmax(-1)
-    return maybe_drop(pattern, noise).to(v.dtype) @ v
+    return encoding.read(maybe_drop(pattern, noise).to(v.dtype), v, ctx)
 
 
 IMPLEMENTATIONS["reference"] = Implementation(reference, forms=frozenset(Form))

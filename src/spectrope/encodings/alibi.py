@@ -5,10 +5,10 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from spectrope.core.errors import require
-from spectrope.encodings.base import EncodingConfig, LagBias
+from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.constant import Constant
 
 
@@ -29,7 +29,7 @@ def exponential_slopes(n_heads: int) -> Float[Tensor, " h"]:
 
 
 class ALiBi(LagBias, name="alibi"):
-    r"""Subtracts a head's multiple of the distance: :math:`b_h(n) = -m_h |n|`.
+    r"""Subtracts a head's multiple of the distance: :math:`b_h(n) = -m_h |n|`, or :math:`-m_h \max(n, 0)`.
 
     Slopes follow the authors' code, also where `n_heads` is no power of two.
 
@@ -44,18 +44,28 @@ class ALiBi(LagBias, name="alibi"):
         """How steep each head's bias is."""
 
         n_heads: int = 16
-        slopes: Literal["standard", "exponential"] = (
-            "standard"  # R5. The released code has exp(-h / n_heads).
-        )
+        slopes: Literal["standard", "exponential"] = "standard"  # R5 has exp(-h / n_heads).
+        learned: bool = False  # Whether training moves the slopes; each layer then has its own.
+        symmetric: bool = True  # Whether the future is penalised too, where nothing masks it.
 
         def __post_init__(self) -> None:
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
     def __init__(self, config: "ALiBi.Config") -> None:
         super().__init__(config)
-        slopes = alibi_slopes if config.slopes == "standard" else exponential_slopes
-        self.slopes = Constant(slopes(config.n_heads))
+        slopes = (alibi_slopes if config.slopes == "standard" else exponential_slopes)(config.n_heads)
+        self.symmetric = config.symmetric
+        self.fixed, self.trained = Constant(slopes), None
+        if config.learned:
+            self.trained = nn.Parameter(slopes.to(torch.get_default_dtype()))
+            self.tags, self.scope = self.tags | {Tag.LEARNED}, Scope.LAYER
+
+    @property
+    def slopes(self) -> Float[Tensor, " h"]:
+        """Logit units per position, for each head."""
+        return self.fixed.value if self.trained is None else self.trained
 
     def lag_bias(self, lag: Tensor) -> Tensor:
         dtype = torch.promote_types(lag.dtype, torch.float32)
-        return -lag.abs()[..., None].to(dtype) * self.slopes.value.to(dtype)
+        distance = lag.abs() if self.symmetric else lag.clamp(min=0)
+        return -distance[..., None].to(dtype) * self.slopes.to(dtype)

@@ -156,6 +156,16 @@ class Encoding(nn.Module):
         super().__init__()
         self.config = config
 
+    @property
+    def factors(self) -> bool:
+        """Whether `logits` are those of `rotate` and `bias`, whatever the form says of the values."""
+        return type(self).logits is Encoding.logits
+
+    @property
+    def turns(self) -> bool:
+        """Whether `rotate` does anything."""
+        return type(self).rotate is not Encoding.rotate
+
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         """Hidden states that enter the first layer, from token embeddings x at positions (b or 1, t)."""
         return x
@@ -182,6 +192,12 @@ class Encoding(nn.Module):
         scores = torch.matmul(q * ctx.scale, k.transpose(-1, -2))
         bias = self.bias(ctx)
         return scores if bias is None else scores + bias.to(scores.dtype)
+
+    def read(
+        self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
+    ) -> Float[Tensor, "b h i e"]:
+        """Head outputs from the pattern and the values; only encodings of form GENERAL override this."""
+        return pattern @ v
 
     def parts(self) -> Iterator[tuple[slice, "Encoding"]]:
         """(heads, encoding) pairs, each of which may run on a kernel of its own."""

@@ -27,6 +27,14 @@ class Composite(Encoding):
         self._terms = nn.ModuleList(terms)
 
     @property
+    def factors(self) -> bool:
+        return all(term.factors for term in self.terms)
+
+    @property
+    def turns(self) -> bool:
+        return any(term.turns for term in self.terms)
+
+    @property
     def terms(self) -> list[Encoding]:
         """The encodings that it is made of."""
         return [term for term in self._terms if isinstance(term, Encoding)]

@@ -87,7 +87,7 @@ class Trial:
 
     def draw(self, *shape: int) -> Tensor:
         """Standard normal numbers."""
-        return torch.randn(*shape, generator=self._stream, dtype=torch.float64)
+        return torch.randn(shape, generator=self._stream, dtype=torch.float64)
 
     def contents(self) -> Float[Tensor, "b t c"]:
         """Hidden states of two sequences."""

@@ -96,5 +96,11 @@ class PerHead(Composite, name="per_head"):
         ]
         return torch.cat(biases, -1)
 
+    def read(
+        self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
+    ) -> Float[Tensor, "b h i e"]:
+        outputs = [term.read(pattern[:, h], v[:, h], ctx.of_heads(h)) for h, term in self.parts()]
+        return torch.cat(outputs, 1)
+
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         return torch.cat([term.logits(ctx.of_heads(heads)) for heads, term in self.parts()], 1)

@@ -60,5 +60,10 @@ class PerLayer(Composite, name="per_layer"):
     def lag_bias(self, lag: Tensor) -> Tensor:
         return self.terms[0].lag_bias(lag)
 
+    def read(
+        self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
+    ) -> Float[Tensor, "b h i e"]:
+        return self.terms[0].read(pattern, v, ctx)
+
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         return self.terms[0].logits(ctx)

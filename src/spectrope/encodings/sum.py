@@ -1,7 +1,7 @@
 """Several encodings at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated
 
@@ -20,8 +20,8 @@ from spectrope.encodings.sinusoidal import Sinusoidal
 class Sum(Composite, name="sum"):
     r"""Lets encodings act together: rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
 
-    One part may be of form GENERAL: it computes the logits of queries and keys as the others rotate them, and
-    the others' biases are added.
+    One part may be of form GENERAL; where it computes logits by itself, the others may add biases to them
+    but not rotate.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 5.2, for RoPE with an absolute
@@ -46,7 +46,10 @@ class Sum(Composite, name="sum"):
     def __init__(self, config: "Sum.Config", terms: Sequence[Encoding] | None = None) -> None:
         super().__init__(config, [part.build() for part in config.parts] if terms is None else terms)
         general = [term for term in self.terms if term.form is Form.GENERAL]
-        require(len(general) <= 1, config, "parts", "at most one encoding that computes logits by itself")
+        require(len(general) <= 1, config, "parts", "at most one encoding of form GENERAL")
+        turned = any(term.turns for term in self.terms) and not self.factors
+        rule = "free of rotations beside an encoding that computes logits by itself"
+        require(not turned, config, "parts", rule)
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         for term in self.terms:
@@ -59,7 +62,7 @@ class Sum(Composite, name="sum"):
         return x
 
     def bias(self, ctx: Context) -> Tensor | None:
-        biases = [bias for term in self.terms if (bias := term.bias(ctx)) is not None]
+        biases = [bias for term in self.terms if term.factors and (bias := term.bias(ctx)) is not None]
         return reduce(torch.add, biases) if biases else None
 
     def lag_bias(self, lag: Tensor) -> Tensor:
@@ -67,9 +70,14 @@ class Sum(Composite, name="sum"):
         return reduce(torch.add, [term.lag_bias(lag) for term in lagged])
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
-        general = next((term for term in self.terms if term.form is Form.GENERAL), None)
-        if general is None:
+        if self.factors:
             return super().logits(ctx)
-        q, k = self.rotate(ctx.q, ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")
-        scores, bias = general.logits(replace(ctx, q=q, k=k)), self.bias(ctx)
+        scores = next(term for term in self.terms if not term.factors).logits(ctx)
+        bias = self.bias(ctx)
         return scores if bias is None else scores + bias.to(scores.dtype)
+
+    def read(
+        self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
+    ) -> Float[Tensor, "b h i e"]:
+        reader = next((term for term in self.terms if term.form is Form.GENERAL), self.terms[0])
+        return reader.read(pattern, v, ctx)

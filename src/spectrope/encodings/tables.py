@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
@@ -34,3 +34,13 @@ def lookup(table: Float[Tensor, "n c"], index: Tensor, owner: object) -> Tensor:
             f"{type(owner).__name__} has a table of {len(table)} rows and was asked for one outside it; "
             "raise max_length, or take an encoding that extends beyond its training length."
         ) from None
+
+
+def clipped(lag: Tensor, reach: int) -> Int[Tensor, "b i j"]:
+    """Row of each lag in a table of 2 * reach + 1 rows, from -reach to reach; fractions count as whole."""
+    return lag.long().clamp(-reach, reach) + reach
+
+
+def at_lags(scores: Float[Tensor, "b h i n"], rows: Int[Tensor, "#b i j"]) -> Float[Tensor, "b h i j"]:
+    """For each query and key, the score that the query gives to the row of their lag."""
+    return scores.gather(-1, rows[:, None].expand(*scores.shape[:-1], rows.shape[-1]))

@@ -1,0 +1,83 @@
+"""Kernelised relative positions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
+
+LEAST = 0.01  # The authors keep both parameters from here on.
+
+
+class Kerple(LagBias):
+    """Base of the two kernels: two trained numbers per head, kept in a range where the kernel is valid."""
+
+    family = "relative bias"
+    tags = LagBias.tags | {Tag.LEARNED}
+    scope = Scope.LAYER
+
+    def __init__(self, config: EncodingConfig, n_heads: int, scales: tuple[float, float]) -> None:
+        super().__init__(config)
+        self.amplitude = nn.Parameter(torch.rand(n_heads) * scales[0])
+        self.shape = nn.Parameter(torch.rand(n_heads) * scales[1])
+
+
+def kept_within(parameter: Tensor, most: float = float("inf")) -> Tensor:
+    """The parameter, clamped; gradients pass as if it were not, so that no head is stuck at an end."""
+    return parameter + (parameter.clamp(LEAST, most) - parameter).detach()
+
+
+class KerpleLog(Kerple, name="kerple_log"):
+    r"""Subtracts the logarithm of the distance, scaled per head: :math:`b_h(n) = -r_h \ln(1 + s_h |n|)`.
+
+    Both numbers are positive and start uniform, r on [0, 2) and s on [0, 1), as in the authors' code.
+
+    References:
+        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022), Eq. 4.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """The logarithmic kernel has only its number of heads to configure."""
+
+        n_heads: int = 16
+
+        def __post_init__(self) -> None:
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+
+    def __init__(self, config: "KerpleLog.Config") -> None:
+        super().__init__(config, config.n_heads, (2.0, 1.0))
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        distance = lag.abs()[..., None].to(torch.promote_types(lag.dtype, torch.float32))
+        r, s = (kept_within(p).to(distance.dtype) for p in (self.amplitude, self.shape))
+        return -r * (s * distance).log1p()
+
+
+class KerplePower(Kerple, name="kerple_power"):
+    r"""Subtracts a power of the distance, scaled per head: :math:`b_h(n) = -r_h |n|^{s_h}`, s at most 2.
+
+    Both numbers are positive and start uniform, r on [0, 1) and s on [0, 2), as in the authors' code.
+
+    References:
+        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022), Eq. 5.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """The power kernel has only its number of heads to configure."""
+
+        n_heads: int = 16
+
+        def __post_init__(self) -> None:
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+
+    def __init__(self, config: "KerplePower.Config") -> None:
+        super().__init__(config, config.n_heads, (1.0, 2.0))
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        distance = lag.abs()[..., None].to(torch.promote_types(lag.dtype, torch.float32))
+        r, s = kept_within(self.amplitude).to(distance.dtype), kept_within(self.shape, 2.0).to(distance.dtype)
+        return -r * distance**s

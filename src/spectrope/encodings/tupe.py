@@ -1,0 +1,66 @@
+"""Untied positional attention."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side, Tag
+from spectrope.encodings.tables import lookup
+
+
+class TUPE(Encoding, name="tupe"):
+    r"""Scores positions by projections of their own: :math:`(q_i k_j + (U p_i)(V p_j))/\sqrt{2d}`.
+
+    :math:`p` are normalised trained vectors of absolute positions; all layers share the scores. Beside a
+    `T5` table in a `Sum`, this is TUPE-R. The special treatment of a [CLS] token is left out: there is none.
+
+    Raises:
+        UnsupportedError: When it meets a position that its table does not hold.
+
+    References:
+        Rethinking Positional Encoding in Language Pre-training (Ke et al., 2021), Eq. 7; the authors' code.
+    """
+
+    family = "absolute"
+    form = Form.DOT_PLUS_BIAS
+    tags = frozenset({Tag.CONTENT_FREE, Tag.LEARNED})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Sizes of the vectors and their projections."""
+
+        d_model: int = 256  # Width of the vectors.
+        n_heads: int = 16
+        head_dim: int = 16
+        max_length: int = 128  # Positions that have a vector.
+        std: float = 0.02  # Standard deviation of the initial entries.
+
+        def __post_init__(self) -> None:
+            for field in ("d_model", "n_heads", "head_dim", "max_length"):
+                require(getattr(self, field) >= 1, self, field, "at least 1")
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "TUPE.Config") -> None:
+        super().__init__(config)
+        self.n_heads = config.n_heads
+        self.table = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.std)
+        self.norm = nn.LayerNorm(config.d_model)
+        self.queries = nn.Linear(config.d_model, config.n_heads * config.head_dim)
+        self.keys = nn.Linear(config.d_model, config.n_heads * config.head_dim)
+        for projection in (self.queries, self.keys):
+            nn.init.normal_(projection.weight, std=config.std)
+            nn.init.zeros_(projection.bias)
+
+    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        return x / 2**0.5 if side == "query" else x
+
+    def bias(self, ctx: Context) -> Tensor:
+        q, k = self._heads(self.queries, ctx.q_pos), self._heads(self.keys, ctx.k_pos)
+        return q @ k.transpose(-1, -2) * (ctx.scale / 2**0.5)
+
+    def _heads(self, projection: nn.Linear, pos: Tensor) -> Float[Tensor, "b h t d"]:
+        vectors = projection(self.norm(lookup(self.table, pos, self)))
+        return vectors.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)

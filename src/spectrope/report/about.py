@@ -16,7 +16,7 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
     lines = {
         "Condition": _distinct(config["condition"] for config in configs),
         "Scale": _distinct(config["scale"] for config in configs),
-        "Seeds": _distinct(sorted({int(config["seed"]) for config in configs})),
+        "Seeds": [", ".join(map(str, sorted({int(config["seed"]) for config in configs})))],
         "Model": _distinct(_model(config["model"]) for config in configs),
         "Training": _distinct(map(_training, configs)),
         "Machine": _distinct(_machine(manifest) for manifest in manifests),

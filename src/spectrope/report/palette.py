@@ -1,4 +1,4 @@
-"""One colour, one dash, one shape and one place for each encoding, in every figure."""
+"""One colour, one dash and one place for each encoding, in every figure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,30 +11,28 @@ class Style:
     Args:
         colour: Hexadecimal.
         dash: Lengths of dash and gap in pixels; none means a solid line.
-        shape: A Vega symbol.
     """
 
     colour: str
     dash: tuple[int, ...] = ()
-    shape: str = "circle"
 
 
 # Chosen so that any two differ for normal sight and under protanopia, deuteranopia and tritanopia.
 KNOWN = {
-    "nope": Style("#464646", (2, 2), "cross"),
-    "sinusoidal": Style("#1a65c8", (6, 2), "square"),
-    "learned": Style("#61abfb", (4, 2), "diamond"),
-    "random": Style("#dc9e18", (1, 2), "triangle-up"),
-    "t5": Style("#079e6f", (8, 3), "triangle-down"),
-    "relative": Style("#5d0669", (5, 2, 1, 2), "triangle-left"),
-    "alibi": Style("#bc6fba", (3, 1), "triangle-right"),
+    "nope": Style("#464646", (2, 2)),
+    "sinusoidal": Style("#1a65c8", (6, 2)),
+    "learned": Style("#61abfb", (4, 2)),
+    "random": Style("#dc9e18", (1, 2)),
+    "t5": Style("#079e6f", (8, 3)),
+    "relative": Style("#5d0669", (5, 2, 1, 2)),
+    "alibi": Style("#bc6fba", (3, 1)),
     "rope": Style("#d84a02"),
 }
 SPARE = (
-    Style("#744908", (7, 2, 2, 2), "diamond"),
-    Style("#a4a4a4", (4, 4), "square"),
-    Style("#770013", (2, 4), "triangle-up"),
-    Style("#30606e", (9, 2), "cross"),
+    Style("#744908", (7, 2, 2, 2)),
+    Style("#a4a4a4", (4, 4)),
+    Style("#770013", (2, 4)),
+    Style("#30606e", (9, 2)),
 )
 TASKS = ("distance", "counting")
 LOSS, GAIN, ZERO = ("#f1a340", "#b35806"), ("#998ec3", "#542788"), "#f7f7f5"

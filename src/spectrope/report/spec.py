@@ -25,6 +25,16 @@ _AXIS = {
     "labelPadding": 5,
     "labelFlush": False,
 }
+LEGEND = {
+    "labelFontSize": 11,
+    "labelColor": INK,
+    "titleColor": QUIET,
+    "titleFontWeight": "normal",
+    "symbolType": "stroke",
+    "symbolSize": 500,
+    "symbolStrokeWidth": 2,
+    "symbolOpacity": 1,
+}
 THEME: dict[str, Any] = {
     "font": FONT,
     "background": "transparent",
@@ -33,9 +43,8 @@ THEME: dict[str, Any] = {
     "axisX": {"grid": False},
     "axisY": {"domain": False, "ticks": False, "tickCount": 5},
     "axisBand": {"domain": False, "ticks": False},
-    "legend": {"labelFontSize": 11, "labelColor": INK, "titleColor": QUIET, "titleFontWeight": "normal"},
     "title": {"fontSize": 12, "fontWeight": "normal", "color": INK, "anchor": "start"},
-    "line": {"strokeCap": "round", "strokeJoin": "round"},
+    "line": {"strokeJoin": "round"},
 }
 
 
@@ -62,9 +71,9 @@ def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
     figure.check(tables)
     groups = [list(panels) for _, panels in groupby(figure.panels(tables), key=lambda panel: panel.group)]
     rows = [_row(figure, panels) for panels in groups]
-    return _whole(
-        {"vconcat": rows, "resolve": {"scale": {"color": "shared"}}, "spacing": 32, "padding": 12}
-    ) | {"background": "white"}
+    scale = "shared" if figure.key == "encodings" else "independent"
+    whole = {"vconcat": rows, "spacing": 32, "padding": 12, "background": "white"} | _resolved(scale)
+    return _whole(whole, legend=LEGEND | {"disable": figure.key == "none"})
 
 
 def _row(figure: Figure, panels: Sequence[Panel]) -> dict[str, Any]:
@@ -78,7 +87,13 @@ def _row(figure: Figure, panels: Sequence[Panel]) -> dict[str, Any]:
         for panel in panels
     ]
     heading = {"text": panels[0].group, "fontSize": 15, "fontWeight": "bold", "offset": 10}
-    return {"concat": charts, "columns": figure.columns, "spacing": 24, "title": heading}
+    return {"concat": charts, "columns": figure.columns, "spacing": 24, "title": heading} | _resolved(
+        "shared"
+    )
+
+
+def _resolved(scale: str) -> dict[str, Any]:
+    return {"resolve": {"scale": {"color": scale, "strokeDash": scale}}}
 
 
 def _whole(spec: dict[str, Any], **config: Any) -> dict[str, Any]:

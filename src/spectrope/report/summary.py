@@ -10,6 +10,16 @@ from spectrope.report.tables import Tables
 from spectrope.stats.interval import Interval
 from spectrope.stats.seeds import MIN_SEEDS, t_interval
 
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What there is to say of a setting, or of the number of seeds."""
+
+    subject: str
+    sentences: list[str]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
@@ -21,6 +31,11 @@ class Drop:
     head: int
     drop: float
     second: float | None  # The next largest drop of the same run.
+
+    @property
+    def name(self) -> str:
+        """Such as L2H3, head 3 of layer 2."""
+        return f"L{self.layer}H{self.head}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +74,10 @@ def rows_of(tables: Tables, setting: str) -> list[Row]:
     return [_row(tables, groups[name,]) for name in tables.encodings if (name,) in groups]
 
 
-def headline(tables: Tables) -> list[str]:
+def headline(tables: Tables) -> list[Finding]:
     """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
-    found = [sentence for setting in tables.settings for sentence in _of_setting(tables, setting)]
-    return [*found, _allowed(tables)]
+    found = [Finding(setting, _of_setting(tables, setting)) for setting in tables.settings]
+    return [*found, Finding("seeds", [_allowed(tables)])]
 
 
 def _row(tables: Tables, part: pl.DataFrame) -> Row:
@@ -93,37 +108,39 @@ def _largest(ablation: pl.DataFrame, run: str) -> Drop | None:
 
 def _of_setting(tables: Tables, setting: str) -> list[str]:
     rows = sorted(rows_of(tables, setting), key=lambda row: -row.test)
-    reached = ", ".join(f"{row.encoding} {_accuracy(row)}" for row in rows)
-    first = f"{setting}: held-out accuracy, under a ceiling of {_ceilings(rows)}: {reached}."
+    reached = ", ".join(f"{row.encoding}{SPACE}{_accuracy(row)}" for row in rows)
+    text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
     drops = [drop for row in rows for drop in row.drops]
-    return [first, _of_drop(setting, max(drops, key=lambda drop: drop.drop))] if drops else [first]
+    largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
+    return [text, *largest]
 
 
 def _accuracy(row: Row) -> str:
     if row.interval is None:
-        return f"{row.test:.1f} %"
-    half = row.interval.high - row.interval.estimate
-    return f"{row.test:.1f} ± {half:.1f} %"
+        return f"{row.test:.1f}"
+    return f"{row.test:.1f}{SPACE}±{SPACE}{row.interval.high - row.interval.estimate:.1f}"
 
 
 def _ceilings(rows: Sequence[Row]) -> str:
     low, high = min(row.ceiling for row in rows), max(row.ceiling for row in rows)
-    return f"{low:.1f} %" if high - low < 0.05 else f"{low:.1f} to {high:.1f} %"
+    return f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
 
 
-def _of_drop(setting: str, drop: Drop) -> str:
-    where = f"layer {drop.layer}, head {drop.head} of {drop.encoding} (seed {drop.seed})"
-    text = f"{setting}: the largest drop when one head is removed, {drop.drop:.1f} points, is at {where}"
+def _of_drop(drop: Drop) -> str:
+    where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
+    text = f"Silencing one head costs most, {drop.drop:.1f} points, at {where}"
     return (
         f"{text}." if drop.second is None else f"{text}; the next head of that run costs {drop.second:.1f}."
     )
 
 
 def _allowed(tables: Tables) -> str:
-    counts = tables.runs.group_by("setting", "encoding").len()["len"]
-    least, most = int(counts.min()), int(counts.max())  # pyright: ignore[reportArgumentType]
+    counts = tables.runs.group_by("setting", "encoding").len()["len"].to_list()
+    least, most = min(counts), max(counts)
     number = str(least) if least == most else f"{least} to {most}"
     seeds = f"{number} seed{'s' if most > 1 else ''} for each encoding and task"
+    interval = " ± is half of the 95 % t interval of the mean over seeds." if most > 1 else ""
     if least < MIN_SEEDS:
-        return f"With {seeds} this describes these runs; fewer than {MIN_SEEDS} support no general statement."
-    return f"There are {seeds}; intervals are 95 % t intervals of the mean over seeds."
+        rule = f"fewer than {MIN_SEEDS} seeds support no general statement"
+        return f"With {seeds} this describes these runs; {rule}.{interval}"
+    return f"There are {seeds}.{interval}"

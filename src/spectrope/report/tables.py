@@ -84,7 +84,7 @@ def _config(run: Run) -> dict[str, Any]:
 
 def _scores(run: Run) -> dict[str, Any]:
     manifest = run.manifest
-    if missing := [field for field in SCORES if field not in manifest]:
+    if missing := [field for field in SCORES if manifest.get(field) is None]:
         raise StoreError(f"run {run.id} has no {missing[0]!r} in its manifest; train it again.")
     return {
         "train": 100.0 * manifest["train_accuracy"],

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import altair as alt
 import polars as pl
@@ -60,7 +60,7 @@ class Figure(ABC):
     kind: ClassVar[str]
     title: ClassVar[str]
     needs: ClassVar[str] = "metrics"  # The table that it draws.
-    key: ClassVar[bool] = False  # Whether the page explains the encodings' colours above the panels.
+    key: ClassVar[Literal["encodings", "drops", "none"]] = "none"  # What colour tells that needs explaining.
     width: ClassVar[int] = 360  # Of a panel in a file, and about the least on the page, in pixels.
     columns: ClassVar[int] = 2  # Panels side by side in a file.
 

@@ -19,6 +19,7 @@ class HeatMap(Figure, name="heatmap"):
 
     title = "Drop by layer and head"
     needs = "ablation"
+    key = "drops"
     width = 200
     columns = 4
 

@@ -12,7 +12,7 @@ class Loss(Figure, name="loss"):
     """Train and held-out cross-entropy per epoch for each encoding."""
 
     title = "Loss by epoch"
-    key = True
+    key = "encodings"
 
     def panels(self, tables: Tables) -> list[Panel]:
         """A panel per setting and split; the panels of a setting share their axis."""

@@ -3,7 +3,10 @@
 import contextlib
 import errno
 import json
+import math
 import os
+import platform
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,31 +18,43 @@ TEMPORARY = ".tmp-"
 _WAYS_OUT = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
     errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
-    errno.EROFS: "the file system is read-only; choose another folder with --runs",
-    errno.EACCES: "permission is denied; choose another folder with --runs",
-    errno.EPERM: "permission is denied; choose another folder with --runs",
-    errno.ENOTDIR: "a file stands where a folder should; choose another folder with --runs",
-    errno.EEXIST: "a file stands where a folder should; choose another folder with --runs",
+    errno.EROFS: "the file system is read-only; choose another place",
+    errno.EACCES: "permission is denied; choose another place",
+    errno.EPERM: "permission is denied; choose another place",
+    errno.ENOTDIR: "a file stands where a folder should; choose another place",
+    errno.EEXIST: "a file stands where a folder should; choose another place",
+    errno.EISDIR: "a folder stands where a file should; choose another place",
 }
 
 
 @contextlib.contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into a `StoreError` of one line with the way out."""
+def disk_errors(path: Path, action: str = "write") -> Iterator[None]:
+    """Turn what the operating system refuses into a `StoreError` of one line with the way out.
+
+    Args:
+        path: What is read or written.
+        action: Which of the two.
+    """
     try:
         yield
     except OSError as error:
         reason = _WAYS_OUT.get(error.errno or 0, error.strerror or str(error))
-        raise StoreError(f"cannot write {path}: {reason}.") from error
+        raise StoreError(f"cannot {action} {path}: {reason}.") from error
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a temporary file beside `path`, force it to disk, and rename it to `path`.
 
+    A process killed at any moment leaves the old file or the new one.
+
+    Args:
+        path: The file.
+        write: Writes its whole content to the path that it is given, raising `OSError` where it cannot.
+
     Raises:
         StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
     """
-    temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
+    temporary = path.with_name(f"{TEMPORARY}{_host()}-{os.getpid()}-{path.name}")
     with disk_errors(path):
         try:
             write(temporary)
@@ -51,9 +66,9 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a mapping as JSON, whole or not at all."""
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    replace_file(path, lambda temporary: temporary.write_text(text))
+    """Write a mapping as JSON, whole or not at all; a number that is not finite becomes null."""
+    text = json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
+    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -63,11 +78,8 @@ def read_json(path: Path) -> dict[str, Any]:
         StoreError: If the file is missing, cut off, or something else.
     """
     try:
-        value = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise StoreError(f"{path} is missing.") from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}.") from None
+        with disk_errors(path, "read"):
+            value = json.loads(path.read_bytes())
     except ValueError:
         raise StoreError(f"{path} is damaged: it is no JSON.") from None
     if not isinstance(value, dict):
@@ -75,12 +87,31 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def is_temporary(path: Path) -> bool:
+    """Whether a file is one that `replace_file` has begun."""
+    return path.name.startswith(TEMPORARY)
+
+
 def sweep_temporaries(folder: Path) -> None:
-    """Remove what killed processes left half-written; files of living processes stay."""
-    for path in folder.glob(f"{TEMPORARY}*"):
-        owner = path.name.removeprefix(TEMPORARY).split("-")[0]
-        if not (owner.isdigit() and Path(f"/proc/{owner}").exists()):
+    """Remove what killed processes of this machine left half-written; files of living processes stay."""
+    for path in filter(is_temporary, list(folder.iterdir())):
+        owner = re.match(rf"{TEMPORARY}{_host()}-(\d+)-", path.name)
+        if owner and not _is_alive(int(owner[1])):
             path.unlink(missing_ok=True)
+
+
+def _host() -> str:
+    return re.sub(r"\W", "_", platform.node())
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _flush(path: Path) -> None:
@@ -89,3 +120,11 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,19 +1,29 @@
 """Run folders: a configuration, tables, tensors, and a manifest that is written last."""
 
-from collections.abc import Mapping
+import contextlib
+import io
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
-from polars.exceptions import PolarsError
+from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import StoreError
-from spectrope.store.files import disk_errors, read_json, replace_file, sweep_temporaries, write_json
+from spectrope.store.files import (
+    disk_errors,
+    is_temporary,
+    read_json,
+    replace_file,
+    sweep_temporaries,
+    write_json,
+)
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
@@ -68,8 +78,14 @@ class Run:
         return self._frame(name).exists()
 
     def write_frame(self, name: str, frame: pl.DataFrame) -> None:
-        """Write a table, whole or not at all."""
-        replace_file(self._frame(name), frame.write_parquet)
+        """Write a table, whole or not at all.
+
+        Raises:
+            StoreError: If the disk is full, read-only or forbidden; what was there before stays.
+        """
+        content = io.BytesIO()
+        frame.write_parquet(content)
+        self._replace(self._frame(name), content.getvalue())
 
     def frame(self, name: str) -> pl.DataFrame:
         """Read a table.
@@ -79,19 +95,21 @@ class Run:
         """
         if not self.has_frame(name):
             raise StoreError(f"run {self.id} has no table {name!r}; {self._names('parquet')}")
-        try:
+        with _damage(self._frame(name)):
             return pl.read_parquet(self._frame(name))
-        except (PolarsError, OSError) as error:
-            raise StoreError(f"{self._frame(name)} is damaged: {_first_line(error)}.") from None
 
     def has_tensors(self, name: str) -> bool:
         """Whether tensors of that name have been written."""
         return self._tensors(name).exists()
 
     def write_tensors(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
-        """Write tensors and their metadata as one safetensors file, whole or not at all."""
+        """Write tensors and their metadata as one safetensors file, whole or not at all.
+
+        Raises:
+            StoreError: If the disk is full, read-only or forbidden; what was there before stays.
+        """
         plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
-        replace_file(self._tensors(name), lambda path: save_file(plain, path, dict(metadata)))
+        self._replace(self._tensors(name), save(plain, dict(metadata)))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         """Read tensors, on the CPU, and their metadata.
@@ -101,17 +119,19 @@ class Run:
         """
         if not self.has_tensors(name):
             raise StoreError(f"run {self.id} has no tensors {name!r}; {self._names('safetensors')}")
-        try:
-            with safe_open(self._tensors(name), framework="pt") as file:
-                return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise StoreError(f"{self._tensors(name)} is damaged: {_first_line(error)}.") from None
+        with _damage(self._tensors(name)), safe_open(self._tensors(name), framework="pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
     def remove(self, name: str) -> None:
         """Remove tensors or a table, where there are any."""
         for path in (self._tensors(name), self._frame(name)):
             with disk_errors(path):
                 path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _replace(path: Path, content: bytes) -> None:
+        # Formatted in memory first: the formats' own writers hide why a disk refuses.
+        replace_file(path, lambda temporary: temporary.write_bytes(content))
 
     def _frame(self, name: str) -> Path:
         return self.path / f"{name}.parquet"
@@ -137,11 +157,12 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
     """
     path = root / config_hash(dict(config), data_version, RESULTS_VERSION)
     identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
+    identity = json.loads(json.dumps(identity))
     with disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
         sweep_temporaries(path)
     if not (path / CONFIG).exists():
-        if any(path.iterdir()):
+        if not all(map(is_temporary, path.iterdir())):
             raise StoreError(f"{path} holds files but no {CONFIG}, so it is no run; move it away.")
         write_json(path / CONFIG, identity)
     if _identity(path) != identity:
@@ -153,24 +174,34 @@ def load_run(path: Path) -> Run:
     """The run in a folder.
 
     Raises:
-        StoreError: If the folder is missing, not a run, of another version, or damaged.
+        StoreError: If the folder is missing, not a run, of another version, or one of its files is cut off.
     """
-    if not path.is_dir():
-        raise StoreError(f"{path} is no folder; `spectrope runs` lists what there is.")
-    run = Run(path)
-    _identity(path)
-    if run.finished:
-        _ = run.manifest
+    with disk_errors(path, "read"):
+        if not path.is_dir():
+            raise StoreError(f"{path} is no folder; `spectrope runs` lists what there is.")
+        run = Run(path)
+        _identity(path)
+        if run.finished:
+            _ = run.manifest
+        _check_files(path)
     return run
 
 
 def find_runs(root: Path) -> list[Run]:
-    """The readable runs under `root`, by name."""
+    """The readable runs under `root`, by name; `broken_runs` tells of the others.
+
+    Raises:
+        StoreError: If `root` is no folder or cannot be read.
+    """
     return [outcome for _, outcome in _survey(root) if isinstance(outcome, Run)]
 
 
 def broken_runs(root: Path) -> list[tuple[Path, str]]:
-    """Folders under `root` that cannot be read as runs, with the reason."""
+    """Folders under `root` that cannot be read as runs, with the reason.
+
+    Raises:
+        StoreError: If `root` is no folder or cannot be read.
+    """
     return [(path, str(outcome)) for path, outcome in _survey(root) if isinstance(outcome, StoreError)]
 
 
@@ -182,7 +213,11 @@ def resolve_run(root: Path, name: str) -> Run:
     """
     if (Path(name) / CONFIG).exists():
         return load_run(Path(name))
-    matches = sorted(path for path in root.glob(f"{_literal(name)}*") if path.is_dir()) if name else []
+    with disk_errors(root, "read"):
+        folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
+    matches = [path for path in folders if name and path.name.startswith(name)]
+    if not matches and name and Path(name).is_dir():
+        return load_run(Path(name))
     if not matches:
         raise StoreError(f"no run {name!r} in {root}; `spectrope runs --runs {root}` lists them.")
     if len(matches) > 1 and matches[0].name != name:
@@ -193,7 +228,8 @@ def resolve_run(root: Path, name: str) -> Run:
 def _survey(root: Path) -> list[tuple[Path, Run | StoreError]]:
     if not root.is_dir():
         raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
-    folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    with disk_errors(root, "read"):
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     return [(path, _attempt(path)) for path in folders]
 
 
@@ -216,9 +252,20 @@ def _identity(path: Path) -> dict[str, Any]:
     return identity
 
 
-def _literal(name: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+def _check_files(path: Path) -> None:
+    """Refuse tables and tensors that are cut off, without reading their values."""
+    for table in path.glob("*.parquet"):
+        with _damage(table):
+            pl.read_parquet_schema(table)
+    for tensors in path.glob("*.safetensors"):
+        with _damage(tensors), safe_open(tensors, framework="pt"):
+            pass
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+@contextlib.contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (PolarsError, PanicException, SafetensorError, OSError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise StoreError(f"{path} is damaged: {reason}; move its folder away and run it again.") from None

@@ -57,6 +57,7 @@ def ablated_logits(
     dtype: torch.dtype = torch.float32,
     tokens: int | None = None,
     means: tuple[LayerMeans, ...] | None = None,
+    donors: Batch | None = None,
 ) -> Iterator[Found]:
     """Class logits of every variant on every example, piece by piece; the model itself is never touched.
 
@@ -64,10 +65,11 @@ def ablated_logits(
         model: A trained decoder.
         data: Examples.
         variants: What to change; the empty variant is the intact model.
-        seed: Pairs examples for "resample".
+        seed: Pairs examples for "resample", where `donors` does not.
         dtype: Precision of matrix products.
         tokens: Tokens in one batch, variants included; None takes what measured best on the device.
         means: Means for "mean" and "position-only"; None takes those over `data`.
+        donors: For each example another one, for "resample"; None draws them from `data`.
 
     Raises:
         ConfigError: If the model has no such head, or there is no other example to resample from.
@@ -79,8 +81,9 @@ def ablated_logits(
             ablation.check(model.config)
     if means is None and fills & NEED_MEANS:
         means = data_means(model, data, dtype=dtype)
-    partner = derangement(len(data), seed) if "resample" in fills else None
-    yield from _pieces(model, data, variants, dtype, tokens, means, partner)
+    if donors is None and "resample" in fills:
+        donors = data[derangement(len(data), seed)]
+    yield from _pieces(model, data, variants, dtype, tokens, means, donors)
 
 
 @torch.inference_mode()
@@ -91,7 +94,7 @@ def _pieces(
     dtype: torch.dtype,
     tokens: int | None,
     means: tuple[LayerMeans, ...] | None,
-    partner: Tensor | None,
+    donors: Batch | None,
 ) -> Iterator[Found]:
     device = next(model.parameters()).device
     tokens = tokens or (CPU_TOKENS if device.type == "cpu" else CUDA_TOKENS)
@@ -99,12 +102,8 @@ def _pieces(
     size = max(1, tokens // (width * max(1, data.inputs.shape[1])))
     for index, batch in by_length(data, size, trim=model.padding_is_inert):
         with precision(device, dtype):
-            donors = None
-            if partner is not None:
-                others = data[partner[index]]
-                others = others.trimmed() if model.padding_is_inert else others
-                donors = donor_outputs(model, others.to(device), batch.inputs.shape[1])
-            piece = Piece.of(model, batch.to(device), means=means, donors=donors)
+            given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
+            piece = Piece.of(model, batch.to(device), means=means, donors=given)
             room = max(1, tokens // batch.inputs.numel())
             for which, logits in _Tree(piece, variants, room).grow():
                 yield Found(torch.tensor(which), index, logits.float().cpu())

@@ -54,10 +54,11 @@ def donor_outputs(model: Decoder, donors: Batch, width: int) -> tuple[Tensor, ..
 
     Where a donor is shorter than its receiver and padding is out of play, its last token stands in.
     """
-    piece = Piece.of(model, donors)
+    donors = donors.trimmed() if model.padding_is_inert else donors
+    piece = Piece.of(model, donors.to(next(model.parameters()).device))
     at = torch.arange(width, device=piece.x.device).expand(len(donors), -1)
     if model.padding_is_inert:
-        at = torch.minimum(at, donors.lengths[:, None] - 1)
+        at = torch.minimum(at, piece.stream.real.sum(1, keepdim=True) - 1)
     index = at[:, None, :, None]
     return tuple(
         s.outputs.gather(2, index.expand(-1, s.outputs.shape[1], -1, s.outputs.shape[3]))

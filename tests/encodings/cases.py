@@ -13,6 +13,8 @@ from torch import Tensor
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.encodings.blend import Blend
+from spectrope.encodings.fope import FoPE
 from spectrope.encodings.laws import Sizes, Trial
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
@@ -24,12 +26,14 @@ from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.encodings.schedules.geometric import Geometric
+from spectrope.encodings.schedules.learned import LearnedFrequencies
 from spectrope.encodings.schedules.yarn import YaRN
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
 from spectrope.encodings.tupe import TUPE
+from spectrope.encodings.xpos import XPos
 
 SIZES = Sizes()
 SIZE_FIELDS = frozenset(field.name for field in dataclasses.fields(Sizes)) - {"causal"}
@@ -39,11 +43,14 @@ VARIANTS: list[EncodingConfig] = [
     ALiBi.Config(learned=True),
     ALiBi.Config(symmetric=False),
     RandomVectors.Config(trainable=True),
+    Blend.Config(learned=True, pairs="halves"),
+    FoPE.Config(learned=True),
     PartialDims.Config(inner=Rotary.Config(pairs="halves")),
     PerHead.Config(groups=(Group(heads=2), Group(heads=1, encoding=ALiBi.Config()))),
     PerHead.Config(groups=(Group(), Group(encoding=Sum.Config(parts=(PartialDims.Config(), T5.Config()))))),
     PerLayer.Config(layers=(ALiBi.Config(), Rotary.Config())),
     Rotary.Config(pairs="halves"),
+    XPos.Config(schedule=LearnedFrequencies()),
     *(Rotary.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
     Rotary.Config(schedule=Geometric(base=500.0)),
     Rotary.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),

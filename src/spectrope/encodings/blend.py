@@ -1,0 +1,62 @@
+"""Rotated and plain logits together."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.config import OneOf
+from spectrope.core.errors import require
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
+from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.schedules.base import SCHEDULES, Schedule
+from spectrope.encodings.schedules.geometric import Geometric
+
+
+class Blend(Encoding, name="blend"):
+    r"""Adds a share of rotated logits to plain ones: :math:`q_i k_j + \alpha_h R(q_i, i) R(k_j, j)`.
+
+    Both are divided by :math:`\sqrt d`. In the paper's terms, logits under :math:`\alpha G_e + J`, with the
+    same queries and keys in both: what latent attention does with two sets of them.
+
+    References:
+        Unpacking Positional Encoding in Transformers (Gu et al., 2025), Eq. 12, with J, all ones, where it
+        has I.
+    """
+
+    family = "rotary"
+    form = Form.DOT_PLUS_BIAS
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Shares, and the rotation."""
+
+        n_heads: int = 16
+        head_dim: int = 16  # Width of queries and keys.
+        alpha: float = 1.0  # Weight of the rotated logits, or its start.
+        learned: bool = False  # Whether training moves it, for each head; each layer then has its own.
+        schedule: Annotated[Schedule, OneOf(SCHEDULES)] = field(default_factory=Geometric)
+        pairs: Pairing = "adjacent"
+
+        def __post_init__(self) -> None:
+            even = self.head_dim > 0 and self.head_dim % 2 == 0
+            require(even, self, "head_dim", "even and positive", "Blend rotates pairs of coordinates.")
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+
+    def __init__(self, config: "Blend.Config") -> None:
+        super().__init__(config)
+        rotation = Rotary.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
+        self.rope = Rotary(rotation)
+        self.tags, self.scope = self.rope.tags - {Tag.ISOMETRIC}, self.rope.scope
+        alpha = torch.full((config.n_heads, 1, 1), config.alpha)
+        if config.learned:
+            self.alpha = nn.Parameter(alpha)
+            self.tags, self.scope = self.tags | {Tag.LEARNED}, Scope.LAYER
+        else:
+            self.register_buffer("alpha", alpha, persistent=False)
+
+    def bias(self, ctx: Context) -> Float[Tensor, "b h i j"]:
+        return self.rope.logits(ctx) * self.alpha.to(ctx.q.dtype)

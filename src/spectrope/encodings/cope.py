@@ -1,0 +1,53 @@
+"""Contextual position encoding."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
+
+
+class CoPE(Encoding, name="cope"):
+    r"""Counts the tokens that matter to the query: :math:`b_{ij} = q_i\,e(p_{ij})/\sqrt d`.
+
+    The count is :math:`p_{ij} = \sum_{l=j}^{i} \sigma(q_i k_l/\sqrt d)`; it is fractional, so :math:`e`
+    interpolates between the rows of a trained table, the last of which serves all larger counts. Keys after
+    the query count for nothing, masked or not.
+
+    References:
+        Contextual Position Encoding: Learning to Count What's Important (Golovneva et al., 2024), Eqs. 4 and
+        5; scaled as in the authors' code.
+    """
+
+    family = "content-aware"
+    form = Form.DOT_PLUS_BIAS
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.LEARNED})
+    scope = Scope.LAYER
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Size of the table, which starts at zero."""
+
+        head_dim: int = 16
+        n_positions: int = 64  # Rows, for counts 0, ..., n_positions - 1.
+
+        def __post_init__(self) -> None:
+            require(self.head_dim >= 1, self, "head_dim", "at least 1")
+            require(self.n_positions >= 1, self, "n_positions", "at least 1")
+
+    def __init__(self, config: "CoPE.Config") -> None:
+        super().__init__(config)
+        self.table = nn.Parameter(torch.zeros(config.n_positions, config.head_dim))
+
+    def bias(self, ctx: Context) -> Tensor:
+        dtype = torch.promote_types(ctx.q.dtype, torch.float32)
+        q, k = ctx.q.to(dtype) * ctx.scale, ctx.k.to(dtype)
+        counted = (ctx.lag >= 0)[:, None]
+        counted = counted if ctx.mask is None else counted & ctx.mask
+        gates = (q @ k.transpose(-1, -2)).sigmoid() * counted
+        position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
+        scores = q @ self.table.to(dtype).T
+        below, above = (scores.gather(-1, row.long()) for row in (position.floor(), position.ceil()))
+        return torch.lerp(below, above, position - position.floor())

@@ -1,0 +1,107 @@
+"""Biases that grow with what happened between two tokens: the forgetting Transformer and CABLE."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.errors import UnsupportedError, require
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
+
+
+class Decay(Encoding):
+    r"""Base of biases :math:`b_{ij} = -|c_i - c_j|`, where c sums a gate over the tokens up to each.
+
+    Queries are taken to be the last tokens among the keys. Where nothing masks the future, it decays as the
+    past does.
+
+    Args:
+        config: The encoding's own configuration.
+        d_model: Width of the hidden states.
+        n_heads: Number of heads, each with a gate.
+    """
+
+    family = "content-aware"
+    form = Form.DOT_PLUS_BIAS
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.LEARNED})
+    scope = Scope.LAYER
+
+    def __init__(self, config: EncodingConfig, d_model: int, n_heads: int) -> None:
+        super().__init__(config)
+        self.gate = nn.Linear(d_model, n_heads)
+
+    def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
+        """What each token adds to the sum: at most 0."""
+        raise NotImplementedError
+
+    def bias(self, ctx: Context) -> Tensor:
+        """The bias of every head.
+
+        Raises:
+            UnsupportedError: If the caller has no hidden states to show.
+        """
+        if ctx.x_k is None:
+            raise UnsupportedError(f"{type(self).__name__} looks at hidden states, and there are none here.")
+        steps = self.steps(ctx.x_k)
+        total = steps.to(torch.promote_types(steps.dtype, torch.float32)).cumsum(1).transpose(1, 2)
+        rows = total[..., -ctx.q.shape[-2] :]
+        return -(rows[..., :, None] - total[..., None, :]).abs()
+
+
+class FoX(Decay, name="fox"):
+    r"""Forgets by a gate of each token in between: :math:`\sum_{l=j+1}^{i} \ln \sigma(w_h x_l + \beta_h)`.
+
+    References:
+        Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025), Eq. 4.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """FoX has only the sizes of its gates to configure."""
+
+        d_model: int = 256
+        n_heads: int = 16
+
+        def __post_init__(self) -> None:
+            require(self.d_model >= 1, self, "d_model", "at least 1")
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+
+    def __init__(self, config: "FoX.Config") -> None:
+        super().__init__(config, config.d_model, config.n_heads)
+
+    def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
+        return F.logsigmoid(self.gate(x))
+
+
+class CABLE(Decay, name="cable"):
+    r"""Subtracts a positive step of each token in between: :math:`\sum_{l=j+1}^{i} s(w_h x_l + \beta_h)`.
+
+    With softplus s, as here, this is FoX with the sign of its gate turned around; the two differ in where
+    training starts.
+
+    References:
+        Context-aware Biases for Length Extrapolation (Veisi et al., 2025), Sec. 3; the authors' code.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Sizes of the gates and where they start."""
+
+        d_model: int = 256
+        n_heads: int = 16
+        std: float = 0.02  # Standard deviation of the initial weights.
+
+        def __post_init__(self) -> None:
+            require(self.d_model >= 1, self, "d_model", "at least 1")
+            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "CABLE.Config") -> None:
+        super().__init__(config, config.d_model, config.n_heads)
+        nn.init.normal_(self.gate.weight, std=config.std)
+        nn.init.zeros_(self.gate.bias)
+
+    def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
+        return -F.softplus(self.gate(x))

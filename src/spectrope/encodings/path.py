@@ -1,0 +1,83 @@
+"""Positions as accumulated Householder transformations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core.errors import ConfigError, UnsupportedError, require
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
+
+
+class PaTH(Encoding, name="path"):
+    r"""Carries keys to the query through every token: :math:`q_i^\top H_i \cdots H_{j+1} k_j/\sqrt d`.
+
+    :math:`H_l = I - \beta_l w_l w_l^\top` with a unit vector and a :math:`\beta` in (0, 2) that each token
+    makes of its hidden state: w by two thin projections, a causal convolution over tokens and a SiLU.
+    The products are taken at once, by one triangular solve per head. Queries are taken to be the last tokens
+    among the keys; logits of the future are 0, so the model must mask it.
+
+    References:
+        PaTH Attention: Position Encoding via Accumulating Householder Transformations (Yang et al., 2025),
+        Sec. 3; flash-linear-attention.
+    """
+
+    family = "content-aware"
+    form = Form.GENERAL
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.LEARNED})
+    scope = Scope.LAYER
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Sizes of the projections."""
+
+        d_model: int = 256
+        n_heads: int = 16
+        head_dim: int = 16
+        rank: int = 32  # Width between the two projections.
+        kernel: int = 3  # Tokens that the convolution spans.
+
+        def __post_init__(self) -> None:
+            for field in ("d_model", "n_heads", "head_dim", "rank", "kernel"):
+                require(getattr(self, field) >= 1, self, field, "at least 1")
+
+        def fitted(self, **sizes: Any) -> "PaTH.Config":
+            if not sizes.get("causal", True):
+                raise ConfigError("PaTH transports keys from the past alone; it needs a causal model.")
+            return super().fitted(**sizes)
+
+    def __init__(self, config: "PaTH.Config") -> None:
+        super().__init__(config)
+        inner = config.n_heads * config.head_dim
+        self.down = nn.Linear(config.d_model, config.rank, bias=False)
+        self.up = nn.Linear(config.rank, inner, bias=False)
+        self.convolution = nn.Conv1d(inner, inner, config.kernel, groups=inner, bias=False)
+        self.strength = nn.Linear(config.d_model, config.n_heads)
+        self.n_heads, self.kernel = config.n_heads, config.kernel
+
+    def reflections(self, x: Float[Tensor, "b j c"]) -> tuple[Tensor, Tensor]:
+        """Unit vectors (b, h, j, d) and strengths (b, h, j, 1) of each token's transformation."""
+        w = F.pad(self.up(self.down(x)).transpose(1, 2), (self.kernel - 1, 0))
+        w = F.silu(self.convolution(w)).transpose(1, 2).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        return F.normalize(w, dim=-1), 2 * self.strength(x).sigmoid().transpose(1, 2)[..., None]
+
+    def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
+        """Attention logits of the past.
+
+        Raises:
+            UnsupportedError: If the caller has no hidden states to show.
+        """
+        if ctx.x_k is None:
+            raise UnsupportedError("PaTH looks at hidden states, and there are none here.")
+        dtype = torch.promote_types(ctx.q.dtype, torch.float32)
+        w, strength = (part.to(dtype) for part in self.reflections(ctx.x_k))
+        q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]
+        scaled = strength * w
+        system = (scaled @ w.transpose(-1, -2)).tril(-1)
+        met = (scaled @ k.transpose(-1, -2)).tril(-1)
+        moved = torch.linalg.solve_triangular(system, met, upper=False, unitriangular=True)
+        scores = (q @ k.transpose(-1, -2)).tril(past) - (q @ w.transpose(-1, -2)).tril(past) @ moved
+        return (scores * ctx.scale).to(ctx.q.dtype)

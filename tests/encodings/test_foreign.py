@@ -1,0 +1,70 @@
+"""Encodings from a user's own file: loaded once, checked by the same laws, refused in one line."""
+
+from pathlib import Path
+
+import pytest
+
+from spectrope.core.errors import ConfigError
+from spectrope.encodings.base import ENCODINGS, Tag
+from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding, loaded_files
+
+MINE = '''
+from dataclasses import dataclass
+import torch
+from spectrope.encodings.base import Encoding, EncodingConfig, LagBias, Tag
+
+class Mine(LagBias, name="mine"):
+    """My own."""
+    tags = frozenset({tags})
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        n_heads: int = 4
+    def lag_bias(self, lag):
+        return -lag.abs()[..., None].double().expand(*lag.shape, self.config.n_heads)
+
+class Nameless(LagBias):
+    pass
+
+number = 3
+'''
+
+
+@pytest.fixture(autouse=True)
+def registry(monkeypatch):
+    monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+
+
+def written(path: Path, tags: str = "{Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE}") -> Path:
+    path.write_text(MINE.replace("{tags}", tags))
+    return path
+
+
+def test_a_class_in_a_file_becomes_an_encoding(tmp_path):
+    file = written(tmp_path / "mine.py")
+    assert is_foreign(f"{file}:Mine")
+    assert not is_foreign("rope")
+    assert load_encoding(f"{file}:Mine") == "mine"
+    assert load_encoding(f"{file}:Mine") == "mine"
+    assert loaded_files().count(file) == 1
+    assert all(check.honest for check in laws_of("mine"))
+
+
+def test_a_false_declaration_is_found(tmp_path):
+    load_encoding(f"{written(tmp_path / 'false.py', '{Tag.ISOMETRIC}')}:Mine")
+    wrong = {check.law for check in laws_of("mine") if not check.honest}
+    assert wrong == {Tag.ISOMETRIC, Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE}
+
+
+def test_mistakes_get_one_line(tmp_path):
+    file = written(tmp_path / "mine.py")
+    with pytest.raises(ConfigError, match="has no class 'Yours' that derives from Encoding"):
+        load_encoding(f"{file}:Yours")
+    with pytest.raises(ConfigError, match="has no class 'number'"):
+        load_encoding(f"{file}:number")
+    with pytest.raises(ConfigError, match=r"Nameless is not registered; declare it as `class Nameless\("):
+        load_encoding(f"{file}:Nameless")
+    with pytest.raises(ConfigError, match=r"none\.py is no file; encodings of your own are named as"):
+        load_encoding(f"{tmp_path}/none.py:Mine")
+    (tmp_path / "broken.py").write_text("import nothing_of_that_name")
+    with pytest.raises(ConfigError, match="cannot be run: ModuleNotFoundError: No module named"):
+        load_encoding(f"{tmp_path}/broken.py:Mine")

@@ -29,8 +29,12 @@ def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Nois
 
 
 def _limit(encoding: Encoding, device: torch.device) -> str | None:
-    if device.type == "cpu" and encoding.form is not Form.DOT and Tag.LEARNED in encoding.tags:
-        return "has no gradient for a learned bias on a CPU"
+    of_content = (
+        encoding.form is Form.DOT_PLUS_BIAS
+    )  # such a bias has a gradient even where nothing is learned
+    learned = encoding.form is not Form.DOT and Tag.LEARNED in encoding.tags
+    if device.type == "cpu" and (of_content or learned):
+        return "has no gradient for a bias that needs one on a CPU"
     return None
 
 

@@ -51,6 +51,32 @@ def test_compare_ends_with_the_path_of_its_report(tmp_path, capsys):
     assert len(find_runs(tmp_path / "runs")) == 2
 
 
+MINE = """
+from dataclasses import dataclass
+from spectrope.encodings.base import Encoding, EncodingConfig, Tag
+
+class Mine(Encoding, name="mine"):
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE})
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        factor: float = 2.0
+    def rotate(self, x, pos, side):
+        return x * self.config.factor
+"""
+
+
+def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+    (tmp_path / "mine.py").write_text(MINE)
+    arguments = ("--encodings", "./mine.py:Mine", "nope", "--tasks", "distance", *SMALL, "--workers", "2")
+    assert main(("compare", *arguments)) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"shift invariant │ declared +│ holds", out)
+    assert re.search(r"isometric +│ not declared │ broken, error", out)
+    assert "the declaration is wrong" not in out
+    assert "distance/mine/seed 0: done" in out
+
+
 def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained):
     assert main(("ablate", trained[:5], "--examples", "10")) == 0
     assert "of 10 held-out examples" in capsys.readouterr().out

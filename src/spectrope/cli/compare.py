@@ -9,6 +9,7 @@ import tyro
 from spectrope.cli.options import ROOT, WORKERS, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
 from spectrope.cli.show import bars, console, table
 from spectrope.core.device import Device
+from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
 from spectrope.store import Run
 from spectrope.sweeps.local import execute
@@ -22,9 +23,9 @@ ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi
 class Compare:
     """Train a decoder with each encoding on each task, ablate every head, and write a report."""
 
-    encodings: Annotated[tuple[str, ...], tyro.conf.arg(help="Names; `spectrope encodings` lists them.")] = (
-        ENCODINGS
-    )
+    encodings: Annotated[
+        tuple[str, ...], tyro.conf.arg(help="Names that `spectrope encodings` lists, or file.py:Class.")
+    ] = ENCODINGS
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Names of tasks.")] = ("distance", "counting")
     scale: Scale = "mini"
     condition: Condition = "controlled"
@@ -42,6 +43,7 @@ class Compare:
         """Run what is not in the run folders yet, print the table, write the report."""
         for task in self.tasks:
             TASKS[task]
+        names = [own(spec) if is_foreign(spec) else spec for spec in self.encodings]
         plan = [
             experiment(
                 task,
@@ -54,7 +56,7 @@ class Compare:
             )
             for task in self.tasks
             for seed in self.seeds
-            for encoding in self.encodings
+            for encoding in names
         ]
         device: Device = self.device
         with bars([one.label for one in plan]) as progress:
@@ -62,6 +64,22 @@ class Compare:
         show(finished)
         write_report(finished, self.out)
         console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+
+
+def own(spec: str) -> str:
+    """Load the user's own encoding, print which of its declared laws hold, and return its name."""
+    name = load_encoding(spec)
+    rows = [
+        (
+            check.law.name.lower().replace("_", " "),
+            "declared" if check.declared else "not declared",
+            "holds" if check.holds else f"broken, error {check.error:.1e}",
+            "" if check.honest else "the declaration is wrong",
+        )
+        for check in laws_of(name)
+    ]
+    table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
+    return name
 
 
 def show(runs: list[Run]) -> None:

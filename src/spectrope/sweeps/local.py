@@ -6,15 +6,17 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError
+from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
 from spectrope.sweeps.job import Event, Listener, complete
 from spectrope.training.config import Experiment
@@ -75,8 +77,9 @@ def _in_processes(
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // workers)
-    with ProcessPoolExecutor(workers, context, _enter, (events, stopping, threads)) as pool:
-        futures = [pool.submit(_work, number, experiment, root) for number, experiment in enumerate(plan)]
+    furnish = events, stopping, threads, loaded_files()
+    with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
+        futures = [pool.submit(_work, number, to_dict(one), root) for number, one in enumerate(plan)]
         pending = set(futures)
         while pending:
             _forward(events, watch)
@@ -114,12 +117,14 @@ def _results(futures: Sequence[Future[Run]]) -> list[Run]:
 _worker: dict[str, Any] = {}
 
 
-def _enter(events: Any, stopping: Any, threads: int) -> None:
-    """Prepare a worker process: its threads, its way to report, and its end if the parent dies."""
+def _enter(events: Any, stopping: Any, threads: int, files: Sequence[Path]) -> None:
+    """Prepare a worker: its threads, its way to report, the user's encodings, its end if the parent dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
     _worker.update(events=events, stopping=stopping)
+    for file in files:
+        load_file(file)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
@@ -130,10 +135,10 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(number: int, experiment: Experiment, root: Path) -> Run:
+def _work(number: int, fields: Mapping[str, Any], root: Path) -> Run:
     events, stopping = _worker["events"], _worker["stopping"]
     tell = throttled(lambda event: events.put((number, event)))
-    return _one(experiment, root, torch.device("cpu"), tell, stopping.is_set)
+    return _one(from_dict(Experiment, fields), root, torch.device("cpu"), tell, stopping.is_set)
 
 
 def throttled(listen: Listener) -> Listener:

@@ -1,10 +1,11 @@
 """Tidy tables from runs: one row per run, per evaluation and per ablated head, under one set of names."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.report.names import name_runs
@@ -13,8 +14,8 @@ from spectrope.store import Run
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
 SCORES = ("train_accuracy", "test_accuracy", "bayes_accuracy", "seconds", "n_parameters")
-METRICS = ("epoch", "split", "loss", "accuracy")
-ABLATION = ("layer", "head", "intact", "ablated", "drop")
+METRICS = {"epoch": pl.Int64, "split": pl.String, "loss": pl.Float64, "accuracy": pl.Float64}
+ABLATION = {"layer": pl.Int64, "head": pl.Int64} | dict.fromkeys(("intact", "ablated", "drop"), pl.Float64)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ def _config(run: Run) -> dict[str, Any]:
     config = run.config
     if missing := [field for field in CONFIG_FIELDS if field not in config]:
         raise StoreError(f"run {run.id} is no training run: its configuration has no {missing[0]!r}.")
+    if "kind" not in config["task"]:
+        raise StoreError(f"run {run.id} is no training run: its task has no name.")
     return config
 
 
@@ -96,29 +99,21 @@ def _scores(run: Run) -> dict[str, Any]:
 
 
 def _metrics(run: Run, key: dict[str, Any]) -> pl.DataFrame:
-    frame = _frame(run, "metrics", METRICS).select(
-        pl.col("epoch").cast(pl.Int64),
-        pl.col("split").cast(pl.String),
-        pl.col("loss").cast(pl.Float64),
-        pl.col("accuracy").cast(pl.Float64) * 100,
-    )
-    return _labelled(frame, key)
+    return _labelled(_frame(run, "metrics", METRICS), key).with_columns(pl.col("accuracy") * 100)
 
 
 def _ablation(run: Run, key: dict[str, Any]) -> pl.DataFrame:
-    frame = _frame(run, "ablation", ABLATION).select(
-        pl.col("layer", "head").cast(pl.Int64),
-        pl.col("intact", "ablated").cast(pl.Float64) * 100,
-        pl.col("drop").cast(pl.Float64),
-    )
-    return _labelled(frame, key)
+    return _labelled(_frame(run, "ablation", ABLATION), key).with_columns(pl.col("intact", "ablated") * 100)
 
 
-def _frame(run: Run, name: str, columns: Sequence[str]) -> pl.DataFrame:
+def _frame(run: Run, name: str, columns: Mapping[str, Any]) -> pl.DataFrame:
     frame = run.frame(name)
     if missing := [column for column in columns if column not in frame.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
-    return frame
+    try:
+        return frame.select(list(columns)).cast(dict(columns))
+    except PolarsError:
+        raise StoreError(f"run {run.id}: table {name!r} holds something other than numbers.") from None
 
 
 def _labelled(frame: pl.DataFrame, key: dict[str, Any]) -> pl.DataFrame:

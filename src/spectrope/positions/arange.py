@@ -12,5 +12,5 @@ from spectrope.positions.base import Positions
 class Arange(Positions, name="arange"):
     r"""Position of token t: :math:`p_t = t`, from 0."""
 
-    def __call__(self, batch: int, length: int, device: torch.device) -> Tensor:
+    def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         return torch.arange(length, device=device)[None]

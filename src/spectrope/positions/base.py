@@ -22,6 +22,14 @@ class Positions(Configured):
         if name is not None:
             POSITIONS.register(name, cls)
 
-    def __call__(self, batch: int, length: int, device: torch.device) -> Tensor:
-        """Positions of `length` tokens in each of `batch` sequences, with shape (1 or batch, length)."""
+    def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
+        """Positions of `length` tokens in each of `batch` sequences, with shape (1 or batch, length).
+
+        Args:
+            batch: Number of sequences.
+            length: Number of tokens.
+            device: Where the positions are wanted.
+            seed: Of this training step, for rules that draw; None in evaluation, where equal arguments always
+                give equal positions, for every sequence alike.
+        """
         raise NotImplementedError

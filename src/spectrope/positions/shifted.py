@@ -14,7 +14,7 @@ from spectrope.positions.base import Positions
 class Shifted(Positions, name="shifted"):
     r"""Shifts each training sequence at random: :math:`p_t = t + k`, k uniform on 0, ..., K.
 
-    Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have by construction.
+    Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have anyway.
 
     References:
         SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021), Sec. 3.

@@ -1,7 +1,7 @@
 """Spectral contraction: what a Hadamard product with a correlation matrix proves, and what a head does."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from spectrope.spectral.singular import causal_singular_values, product_singular
 DENSE_ROWS = 2048
 
 
+@runtime_checkable
 class Rotation(Protocol):
     """What turns queries and keys according to their positions, such as an encoding."""
 

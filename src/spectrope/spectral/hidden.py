@@ -186,11 +186,12 @@ def effect_shares(effects: Effects) -> EffectShares:
 def logit_terms(effects: Effects, form: Tensor) -> LogitTerms:
     r"""The terms of the logits :math:`x_i^\top M x_j` between all pairs of rows, and their inner products.
 
-    .. math:: \langle X_aMX_b^\top, X_{a'}MX_{b'}^\top\rangle = \operatorname{tr}(M S_{bb'} M^\top S_{aa'}^\top)
+    .. math:: \langle X_aMX_b^\top, X_{a'}MX_{b'}^\top\rangle
+              = \operatorname{tr}(M S_{bb'} M^\top S_{aa'}^\top)
 
-    with cross Gram matrices :math:`S_{ab} = X_a^\top X_b`. On a balanced design all 16 terms are orthogonal; on natural
-    text the off-diagonal entries say how far content and position can be told apart. The paper's Eq. 8 is the
-    four terms of content and position.
+    with cross Gram matrices :math:`S_{ab} = X_a^\top X_b`. On a balanced design all 16 terms are orthogonal;
+    on natural text the off-diagonal entries say how far content and position can be told apart. The paper's
+    Eq. 8 is the four terms of content and position.
 
     Args:
         effects: Of the hidden states, of width d.

@@ -1,12 +1,13 @@
 """Lanczos' method for one end of a spectrum, stopped by an estimate of the value's own error."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 import torch
-from jaxtyping import Float, Inexact
+from jaxtyping import Inexact
 from torch import Tensor
 
 from spectrope.spectral.checks import check
@@ -27,22 +28,38 @@ class RitzValue:
     products: int
 
 
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a Lanczos run starts, and what is known of its goal.
+
+    Args:
+        vector: Close to the eigenvector sought, with shape (n,).
+        gap: Estimated distance to the next eigenvalue that the run can meet.
+        ceiling: An upper bound on the eigenvalue.
+    """
+
+    vector: Inexact[Tensor, " n"]
+    gap: float = math.inf
+    ceiling: float = math.inf
+
+
 def largest_ritz_value(
-    apply: Callable[[Tensor], Tensor], start: Inexact[Tensor, " n"], tolerance: float, max_products: int = 100
+    apply: Callable[[Tensor], Tensor], start: Start, tolerance: float, max_products: int
 ) -> RitzValue:
     r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator.
 
     ARPACK can only be told to stop on the residual r. The extremes of a Toeplitz matrix are
     :math:`O(n^{-3})` apart, so r falls hundreds of products later than the value's own error, which is at
-    most :math:`r^2 / \text{gap}` (Kato and Temple). Here the gap is that between the two leading Ritz
-    values, an estimate; the residual reported is the proven one. Rounding makes the vectors lose their
-    orthogonality only as Ritz values converge (Paige), and we stop when the one sought does: none is kept.
+    most :math:`r^2 / \text{gap}` (Kato and Temple). Here the gap is the lesser of the one given and that
+    between the two leading Ritz values, an estimate; the residual reported is the proven one. Rounding makes
+    the vectors lose their orthogonality only as Ritz values converge (Paige), and we stop when the one sought
+    does: none is kept.
 
     Args:
         apply: x -> A x.
-        start: A vector with a part along the eigenvector sought.
+        start: The vector to start from, not zero.
         tolerance: Error of the value at which to stop, in the units of A.
-        max_products: When to stop in any case.
+        max_products: When to stop in any case, at least 1.
 
     Raises:
         ConfigError: If the start is zero.
@@ -50,9 +67,9 @@ def largest_ritz_value(
     References:
         Accuracy and effectiveness of the Lanczos algorithm (Paige, 1980).
     """
-    norm = torch.linalg.vector_norm(start)
+    norm = torch.linalg.vector_norm(start.vector)
     check(norm.item() > 0, "start of the Lanczos process must not vanish.")
-    before, now = torch.zeros_like(start), start / norm
+    before, now = torch.zeros_like(start.vector), start.vector / norm
     diagonal, off = np.zeros(max_products), np.zeros(max_products + 1)
     ritz, residual, m = 0.0, 0.0, -1
     for m in range(max_products):
@@ -60,9 +77,11 @@ def largest_ritz_value(
         diagonal[m] = torch.vdot(now, image).real.item()
         image.sub_(now, alpha=diagonal[m])
         off[m + 1] = torch.linalg.vector_norm(image).item()
-        ritz, residual, gap = _leading(diagonal[: m + 1], off[1 : m + 2])
-        if residual <= tolerance or residual**2 <= tolerance * gap:
-            break
+        if m % (1 + m // 16) == 0 or m == max_products - 1 or off[m + 1] <= tolerance:
+            ritz, residual, gap = _leading(diagonal[: m + 1], off[1 : m + 2])
+            error = min(residual, start.ceiling - ritz)
+            if error <= tolerance or residual**2 <= tolerance * min(gap, start.gap):
+                break
         before, now = now, image.div_(off[m + 1])
     return RitzValue(ritz, residual, m + 1)
 
@@ -78,22 +97,22 @@ def _leading(diagonal: np.ndarray, off: np.ndarray) -> tuple[float, float, float
     return float(values[1]), float(off[-1] * abs(vectors[-1, 1])), float(values[1] - values[0])
 
 
-def rayleigh_ritz(
-    apply: Callable[[Tensor], Tensor], trial: Inexact[Tensor, "m n"]
-) -> tuple[Float[Tensor, ""], Inexact[Tensor, " n"]]:
-    """The largest Ritz value of a Hermitian operator on the span of a few rows, and its vector.
+def best_start(
+    apply: Callable[[Tensor], Tensor], trial: Inexact[Tensor, "m n"], ceiling: float = math.inf
+) -> Start:
+    """The leading Ritz vector of a Hermitian operator on the span of a few rows; the next one gives the gap.
 
     Directions of the span that rounding cannot tell from zero are left out.
 
     Args:
         apply: X -> A X along the last dimension.
         trial: Rows that span the trial space, not all zero.
+        ceiling: An upper bound on the operator's largest eigenvalue.
     """
-    gram = trial.conj() @ trial.T
-    sizes, directions = torch.linalg.eigh(gram)
+    sizes, directions = torch.linalg.eigh(trial.conj() @ trial.T)
     keep = sizes > 1e-10 * sizes[-1]
-    mix = directions[:, keep] / sizes[keep].sqrt()
-    orthonormal = mix.T @ trial
+    orthonormal = (directions[:, keep] / sizes[keep].sqrt()).T @ trial
     projected = orthonormal.conj() @ apply(orthonormal).T
     values, vectors = torch.linalg.eigh((projected + projected.mH) / 2)
-    return values[-1], vectors[:, -1] @ orthonormal
+    gap = (values[-1] - values[-2]).item() if len(values) > 1 else math.inf
+    return Start(vectors[:, -1] @ orthonormal, gap, ceiling)

@@ -44,9 +44,8 @@ class DistanceRate:
 def tail_share(operator: ToeplitzOperator) -> float:
     r"""Share of :math:`\sum_d |t_d|` that lies at lags beyond n/2.
 
-    It tends to 0 with growing n for every fixed symbol with summable lags. For a RoPE kernel it tends to
-    about one half, for ALiBi to three quarters: neither has a symbol, whatever their finite sections look
-    like.
+    It tends to 0 with growing n for every fixed symbol with summable lags. For ALiBi it is 3/4, for
+    a RoPE kernel it stays above a quarter: neither has a symbol, whatever their finite sections look like.
     """
     size = operator.lags.abs()
     far = torch.arange(1 - operator.n, operator.n, device=size.device).abs() > operator.n / 2
@@ -80,7 +79,8 @@ def szego_distance(operator: ToeplitzOperator, symbol: Symbol | None = None) -> 
     """
     require_hermitian(operator)
     _warn_and_refuse(operator, "Szegő's theorem")
-    return _distance(torch.linalg.eigvalsh(operator.dense()), symbol or operator.symbol)
+    samples = _samples(operator, symbol)
+    return _distance(torch.linalg.eigvalsh(operator.dense()), samples.real)
 
 
 def avram_parter_distance(operator: ToeplitzOperator, symbol: Symbol | None = None) -> float:
@@ -107,8 +107,7 @@ def avram_parter_distance(operator: ToeplitzOperator, symbol: Symbol | None = No
         On the distribution of the singular values of Toeplitz matrices (Parter, 1986).
     """
     _warn_and_refuse(operator, "The theorem of Avram and Parter")
-    of = symbol or operator.symbol
-    return _distance(torch.linalg.svdvals(operator.dense()), lambda theta: of(theta).abs())
+    return _distance(torch.linalg.svdvals(operator.dense()), _samples(operator, symbol).abs())
 
 
 def distance_rate(
@@ -147,12 +146,19 @@ def _warn_and_refuse(operator: ToeplitzOperator, theorem: str) -> None:
         )
 
 
-def _distance(values: Tensor, symbol: Symbol) -> float:
-    """W₁ by quantiles: value k against the symbol's samples of ranks k M, ..., (k+1) M - 1."""
-    n = len(values)
-    theta = (torch.arange(SAMPLES * n, dtype=torch.float64, device=values.device) + 0.5) * (
-        torch.pi / (SAMPLES * n)
+def _samples(operator: ToeplitzOperator, symbol: Symbol | None) -> Tensor:
+    """The symbol at the midpoints of `SAMPLES` intervals per row around the circle."""
+    points = SAMPLES * operator.n
+    theta = (torch.arange(points, dtype=torch.float64, device=operator.lags.device) + 0.5) * (
+        2 * torch.pi / points
     )
-    both = torch.cat([torch.cat([symbol(part), symbol(-part)]) for part in theta.split(4096)])
-    quantiles = both.sort().values.view(n, -1)
+    if symbol is not None:
+        return symbol(theta)
+    d = torch.arange(1 - operator.n, operator.n, device=theta.device)
+    return ToeplitzOperator(operator.lags * torch.exp(1j * d * theta[0])).symbol_on_grid(points)
+
+
+def _distance(values: Tensor, samples: Tensor) -> float:
+    """W₁ by quantiles: value k against the samples of ranks k M, ..., (k+1) M - 1."""
+    quantiles = samples.sort().values.view(len(values), -1)
     return (quantiles - values.sort().values[:, None]).abs().mean().item()

@@ -1,0 +1,252 @@
+"""Contraction: what is a theorem holds to rounding, what is not is shown to fail."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spectrope.core.errors import ConfigError
+from spectrope.spectral.contraction import (
+    contracted_symbol,
+    contraction,
+    hadamard_contraction,
+    norm_ratios,
+    schur_bounds,
+    variance_ratio,
+)
+from spectrope.spectral.kernel import rope_kernel
+from spectrope.spectral.majorisation import ky_fan_sums, majorises, support_function
+from spectrope.spectral.operator import ToeplitzOperator
+
+SIZES = st.sampled_from([1, 2, 3, 13, 31])
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def gaussian(n, seed, is_complex=False):
+    rng = torch.Generator().manual_seed(seed)
+    return torch.randn(n, n, generator=rng, dtype=torch.complex128 if is_complex else torch.float64)
+
+
+def correlation(n, seed, is_complex=False):
+    factor = torch.nn.functional.normalize(gaussian(n, seed, is_complex), dim=1)
+    c = factor @ factor.mH
+    return c.fill_diagonal_(1.0)
+
+
+def turning(frequencies):
+    """An encoding that rotates adjacent pairs."""
+
+    def rotate(x, pos, side):
+        angle = pos[:, None, :, None] * frequencies
+        z = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous()) * torch.exp(1j * angle)
+        return torch.view_as_real(z).flatten(-2)
+
+    return SimpleNamespace(rotate=rotate)
+
+
+@settings(deadline=None)
+@given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), hermitian=st.booleans())
+def test_products_with_correlation_matrices_contract(n, seed, is_complex, hermitian):
+    w, c = gaussian(n, seed, is_complex), correlation(n, seed + 1, is_complex)
+    w = (w + w.mH) / 2 if hermitian else w
+    found = hadamard_contraction(w, c)
+    assert found.singular_values.holds
+    assert found.field_excess <= 1e-10 * w.abs().sum().item()
+    assert max(found.spectral_ratio, found.frobenius_ratio, found.nuclear_ratio) <= 1 + 1e-12
+    if hermitian:
+        assert found.eigenvalues is not None
+        assert found.eigenvalues.holds
+    else:
+        assert (found.eigenvalues is None) == (n > 1 or is_complex)
+
+
+@settings(deadline=None)
+@given(n=st.sampled_from([2, 3, 13, 31]), seed=SEEDS)
+def test_the_variance_identity_and_schurs_bounds(n, seed):
+    w, c = gaussian(n, seed), correlation(n, seed + 1)
+    w = w @ w.T
+    values, product = torch.linalg.eigvalsh(w), torch.linalg.eigvalsh(w * c)
+    assert variance_ratio(w, c) == pytest.approx((product.var() / values.var()).item())
+    low, high = schur_bounds(w, c)
+    assert low - 1e-10 * high <= product[0].item()
+    assert product[-1].item() <= high * (1 + 1e-12)
+
+
+@settings(deadline=None)
+@given(n=st.sampled_from([1, 2, 63]), seed=SEEDS)
+def test_the_symbol_of_the_product_is_a_mean_of_shifts(n, seed):
+    operator = ToeplitzOperator(
+        torch.randn(2 * n - 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    )
+    frequencies = torch.tensor([1.0, 0.3, 0.01], dtype=torch.float64)
+    theta = torch.linspace(-3, 3, 7, dtype=torch.float64)
+    direct = operator.hadamard(rope_kernel(frequencies, n)).symbol(theta)
+    torch.testing.assert_close(contracted_symbol(operator, frequencies, theta), direct, check_dtype=False)
+
+
+def test_contraction_is_strict_exactly_if_a_correlation_below_one_meets_a_nonzero_entry():
+    w = torch.tensor([[1.0, 0.5, 0.0], [0.5, 2.0, 0.0], [0.0, 0.0, 3.0]], dtype=torch.float64)
+    c = torch.ones(3, 3, dtype=torch.float64)
+    c[2, :2] = c[:2, 2] = 0.4
+    assert hadamard_contraction(w, c).variance_ratio == 1
+    c[0, 1] = c[1, 0] = 0.9
+    assert hadamard_contraction(w, c).variance_ratio < 1
+
+
+def test_a_single_frequency_changes_no_eigenvalue():
+    w, phase = gaussian(20, 0), torch.exp(0.7j * torch.arange(20, dtype=torch.float64))
+    w = w + w.T
+    found = hadamard_contraction(w, torch.outer(phase, phase.conj()))
+    assert found.variance_ratio == pytest.approx(1)
+    assert found.eigenvalues.holds
+    assert found.nuclear_ratio == pytest.approx(1)
+
+
+def test_the_papers_proposition_fails_a_unimodular_toeplitz_matrix_expands():
+    """Prop. B.3: none is positive definite; banded W with 2.3, 1, 1 and E_2 = i widens the symbol."""
+    n = 200
+    w = ToeplitzOperator.hermitian(torch.tensor([2.3, 1.0, 1.0, *[0] * (n - 3)], dtype=torch.float64))
+    e = torch.ones(n, dtype=torch.complex128)
+    e[2] = 1j
+    product = w.hadamard(ToeplitzOperator.hermitian(e))
+    theta = torch.linspace(-math.pi, math.pi, 20001, dtype=torch.float64)
+    widths = [(s.max() - s.min()).item() for s in (w.symbol(theta), product.symbol(theta))]
+    assert widths == pytest.approx([6.25, 7.04], abs=0.01)
+    assert [s.min().item() for s in (w.symbol(theta), product.symbol(theta))] == pytest.approx(
+        [0.05, -1.22], abs=0.01
+    )
+    assert not majorises(*(torch.linalg.eigvalsh(t.dense()) for t in (product, w))).holds
+    minor = torch.linalg.det(ToeplitzOperator.hermitian(e[:2]).dense()).real.item()
+    assert minor == pytest.approx(0, abs=1e-12)  # 1 - |e|^2: positive semidefinite at best
+
+
+def test_the_papers_lemma_fails_equality_without_all_angles_zero():
+    """Lemma B.1: sum w cos(i x + t_i) attains sum w also where i x = -t_i mod 2 pi for one x and all i."""
+    x = torch.linspace(-math.pi, math.pi, 20001, dtype=torch.float64)
+    assert (x.cos() + (2 * x).cos()).max().item() == pytest.approx(2)
+    moved = (x + math.pi).cos() + (2 * (x + math.pi)).cos()  # theta_1 = pi, theta_2 = 2 pi = 0
+    assert moved.max().item() == pytest.approx(2)
+    peak_to_peak = 2 * (x.cos() + (2 * x).cos())
+    assert (peak_to_peak.max() - peak_to_peak.min()).item() == pytest.approx(
+        6.25, abs=0.01
+    )  # not 4 sum w = 8
+
+
+def test_the_spectral_radius_of_a_matrix_that_is_not_normal_may_grow():
+    w = torch.tensor([[1.0, -1.0], [1.0, -1.0]], dtype=torch.float64)
+    c = torch.tensor([[1.0, 0.6], [0.6, 1.0]], dtype=torch.float64)
+    found = hadamard_contraction(w, c)
+    assert found.radius_before == pytest.approx(0, abs=1e-7)
+    assert found.radius_after == pytest.approx(math.sqrt(1 - 0.6**2))
+    assert found.singular_values.holds
+
+
+def test_multiplying_is_not_always_tighter_than_adding():
+    """J + (C - J) = J o C: here an additive bias gives the same spectrum as the product."""
+    n = 30
+    c = rope_kernel(torch.tensor([1.0, 0.1], dtype=torch.float64), n).dense()
+    ones = torch.ones(n, n, dtype=torch.float64)
+    torch.testing.assert_close(ones + (c - ones), ones * c)
+
+
+def test_isotropic_heads_do_not_contract_and_constant_ones_do():
+    n, frequencies = 128, 10000.0 ** (-torch.arange(16, dtype=torch.float64) / 16)
+    rng = torch.Generator().manual_seed(0)
+    ratios = []
+    for _ in range(20):
+        q, k = torch.randn(2, n, 32, generator=rng, dtype=torch.float64)
+        ratios.append(contraction(q, k, turning(frequencies)).raw.spectral)
+    assert torch.tensor(ratios).mean().item() == pytest.approx(1, abs=0.05)
+    same = torch.ones(n, 32, dtype=torch.float64)
+    found = contraction(same, same, turning(frequencies))
+    assert found.raw.spectral < 0.8
+    assert math.isnan(found.gauge_fixed.spectral)  # equal keys: rows are constant, softmax sees nothing
+
+
+def test_heads_that_turn_against_the_rotation_expand():
+    """q_i = k_i = R_-i u: rotated logits are |u|^2 J, and the variance ratio exceeds 1."""
+    n, frequencies = 64, 10000.0 ** (-torch.arange(16, dtype=torch.float64) / 16)
+    u = torch.randn(1, 1, n, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    back = turning(-frequencies).rotate(u[:, :, :1].expand_as(u), torch.arange(n)[None], "query")[0, 0]
+    found = contraction(back, back, turning(frequencies))
+    assert found.raw.spread > 1.5
+    assert found.raw.nuclear == pytest.approx(1)  # one trace, and both positive semidefinite
+    turned = turning(frequencies).rotate(back[None, None], torch.arange(n)[None], "key")[0, 0]
+    energy = (u[0, 0, 0] ** 2).sum()
+    torch.testing.assert_close(turned @ turned.T, energy.expand(n, n))
+
+
+def test_fixing_the_gauge_changes_what_a_common_part_seems_to_contract():
+    n, frequencies = 128, 10000.0 ** (-torch.arange(16, dtype=torch.float64) / 16)
+    q, k = torch.randn(2, n, 32, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 1.0
+    found = contraction(q, k, turning(frequencies))
+    assert found.raw.spectral < 0.8 < found.gauge_fixed.spectral + 0.1
+    assert found.gauge_fixed.spectral > found.raw.spectral + 0.1
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_norm_ratios_equal_the_dense_ones(causal):
+    pairs = torch.randn(2, 2, 30, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = norm_ratios(tuple(pairs[0]), tuple(pairs[1]), causal)
+    a, b = (torch.linalg.svdvals((q @ k.T).tril() if causal else q @ k.T) for q, k in pairs)
+    assert found.spectral == pytest.approx((a[0] / b[0]).item())
+    assert found.frobenius == pytest.approx((a.norm() / b.norm()).item())
+    assert found.nuclear == pytest.approx((a.sum() / b.sum()).item())
+
+
+def test_long_causal_heads_are_compared_without_their_small_singular_values():
+    q, k = torch.randn(2, 2100, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    found = norm_ratios((2 * q, k), (q, k), causal=True)
+    assert found.nuclear is None
+    assert found.spectral == pytest.approx(2)
+    assert found.frobenius == pytest.approx(2)
+
+
+def test_majorisation_weak_and_strong():
+    x, y = torch.tensor([1.0, 1.0, 1.0]), torch.tensor([3.0, 0.0, 0.0])
+    assert majorises(x, y).holds
+    assert not majorises(y, x).holds
+    assert majorises(x / 2, y, weak=True).holds
+    assert not majorises(x / 2, y).holds
+    assert majorises(y, x).excess == 2
+    assert torch.equal(
+        ky_fan_sums(torch.tensor([1.0, 3.0, 2.0])), torch.tensor([3.0, 5.0, 6.0], dtype=torch.float64)
+    )
+
+
+def test_the_support_function_of_a_nilpotent_block_is_a_disc():
+    block = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+    torch.testing.assert_close(support_function(block), torch.full((32,), 0.5, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: hadamard_contraction(torch.ones(2, 2), torch.ones(3, 3)), "must have one shape"),
+        (lambda: hadamard_contraction(torch.zeros(2, 2), torch.ones(2, 2)), "w must not be zero"),
+        (lambda: hadamard_contraction(torch.ones(2, 3), torch.ones(2, 3)), "w must be square"),
+        (
+            lambda: schur_bounds(-torch.ones(2, 2), torch.ones(2, 2)),
+            "w must be Hermitian and positive semidefinite",
+        ),
+        (
+            lambda: schur_bounds(torch.ones(2, 2), -torch.ones(2, 2)),
+            "c must be Hermitian and positive semidefinite",
+        ),
+        (lambda: majorises(torch.ones(2), torch.ones(3)), "must have one length"),
+        (
+            lambda: contraction(torch.zeros(3, 2), torch.ones(3, 2), turning(torch.ones(1))),
+            "must not all be zero",
+        ),
+        (
+            lambda: contraction(torch.ones(3, 2) * math.nan, torch.ones(3, 2), turning(torch.ones(1))),
+            "finite",
+        ),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(call, match):
+    with pytest.raises(ConfigError, match=match):
+        call()

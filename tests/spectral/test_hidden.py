@@ -1,0 +1,169 @@
+"""Content and position in hidden states, the sixteen logit terms, and the randomisation tests."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from spectrope.core.errors import ConfigError
+from spectrope.spectral.hidden import (
+    PARTS,
+    backfitted_effects,
+    balanced_effects,
+    effect_shares,
+    logit_terms,
+)
+from spectrope.spectral.significance import position_share_test, randomised, toeplitz_share_test
+
+
+def states(w, p, d, seed, content=1.0, position=1.0, noise=1.0):
+    rng = torch.Generator().manual_seed(seed)
+    c, s, r = (
+        torch.randn(*shape, generator=rng, dtype=torch.float64) for shape in ((w, 1, d), (1, p, d), (w, p, d))
+    )
+    return content * c + position * s + noise * r
+
+
+def test_balanced_effects_are_orthogonal_and_add_up():
+    x = states(5, 7, 4, 0)
+    parts = balanced_effects(x).parts()
+    torch.testing.assert_close(sum(parts), x.flatten(0, 1))
+    for a in range(4):
+        for b in range(a):
+            assert (parts[a] * parts[b]).sum().abs().item() < 1e-12
+    shares = effect_shares(balanced_effects(x))
+    assert shares.content + shares.position + shares.residual == pytest.approx(1)
+
+
+def test_the_paper_assumes_a_residual_of_zero_which_layer_norm_alone_breaks():
+    """Assumption 3.1: x = c + p holds for input embeddings; LayerNorm leaves a residual of .02 to 1.3 %."""
+    x = states(30, 20, 64, 0, noise=0.0)
+    assert effect_shares(balanced_effects(x)).residual < 1e-25
+    normed = torch.nn.functional.layer_norm(x, (64,))
+    assert 2e-4 < effect_shares(balanced_effects(normed)).residual < 0.03
+
+
+def test_shares_of_noise_have_the_stated_null():
+    draws = [effect_shares(balanced_effects(states(6, 9, 3, s, 0.0, 0.0))) for s in range(150)]
+    for name in ("position", "content"):
+        values = np.array([getattr(d, name) for d in draws])
+        assert abs(values.mean() - getattr(draws[0], f"{name}_null")) < 3.5 * values.std() / math.sqrt(150)
+    assert draws[0].position_null == (9 - 1) / (6 * 9 - 1)
+    adjusted = np.array([d.adjusted_position for d in draws] + [d.adjusted_content for d in draws])
+    assert abs(adjusted.mean()) < 0.01
+
+
+def test_sixteen_terms_are_orthogonal_on_a_balanced_design():
+    effects = balanced_effects(states(4, 5, 6, 0))
+    form = torch.randn(6, 6, dtype=torch.float64)
+    terms = logit_terms(effects, form)
+    x = effects.mean + effects.content + effects.position + effects.residual
+    off = terms.gram - torch.diag(terms.gram.diagonal())
+    assert off.abs().max().item() < 1e-10 * terms.gram.max().item()
+    assert terms.gram.sum().item() == pytest.approx(((x @ form @ x.T) ** 2).sum().item())
+    assert sum(terms.shares.values()) == pytest.approx(1)
+    assert set(terms.shares) == {(a, b) for a in PARTS for b in PARTS}
+
+
+def test_the_gram_of_terms_on_text_equals_the_dense_one_and_is_not_diagonal():
+    rng = torch.Generator().manual_seed(0)
+    tokens, positions = torch.randint(0, 7, (90,), generator=rng), torch.arange(90) % 30
+    x = torch.randn(90, 5, generator=rng, dtype=torch.float64) + positions[:, None]
+    effects, form = backfitted_effects(x, tokens, positions), torch.randn(5, 5, dtype=torch.float64)
+    flat = torch.stack([a @ form @ b.T for a in effects.parts() for b in effects.parts()]).flatten(1)
+    terms = logit_terms(effects, form)
+    torch.testing.assert_close(terms.gram, flat @ flat.T, atol=1e-10 * terms.gram.max().item(), rtol=1e-9)
+    off = terms.gram - torch.diag(terms.gram.diagonal())
+    assert off.abs().max().item() > 1e-3 * terms.gram.max().item()
+
+
+def test_backfitting_is_the_least_squares_fit_and_agrees_with_the_balanced_one():
+    rng = torch.Generator().manual_seed(0)
+    tokens, positions = torch.randint(0, 9, (120,), generator=rng), torch.arange(120) % 40
+    x = torch.randn(120, 2, generator=rng, dtype=torch.float64)
+    design = np.hstack([np.eye(9)[tokens.numpy()], np.eye(40)[positions.numpy()]])
+    fit = design @ np.linalg.lstsq(design, x.numpy(), rcond=None)[0]
+    effects = backfitted_effects(x, tokens, positions)
+    np.testing.assert_allclose((x - effects.residual).numpy(), fit, atol=1e-8)
+    assert 1 < effects.sweeps < 60
+    grid = states(4, 6, 3, 1)
+    w, p = torch.meshgrid(torch.arange(4), torch.arange(6), indexing="ij")
+    found = backfitted_effects(grid.flatten(0, 1), w.flatten(), p.flatten())
+    for one, other in zip(found.parts(), balanced_effects(grid).parts(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_sign_flips_keep_their_size_where_neighbouring_positions_depend_on_each_other():
+    p_values = []
+    for seed in range(120):
+        x = states(10, 16, 2, seed, position=0.0)
+        for i in range(1, 16):
+            x[:, i] = 0.8 * x[:, i - 1] + 0.6 * x[:, i]  # autocorrelated within tokens
+        p_values.append(position_share_test(x, draws=39, seed=seed).p_value)
+    size = np.mean(np.array(p_values) <= 0.05)
+    assert size <= 0.12  # .05 plus three standard errors
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.1)
+
+
+def test_sign_flips_find_a_position_effect():
+    found = position_share_test(states(12, 16, 4, 0, position=0.7))
+    assert found.p_value == 1 / 200
+    assert found.statistic > found.null_quantile > found.null_mean > 0
+    assert found.draws == 199
+    assert position_share_test(states(12, 16, 4, 0, position=0.7)) == found
+
+
+def test_row_permutations_keep_their_size_and_find_a_wave():
+    rng = torch.Generator().manual_seed(0)
+    p_values = []
+    for seed in range(40):
+        q, k = torch.randn(2, 24, 4, generator=rng, dtype=torch.float64)
+        p_values.append(toeplitz_share_test(q, k, causal=True, draws=19, seed=seed).p_value)
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.16  # .05 plus three standard errors
+    angle = 0.5 * torch.arange(24, dtype=torch.float64)
+    wave = torch.stack([angle.cos(), angle.sin(), 0 * angle, 0 * angle], 1)
+    q, k = torch.randn(2, 24, 4, generator=rng, dtype=torch.float64) + wave
+    assert toeplitz_share_test(q, k, draws=39).p_value == 1 / 40
+    assert (
+        toeplitz_share_test(q, k[torch.randperm(24, generator=rng)], draws=39).p_value > 0.05
+    )  # shuffled text
+
+
+@pytest.mark.parametrize(
+    ("call", "match"),
+    [
+        (lambda: balanced_effects(torch.ones(1, 5, 2)), r"W, P >= 2; got \(1, 5, 2\)"),
+        (lambda: balanced_effects(torch.full((2, 2, 2), math.nan)), "x must be finite"),
+        (lambda: effect_shares(balanced_effects(torch.ones(2, 3, 2))), "must not all be equal"),
+        (
+            lambda: backfitted_effects(torch.ones(4, 2), torch.arange(3), torch.arange(4)),
+            r"tokens must have shape \(4,\)",
+        ),
+        (
+            lambda: backfitted_effects(torch.ones(4, 2), torch.arange(4), torch.ones(4, 1)),
+            "positions must have shape",
+        ),
+        (
+            lambda: backfitted_effects(
+                torch.randn(9, 1), torch.arange(9) % 4, torch.arange(9) // 2, tolerance=1e-15, max_sweeps=2
+            ),
+            "2 sweeps did not reach 1e-15",
+        ),
+        (
+            lambda: logit_terms(balanced_effects(states(2, 2, 3, 0)), torch.ones(2, 2)),
+            r"form must have shape \(3, 3\)",
+        ),
+        (
+            lambda: logit_terms(balanced_effects(states(2, 2, 3, 0)), torch.zeros(3, 3)).shares,
+            "must not all be zero",
+        ),
+        (lambda: position_share_test(torch.ones(3, 1, 2)), "W, P >= 2"),
+        (lambda: position_share_test(torch.ones(3, 4, 2)), "must vary with position"),
+        (lambda: toeplitz_share_test(torch.ones(4, 2), torch.ones(4, 2)), "must vary within rows"),
+        (lambda: randomised(1.0, torch.ones(0, dtype=torch.float64)), "draws must be at least 1"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(call, match):
+    with pytest.raises(ConfigError, match=match):
+        call()

@@ -1,0 +1,147 @@
+"""The RoPE kernel's spectrum, and the distance of spectra from symbols."""
+
+import functools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.spectral.kernel import geometric_kernel_limit, rope_kernel, rope_kernel_eigenvalues
+from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.szego import (
+    SymbolWarning,
+    avram_parter_distance,
+    distance_rate,
+    szego_distance,
+    tail_share,
+)
+
+
+def geometric(m, base=10000.0):
+    return base ** (-torch.arange(m, dtype=torch.float64) / m)
+
+
+def kms(rho, n):
+    return ToeplitzOperator.of(lambda d: rho ** d.abs(), n)
+
+
+def kms_symbol(rho, theta):
+    return (1 - rho**2) / (1 - 2 * rho * theta.cos() + rho**2)
+
+
+@settings(deadline=None)
+@given(n=st.sampled_from([1, 2, 5, 63, 97]), m=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
+def test_the_small_gram_has_the_kernels_eigenvalues(n, m, seed):
+    theta = 3 * torch.rand(m, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    kernel = rope_kernel(theta, n)
+    expected = torch.linalg.eigvalsh(kernel.dense()).flip(0)
+    found = rope_kernel_eigenvalues(theta, n)
+    assert len(found) == min(2 * m, n)
+    torch.testing.assert_close(found, expected[: len(found)], atol=1e-11 * n, rtol=0)
+    assert not (expected[len(found) :].abs() > 1e-11 * n).any()
+    assert found.sum().item() == pytest.approx(n)
+
+
+@pytest.mark.parametrize("n", [2, 63, 10_007])
+def test_one_frequency_has_two_eigenvalues(n):
+    theta = 0.37
+    side = abs(math.sin(n * theta) / math.sin(theta))
+    expected = torch.tensor([(n + side) / 2, (n - side) / 2], dtype=torch.float64)
+    torch.testing.assert_close(
+        rope_kernel_eigenvalues(torch.tensor([theta], dtype=torch.float64), n), expected
+    )
+
+
+@pytest.mark.parametrize("m", [16, 40])
+def test_linear_frequencies_give_dirichlets_kernel_and_all_of_them_the_identity(m):
+    n, period = 40, 40
+    theta = 2 * math.pi * torch.arange(m, dtype=torch.float64) / period
+    column = rope_kernel(theta, n).lags[n - 1 :]
+    d = torch.arange(1, n, dtype=torch.float64)
+    closed = torch.sin(math.pi * d * (2 * m - 1) / period) / torch.sin(math.pi * d / period)  # 2 C m - 1
+    torch.testing.assert_close(2 * m * column[1:] - 1, closed, atol=1e-10, rtol=0)
+    if m == period:
+        torch.testing.assert_close(column[1:], torch.zeros(n - 1, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("m", "largest"), [(64, 0.18), (1024, 0.028)])
+def test_geometric_frequencies_approach_a_difference_of_cosine_integrals(m, largest):
+    lag = torch.arange(4097, dtype=torch.float64)
+    error = (rope_kernel(geometric(m), 4097).lags[4096:] - geometric_kernel_limit(lag)).abs().max().item()
+    assert error == pytest.approx(largest, rel=0.05)
+
+
+@pytest.mark.parametrize(("rho", "limit"), [(0.5, 0.7930), (0.9, 5.634)])
+def test_szegos_rate_for_kac_murdock_and_szego(rho, limit):
+    distance = functools.partial(szego_distance, symbol=functools.partial(kms_symbol, rho))
+    rate = distance_rate(distance, functools.partial(kms, rho), [128, 256, 512])
+    assert rate.scaled[-1] == pytest.approx(limit, rel=0.02)
+    assert rate.exponent_estimate == pytest.approx(1, abs=0.05)
+
+
+def test_szegos_rate_for_a_cosine_symbol_which_is_the_truncated_one():
+    make = lambda n: ToeplitzOperator.of(lambda d: (d.abs() == 1).to(torch.float64), n)  # noqa: E731
+    rate = distance_rate(szego_distance, make, [100, 200, 400])
+    assert rate.scaled[-1] == pytest.approx(2 - 8 / math.pi**2, rel=0.01)
+
+
+def test_singular_values_of_causal_matrices_follow_the_modulus_of_the_symbol():
+    make = lambda n: ToeplitzOperator.causal(0.5 ** torch.arange(n, dtype=torch.float64))  # noqa: E731
+    rate = distance_rate(avram_parter_distance, make, [64, 128, 256])
+    assert rate.exponent_estimate == pytest.approx(1, abs=0.1)
+    eigenvalues = torch.linalg.eigvals(make(64).dense()).abs()
+    assert eigenvalues.max().item() == eigenvalues.min().item() == 1  # the diagonal, nothing of the symbol
+
+
+@pytest.mark.parametrize(
+    ("make", "least"),
+    [
+        (lambda n: rope_kernel(geometric(32), n), 0.25),
+        (lambda n: ToeplitzOperator.of(lambda d: -d.abs(), n), 0.74),
+    ],
+)
+def test_szegos_theorem_is_said_not_to_apply_to_rope_and_alibi(make, least):
+    with pytest.warns(SymbolWarning, match=r"Szegő's theorem needs a fixed symbol"):
+        szego_distance(make(256))
+    with pytest.warns(SymbolWarning, match="Avram and Parter"):
+        avram_parter_distance(make(256))
+    assert min(tail_share(make(n)) for n in (256, 4096, 65536)) > least
+    assert tail_share(kms(0.9, 4096)) < 1e-12
+
+
+def test_rope_has_a_fixed_number_of_eigenvalues_and_alibis_grow_with_the_square():
+    for n in (500, 5000):
+        assert (rope_kernel_eigenvalues(torch.linspace(0.1, 2, 8), n) > 1e-9 * n).sum().item() == 16
+    for n in (200, 400):
+        values = torch.linalg.eigvalsh(ToeplitzOperator.of(lambda d: -d.abs(), n).dense())
+        assert values[0].item() == pytest.approx(-0.347 * n**2, rel=0.01)
+        assert values[-1].item() == pytest.approx(0.2026 * n**2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: szego_distance(ToeplitzOperator.causal(torch.ones(3))), ConfigError, "must be Hermitian"),
+        (lambda: szego_distance(kms(0.5, 4097)), UnsupportedError, "up to 4096 rows; got 4097"),
+        (
+            lambda: distance_rate(szego_distance, lambda n: kms(0.5, n), [9]),
+            ConfigError,
+            "two values or more",
+        ),
+        (
+            lambda: distance_rate(szego_distance, lambda n: ToeplitzOperator(torch.zeros(2 * n - 1)), [2, 3]),
+            ConfigError,
+            "the spectrum equals the symbol",
+        ),
+        (lambda: rope_kernel_eigenvalues(torch.ones(2), 0), ConfigError, "n must be at least 1"),
+        (lambda: rope_kernel(torch.ones(2) * 1j, 5), ConfigError, "frequencies must be real"),
+        (lambda: rope_kernel(torch.tensor([math.nan]), 5), ConfigError, "frequencies must be finite"),
+        (lambda: geometric_kernel_limit(torch.ones(2), 1.0), ConfigError, "base must exceed 1"),
+    ],
+)
+def test_wrong_input_is_refused_in_one_line(call, error, match):
+    with pytest.raises(error, match=match):
+        call()

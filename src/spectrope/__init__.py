@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from spectrope.models.decoder import Decoder, DecoderConfig
     from spectrope.report import save_figure, write_report
     from spectrope.store import Run, find_runs, load_run
-    from spectrope.sweeps.job import load_model
     from spectrope.sweeps.local import execute
+    from spectrope.sweeps.runs import load_model
     from spectrope.tasks.base import TASKS, Task
     from spectrope.training.scales import experiment
 
@@ -30,7 +30,7 @@ _HOMES = {
     "execute": "sweeps.local",
     "experiment": "training.scales",
     "find_runs": "store",
-    "load_model": "sweeps.job",
+    "load_model": "sweeps.runs",
     "load_run": "store",
     "save_figure": "report",
     "write_report": "report",

@@ -79,7 +79,9 @@ def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
 
 def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained):
     assert main(("ablate", trained[:5], "--examples", "10")) == 0
-    assert "of 10 held-out examples" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search(r"layer ┃ head ┃ +drop ┃", out)
+    assert "deposit" in out
     assert main(("runs",)) == 0
     assert re.search(rf"{trained} │ distance │ rope .* finished", capsys.readouterr().out)
     assert main(("report", trained, "--out", "page.html")) == 0
@@ -141,8 +143,31 @@ def test_a_mistake_gets_one_line(capsys, arguments, message):
     assert message in refused(capsys, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "table"),
+    [
+        (("--method", "adaptive"), "adaptive"),
+        (("--method", "adaptive", "--half-width", "20"), "adaptive"),
+        (("--method", "cumulative", "--fill", "mean"), "cumulative-mean"),
+        (("--method", "screen", "--fill", "resample"), "screen-resample"),
+        (("--protocol", "R10"), "ablation-all"),
+        (("--protocol", "R9"), "ablation-value-bias-unrestored"),
+    ],
+)
+def test_ablate_keeps_what_each_method_finds(capsys, tmp_path, trained, options, table):
+    assert main(("ablate", trained, *options)) == 0
+    assert f"\n{table}\n" in capsys.readouterr().out
+    (run,) = find_runs(tmp_path / "runs")
+    assert run.frame(table).height == 24
+
+
+def test_ablate_refuses_an_unknown_protocol(capsys, trained):
+    line = refused(capsys, "ablate", trained, "--protocol", "release")
+    assert "unknown protocol 'release'; did you mean released" in line
+
+
 def test_ablate_refuses_no_examples(capsys, trained):
-    assert "Ablate.examples must be at least 1; got 0." in refused(
+    assert "Ablate.examples must be at least 4; got 0." in refused(
         capsys, "ablate", trained, "--examples", "0"
     )
 

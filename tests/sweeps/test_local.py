@@ -15,16 +15,11 @@ from polars.testing import assert_frame_equal
 
 from spectrope.core.errors import DeviceError, StoreError
 from spectrope.store import find_runs
-from spectrope.sweeps.job import (
-    Event,
-    ablate,
-    complete,
-    experiment_of,
-    load_model,
-    run_for,
-    train,
-)
+from spectrope.sweeps.ablate import Exact, ablate
+from spectrope.sweeps.events import Event
+from spectrope.sweeps.job import complete, train
 from spectrope.sweeps.local import execute, throttled
+from spectrope.sweeps.runs import experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted
 from spectrope.training.scales import experiment
@@ -90,7 +85,7 @@ def test_the_manifest_says_what_was_measured(tmp_path):
 
 def test_ablation_can_be_measured_again_on_fewer_examples(tmp_path):
     run = train(tiny(), tmp_path, CPU)
-    assert ablate(run, CPU, n=10).frame("ablation")["n"].to_list() == [10] * 4
+    assert ablate(run, CPU, Exact(examples=10))["ablation"]["n"].to_list() == [10] * 4
 
 
 def test_a_stop_between_steps_keeps_the_run(tmp_path):

@@ -3,12 +3,13 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
+import polars as pl
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from spectrope.sweeps.job import Event
+from spectrope.sweeps.events import Event
 
 console = Console()
 errors = Console(stderr=True)
@@ -33,6 +34,17 @@ def table(
     for row in rows:
         drawn.add_row(*map(escape, row))
     console.print(drawn)
+
+
+def frame(title: str, data: pl.DataFrame) -> None:
+    """Print a data frame, numbers rounded and to the right."""
+    rows = [tuple(map(_cell, row)) for row in data.iter_rows()]
+    numeric = [name for name, dtype in data.schema.items() if dtype.is_numeric()]
+    table(title, data.columns, rows, numeric)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 class Bars:

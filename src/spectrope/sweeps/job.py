@@ -2,76 +2,24 @@
 
 import resource
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import torch
 
-from spectrope.ablation.sweep import sweep
-from spectrope.core.config import from_dict, to_dict
-from spectrope.core.device import choose_dtype, machine
+from spectrope.core.device import machine
 from spectrope.evaluation.score import score
 from spectrope.models.decoder import Decoder
-from spectrope.store import Run, open_run
+from spectrope.store import Run
+from spectrope.sweeps.ablate import ablate
+from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Stop, never
-from spectrope.training.loop import Progress, Trainer, build_model
-from spectrope.training.state import CHECKPOINT, WEIGHTS
-
-DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.
-ABLATION_EXAMPLES = 2000
-
-
-@dataclass(frozen=True)
-class Event:
-    """What happened in a job, for whoever shows progress.
-
-    Args:
-        stage: "train", "ablate" or "done".
-        done: Steps or heads done.
-        total: Steps or heads in all.
-        accuracy: Latest held-out accuracy, as a fraction, or None.
-    """
-
-    stage: str
-    done: int
-    total: int
-    accuracy: float | None = None
-
-
-Listener = Callable[[Event], None]
-
-
-def run_for(experiment: Experiment, root: Path) -> Run:
-    """The run folder of an experiment, made if need be."""
-    return open_run(root, to_dict(experiment), DATA_VERSION)
-
-
-def experiment_of(run: Run) -> Experiment:
-    """The experiment that a run folder was made for."""
-    return from_dict(Experiment, run.config)
-
-
-def load_model(run: Run, device: torch.device) -> Decoder:
-    """The trained network of a finished run.
-
-    Raises:
-        StoreError: If the run is unfinished or its weights cannot be read.
-    """
-    _ = run.manifest  # only finished runs have one
-    model = build_model(experiment_of(run), device)
-    tensors, _ = run.read_tensors(WEIGHTS)
-    model.load_state_dict(tensors)
-    return model.eval()
-
-
-def silent(event: Event) -> None:
-    """The listener that shows nothing."""
+from spectrope.training.loop import Progress, Trainer
+from spectrope.training.state import CHECKPOINT
 
 
 def train(
@@ -99,21 +47,6 @@ def train(
     return run
 
 
-def ablate(run: Run, device: torch.device, listen: Listener = silent, n: int = ABLATION_EXAMPLES) -> Run:
-    """Measure the drop of every head on held-out examples and keep it with the run."""
-    experiment = experiment_of(run)
-    _, held_out = experiment.task.build().split(experiment.n_train, experiment.n_test, experiment.seed)
-    dtype = choose_dtype(experiment.training.precision, device)
-    found = sweep(
-        load_model(run, device),
-        held_out[:n],
-        dtype=dtype,
-        watch=lambda done, total: listen(Event("ablate", done, total)),
-    )
-    run.write_frame("ablation", pl.DataFrame(found.drops()))
-    return run
-
-
 def complete(
     experiment: Experiment,
     root: Path,
@@ -124,7 +57,7 @@ def complete(
     """Train and ablate, skipping what the run folder already holds."""
     run = train(experiment, root, device, listen, stop)
     if not run.has_frame("ablation"):
-        ablate(run, device, listen)
+        ablate(run, device, listen=listen)
     listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

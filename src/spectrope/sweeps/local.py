@@ -18,7 +18,8 @@ from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
-from spectrope.sweeps.job import Event, Listener, complete
+from spectrope.sweeps.events import Event, Listener
+from spectrope.sweeps.job import complete
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 

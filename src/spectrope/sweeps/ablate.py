@@ -1,0 +1,209 @@
+"""Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import polars as pl
+import torch
+
+from spectrope.ablation.adaptive import adaptive_sweep
+from spectrope.ablation.cumulative import cumulative_curve
+from spectrope.ablation.deposit import Concentration, DepositAnalysis, analyse
+from spectrope.ablation.interventions import Fill
+from spectrope.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
+from spectrope.ablation.screening import RankAgreement, rank_agreement, screen
+from spectrope.ablation.sweep import Sweep, sweep
+from spectrope.core.device import choose_dtype
+from spectrope.core.errors import UnknownNameError
+from spectrope.models.decoder import Decoder
+from spectrope.stats.interval import Interval
+from spectrope.stats.sequential import Aim
+from spectrope.store import Run
+from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.sweeps.runs import experiment_of, load_model
+from spectrope.tasks.base import Batch
+
+EXAMPLES = 2000
+Tables = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained model with its own data, ready to be operated on.
+
+    Args:
+        model: The network.
+        train: Examples that it was trained on.
+        held_out: Examples that it has never seen.
+        dtype: Precision of matrix products.
+        seed: Names the order and the pairing of examples.
+        listen: Told of heads done.
+    """
+
+    model: Decoder
+    train: Batch
+    held_out: Batch
+    dtype: torch.dtype
+    seed: int
+    listen: Listener = silent
+
+    @classmethod
+    def of(cls, run: Run, device: torch.device, listen: Listener = silent) -> "Subject":
+        """The model and data of a finished run."""
+        experiment = experiment_of(run)
+        task = experiment.task.build()
+        train, held_out = task.split(experiment.n_train, experiment.n_test, experiment.seed)
+        dtype = choose_dtype(experiment.training.precision, device)
+        return cls(load_model(run, device), train, held_out, dtype, experiment.seed, listen)
+
+    def watch(self, done: int, total: int) -> None:
+        """Pass progress on."""
+        self.listen(Event("ablate", done, total))
+
+    def sweep(self, data: Batch, protocol: Protocol) -> Sweep:
+        """The exact sweep over `data`."""
+        return sweep(self.model, data, protocol=protocol, dtype=self.dtype, seed=self.seed, watch=self.watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """Every head on every example, and whether a layer has a deposit: tables "ablation" and "deposit"."""
+
+    protocol: Protocol = CONTROLLED
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        chosen = self.protocol.examples(subject.train, subject.held_out[: self.examples])
+        found = subject.sweep(chosen, self.protocol)
+        analysis = analyse(found.intact, found.ablated, seed=subject.seed)
+        return _named(self.protocol, ablation=pl.DataFrame(found.drops()), deposit=deposit_table(analysis))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """As few examples as decide every head: table "adaptive"."""
+
+    aim: Aim
+    protocol: Protocol = CONTROLLED
+
+    def measure(self, subject: Subject) -> Tables:
+        found = adaptive_sweep(
+            subject.model,
+            self.protocol.examples(subject.train, subject.held_out),
+            self.aim,
+            protocol=self.protocol,
+            dtype=subject.dtype,
+            seed=subject.seed,
+            watch=subject.watch,
+        )
+        rows = [
+            {"layer": head.layer, "head": head.head, **_ends("drop", head.drop), "n": head.n}
+            for head in found.drops
+        ]
+        table = pl.DataFrame(rows).with_columns(saving=pl.lit(found.saving))
+        return _named(self.protocol, adaptive=table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cumulative:
+    """Heads silenced one after the other, ordered on one half of the examples, measured on the other."""
+
+    protocol: Protocol = CONTROLLED
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        chosen = self.protocol.examples(subject.train, subject.held_out[: self.examples])
+        half = (len(chosen) + 1) // 2
+        order = subject.sweep(chosen[:half], self.protocol)
+        steps = cumulative_curve(
+            subject.model,
+            chosen[half:],
+            order,
+            dtype=subject.dtype,
+            seed=subject.seed,
+            watch=subject.watch,
+        )
+        rows = [{**vars(step), **_ends("drop", step.drop)} for step in steps]
+        return _named(self.protocol, cumulative=pl.DataFrame(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """First-order estimates beside the exact drops that they stand for: table "screen"."""
+
+    fill: Fill = "zero"
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        data = subject.held_out[: self.examples]
+        estimates = screen(subject.model, data, fill=self.fill, dtype=subject.dtype, seed=subject.seed)
+        protocol = replace(CONTROLLED, fill=self.fill)
+        drops = pl.DataFrame(subject.sweep(data, protocol).drops()).select("layer", "head", "drop")
+        estimated = estimates.loss_increase_estimate.ravel()
+        return _named(protocol, screen=drops.with_columns(loss_increase_estimate=pl.Series(estimated)))
+
+
+Method = Exact | Adaptive | Cumulative | Screen
+
+
+def ablate(run: Run, device: torch.device, method: Method | None = None, listen: Listener = silent) -> Tables:
+    """Ablate a finished run and keep the tables with it.
+
+    Args:
+        run: A finished run.
+        device: Where to compute.
+        method: How; every head exactly if None.
+        listen: Told of heads done.
+    """
+    tables = (method or Exact()).measure(Subject.of(run, device, listen))
+    for name, table in tables.items():
+        run.write_frame(name, table)
+    return tables
+
+
+def choose_protocol(name: str, fill: Fill | None) -> Protocol:
+    """A named protocol, with another fill if one is given.
+
+    Raises:
+        UnknownNameError: If no protocol has that name.
+    """
+    if name not in PROTOCOLS:
+        raise UnknownNameError("protocol", name, PROTOCOLS)
+    return PROTOCOLS[name] if fill is None else replace(PROTOCOLS[name], fill=fill)
+
+
+def screening_agreement(table: pl.DataFrame) -> RankAgreement:
+    """How well the estimates of a "screen" table order the heads."""
+    return rank_agreement(*(table[column].to_numpy()[None] for column in ("loss_increase_estimate", "drop")))
+
+
+def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
+    """One row per layer, counted from 1: what the rule finds and how concentrated drops are."""
+    rows = []
+    for found, concentration in zip(analysis.layers, analysis.concentration, strict=True):
+        own = asdict(found) | {"layer": found.layer + 1, "head": found.head + 1}
+        rows.append({**own, **_indices(concentration)})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _indices(concentration: Concentration) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for name, interval in vars(concentration).items():
+        values |= _ends(name, interval)
+    return values
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
+    ends: Sequence[float | None] = (None,) * 3
+    if interval is not None:
+        ends = interval.estimate, interval.low, interval.high
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
+
+def _named(protocol: Protocol, **tables: pl.DataFrame) -> Tables:
+    """Tables under names that tell protocols apart; the controlled one has the plain names."""
+    marks = [protocol.fill] if protocol.fill != CONTROLLED.fill else []
+    marks += [] if protocol.restored else ["unrestored"]
+    marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
+    return {"-".join([name, *marks]): table for name, table in tables.items()}

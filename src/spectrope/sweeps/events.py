@@ -1,0 +1,28 @@
+"""What jobs tell whoever shows progress."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened in a job.
+
+    Args:
+        stage: "train", "ablate" or "done".
+        done: Steps or heads done.
+        total: Steps or heads in all.
+        accuracy: Latest held-out accuracy, as a fraction, or None.
+    """
+
+    stage: str
+    done: int
+    total: int
+    accuracy: float | None = None
+
+
+Listener = Callable[[Event], None]
+
+
+def silent(event: Event) -> None:
+    """The listener that shows nothing."""

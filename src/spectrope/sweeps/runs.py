@@ -1,0 +1,37 @@
+"""Experiments and their run folders."""
+
+from pathlib import Path
+
+import torch
+
+from spectrope.core.config import from_dict, to_dict
+from spectrope.models.decoder import Decoder
+from spectrope.store import Run, open_run
+from spectrope.training.config import Experiment
+from spectrope.training.loop import build_model
+from spectrope.training.state import WEIGHTS
+
+DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.
+
+
+def run_for(experiment: Experiment, root: Path) -> Run:
+    """The run folder of an experiment, made if need be."""
+    return open_run(root, to_dict(experiment), DATA_VERSION)
+
+
+def experiment_of(run: Run) -> Experiment:
+    """The experiment that a run folder was made for."""
+    return from_dict(Experiment, run.config)
+
+
+def load_model(run: Run, device: torch.device) -> Decoder:
+    """The trained network of a finished run.
+
+    Raises:
+        StoreError: If the run is unfinished or its weights cannot be read.
+    """
+    _ = run.manifest  # only finished runs have one
+    model = build_model(experiment_of(run), device)
+    tensors, _ = run.read_tensors(WEIGHTS)
+    model.load_state_dict(tensors)
+    return model.eval()

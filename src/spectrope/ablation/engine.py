@@ -24,7 +24,8 @@ from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
 NEED_MEANS = frozenset({"mean", "position-only"})
-CPU_TOKENS, CUDA_TOKENS = 2**14, 2**18  # Tokens in one batch, variants included; see benchmarks/ablation.py.
+# Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
+BUDGET = {"cpu": 2**19, "cuda": 2**26}
 
 Watch = Callable[[int, int], None]
 
@@ -97,7 +98,7 @@ def _pieces(
     donors: Batch | None,
 ) -> Iterator[Found]:
     device = next(model.parameters()).device
-    tokens = tokens or (CPU_TOKENS if device.type == "cpu" else CUDA_TOKENS)
+    tokens = tokens or BUDGET[device.type] // model.config.d_model
     width = min(model.config.n_heads, len(variants))
     size = max(1, tokens // (width * max(1, data.inputs.shape[1])))
     for index, batch in by_length(data, size, trim=model.padding_is_inert):

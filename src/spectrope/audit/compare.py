@@ -1,0 +1,129 @@
+"""Where two encodings of a layer differ: declared and effective, or those of two checkpoints."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from spectrope.audit.encoding import LayerEncoding, Turning
+from spectrope.audit.mask import Mask
+from spectrope.audit.schedule import rounded
+
+FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
+SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
+GAIN = 1e-3
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One respect in which an expected encoding and the effective one differ."""
+
+    what: str
+    expected: str
+    effective: str
+    note: str = ""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.what}: {self.expected} declared, {self.effective} effective{note}"
+
+
+def compare(expected: LayerEncoding, effective: LayerEncoding, length: int, noise: float) -> list[Finding]:
+    """Every respect in which a measured encoding departs from the one expected; None in it is not compared.
+
+    Args:
+        expected: Declared, or measured on another model.
+        effective: Measured.
+        length: Positions of the measurement.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    found: list[Finding] = []
+    if expected.kind is not None and expected.kind != effective.kind:
+        return [Finding("encoding", expected.describe(), effective.describe())]
+    if expected.turning is not None and effective.turning is not None:
+        found += _turning(expected.turning, effective.turning, length, noise)
+    if expected.slopes is not None and effective.slopes is not None:
+        found += _slopes(expected.slopes, effective.slopes, max(SLOPE, noise))
+    if expected.buckets is not None and expected.buckets != effective.buckets:
+        found.append(Finding("buckets", str(expected.buckets), str(effective.buckets or "none of T5's")))
+    if expected.mask is not None and effective.mask is not None:
+        found += _mask(expected.mask, effective.mask, length)
+    found += _query_scale(expected.query_scale, effective.query_scale, noise)
+    return found
+
+
+def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Finding]:
+    if (
+        expected.pairing is not None
+        and effective.pairing is not None
+        and expected.pairing != effective.pairing
+    ):
+        yield Finding("pairing", expected.pairing, effective.pairing)
+    if (expected.start, expected.width) != (effective.start, effective.width):
+        yield Finding("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
+    elif not same_frequencies(expected, effective, length, noise):
+        yield _frequencies(expected, effective)
+    bound = 10 * noise + 8 * 2**-24 * length
+    if effective.phase_error > bound + expected.phase_error:
+        yield Finding(
+            "angles",
+            "in proportion to position",
+            f"off by up to {effective.phase_error:.2g} rad",
+            "as when computed in low precision",
+        )
+    if (
+        expected.gain is not None
+        and effective.gain is not None
+        and not _near(expected.gain, effective.gain, noise)
+    ):
+        yield Finding("attention factor", f"{expected.gain**0.5:.5g}", f"{effective.gain**0.5:.5g}")
+
+
+def _near(a: float, b: float, noise: float) -> bool:
+    return abs(a - b) <= max(GAIN, 10 * noise) * abs(a)
+
+
+def same_frequencies(expected: Turning, effective: Turning, length: int, noise: float) -> bool:
+    """Whether as many pairs turn alike, up to `FREQUENCY`, to standard errors and to what can be resolved."""
+    bounds = [5 * error + 4 * noise / length for error in effective.errors]
+    pairs = zip(expected.frequencies, effective.frequencies, bounds, strict=True)
+    return all(abs(a - b) <= FREQUENCY * abs(a) + bound for a, b, bound in pairs)
+
+
+def _frequencies(expected: Turning, effective: Turning) -> Finding:
+    """Which part of the schedule differs, in words where words suffice."""
+    wanted = expected.fit()
+    got = effective.fit(expected.base or wanted.base)
+    if got.scaling == wanted.scaling == "none":
+        return Finding("base", rounded(wanted.base), rounded(got.base))
+    if str(got) != str(wanted):
+        return Finding("frequencies", str(wanted), str(got))
+    ratios = [b / a for a, b in zip(expected.frequencies, effective.frequencies, strict=True) if a]
+    worst = max(range(len(ratios)), key=lambda j: abs(ratios[j] - 1))
+    return Finding(
+        "frequencies",
+        f"pair {worst} at {expected.frequencies[worst]:.6g}",
+        f"{effective.frequencies[worst]:.6g} rad per position",
+    )
+
+
+def _slopes(expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float) -> Iterator[Finding]:
+    pairs = list(zip(expected, effective, strict=True))
+    off = [head for head, (a, b) in enumerate(pairs) if abs(a - b) > tolerance * abs(a)]
+    if off:
+        sets = zip(sorted(expected), sorted(effective), strict=True)
+        reordered = all(abs(a - b) <= tolerance * abs(a) for a, b in sets)
+        note = "the same slopes in another order" if reordered else f"heads {', '.join(map(str, off))}"
+        a, b = pairs[off[0]]
+        yield Finding("slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note)
+
+
+def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Finding]:
+    if expected.size is not None and expected.size >= length:
+        expected = Mask("bidirectional" if expected.shape == "bidirectional window" else "causal")
+    if expected != effective:
+        yield Finding("mask", str(expected), str(effective))
+
+
+def _query_scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Finding]:
+    wanted, got = expected or 1.0, effective or 1.0
+    if not _near(wanted, got, noise):
+        yield Finding("query scale", f"grows to {wanted:.5g}", f"grows to {got:.5g}")

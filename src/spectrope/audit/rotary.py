@@ -1,0 +1,240 @@
+"""Which rotation queries and keys went through: pairs, frequencies, gain."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Complex, Float
+from torch import Tensor
+
+Pairing = Literal["adjacent", "halves"]
+LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
+FOREIGN = 1e-2  # Share of the varying energy that may escape a rotation before it is called none.
+
+
+@dataclass(frozen=True)
+class Rotation:
+    r"""Coordinates [start, start + width) turn in pairs by :math:`\omega_j` radians per position.
+
+    Args:
+        pairing: How the weights lay out the pairs, where the vectors before rotation were seen, else how the
+            kernel sees them.
+        start: First rotated coordinate.
+        width: Rotated coordinates.
+        head_dim: Width of queries and keys.
+        frequencies: Radians per position of each pair.
+        errors: Standard error of each frequency, in radians per position.
+        phase_error: Largest departure of a pair's phase from a straight line, in radians.
+        residual: Largest share, over heads, of the varying energy that the rotation leaves unexplained.
+        query_gain: Factor on rotated queries, or None where the vectors before rotation were not seen.
+        key_gain: Factor on rotated keys, likewise.
+    """
+
+    pairing: Pairing
+    start: int
+    width: int
+    head_dim: int
+    frequencies: tuple[float, ...]
+    errors: tuple[float, ...]
+    phase_error: float
+    residual: float
+    query_gain: float | None
+    key_gain: float | None
+
+    @property
+    def fraction(self) -> float:
+        """Share of the coordinates that turn."""
+        return self.width / self.head_dim
+
+    @property
+    def gain(self) -> float | None:
+        """Factor on the logits of rotated coordinates, or None where it was not seen."""
+        return None if self.query_gain is None or self.key_gain is None else self.query_gain * self.key_gain
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which coordinates form pairs."""
+
+    pairing: Pairing
+    start: int
+    width: int
+
+    def planes(self, x: Float[Tensor, "*n d"]) -> Complex[Tensor, "*n m"]:
+        """The pairs as complex numbers."""
+        x = x[..., self.start : self.start + self.width]
+        shape = (2, -1) if self.pairing == "halves" else (-1, 2)
+        first, second = x.unflatten(-1, shape).unbind(-2 if self.pairing == "halves" else -1)
+        return torch.complex(first.contiguous(), second.contiguous())
+
+
+def fit_rotation(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g t d"],
+    sources: list[Float[Tensor, "b _"]],
+    noise: float,
+) -> Rotation | None:
+    """The rotation of queries and keys with constant content; None if there is none.
+
+    Args:
+        q: Queries as the kernel receives them, the same content at every position.
+        k: Keys likewise.
+        sources: Vectors per content among which those before rotation lie, at the first position.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    vectors = torch.cat([q.flatten(0, 1), k.flatten(0, 1)]).double()
+    moving = _moving(vectors, noise)
+    if not moving.any():
+        return None
+    layout = _best_layout(vectors, moving)
+    if layout is None:
+        return None
+    z = layout.planes(vectors)
+    frequencies, errors, phase_error = phase_slopes(z)
+    residual = _residual(vectors, z, layout, frequencies)
+    seen = [gain_of(side.double(), layout, sources, noise) for side in (q, k)]
+    return Rotation(
+        pairing=next((found[0] for found in seen if found), layout.pairing),
+        start=layout.start,
+        width=layout.width,
+        head_dim=vectors.shape[-1],
+        frequencies=tuple(frequencies.tolist()),
+        errors=tuple(errors.tolist()),
+        phase_error=phase_error,
+        residual=residual,
+        query_gain=seen[0][1] if seen[0] else None,
+        key_gain=seen[1][1] if seen[1] else None,
+    )
+
+
+def _moving(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Tensor, " d"]:
+    """Coordinates that vary over positions by more than rounding."""
+    size = vectors.square().mean().sqrt().clamp(min=1e-300)
+    return ((vectors - vectors[:, :1]).abs().amax((0, 1)) / size) > 20 * noise
+
+
+def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
+    """Leading blocks, and blocks at the end, that hold every moving coordinate."""
+    d = len(moving)
+    low, high = int(moving.nonzero()[0]), int(moving.nonzero()[-1])
+    widths = range(high + 2 - high % 2, d + 1, 2)
+    yield from (Layout("halves", 0, width) for width in widths)
+    yield from (Layout("halves", start, d - start) for start in range(2 - d % 2, low + 1, 2))
+    start = low - low % 2
+    yield Layout("adjacent", start, high + 1 + (high + 1) % 2 - start if start else high + 1 + (high + 1) % 2)
+
+
+def _best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"]) -> Layout | None:
+    """The layout whose pairs keep their norm best, if any does."""
+    step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
+    sample = vectors[:16, ::step]
+    scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
+    score, best = min(scored, key=lambda one: one[0])
+    return best if score < FOREIGN else None
+
+
+def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
+    """Variation of squared norms, as a share of the pairs' own variation."""
+    squared = z.abs().square()
+    varying = (z - z.mean(1, keepdim=True)).abs().square().sum()
+    return ((squared - squared.mean(1, keepdim=True)).square().sum().sqrt() / varying).item()
+
+
+def phase_slopes(
+    z: Complex[Tensor, "n t m"],
+) -> tuple[Float[Tensor, " m"], Float[Tensor, " m"], float]:
+    r"""Frequencies of pairs that turn, with their standard errors and the largest departure from a line.
+
+    Phases relative to the first position, weighted by energy over all vectors, are freed of a first guess
+    (the phase of :math:`\sum_t c_{t+1}\bar c_t`) and fitted by a line through the origin.
+
+    Args:
+        z: Pairs of n vectors at t positions.
+
+    Returns:
+        Radians per position, their standard errors, and the departure in radians.
+    """
+    c = (z * z[:, :1].conj()).sum(0)
+    t = torch.arange(len(c), dtype=torch.float64, device=c.device)[:, None]
+    slope = (c[1:] * c[:-1].conj()).sum(0).angle()
+    for reach in _doublings(len(c)):  # longer and longer, so that no residual wraps round
+        rest = (c[:reach] * torch.polar(torch.ones_like(t[:reach]), -t[:reach] * slope)).angle()
+        slope = slope + (t[:reach] * rest).sum(0) / t[:reach].square().sum()
+    rest = (c * torch.polar(torch.ones_like(t), -t * slope)).angle()
+    error = (rest.square().sum(0) / max(len(c) - 2, 1) / t.square().sum()).sqrt()
+    return slope, error, rest.abs().max().item()
+
+
+def _doublings(n: int) -> Iterator[int]:
+    reach = 4
+    while reach < n:
+        yield reach
+        reach *= 2
+    yield n
+
+
+def _residual(
+    vectors: Float[Tensor, "n t d"],
+    z: Complex[Tensor, "n t m"],
+    layout: Layout,
+    frequencies: Float[Tensor, " m"],
+) -> float:
+    """Largest share over vectors of the varying energy that the fitted rotation does not explain."""
+    t = torch.arange(z.shape[1], dtype=torch.float64, device=z.device)[:, None]
+    turned = z[:, :1] * torch.polar(torch.ones_like(t * frequencies), t * frequencies)
+    missed = (z - turned).abs().square().sum((1, 2))
+    outside = torch.ones(vectors.shape[-1], dtype=torch.bool)
+    outside[layout.start : layout.start + layout.width] = False
+    missed = missed + (vectors - vectors[:, :1])[..., outside].square().sum((1, 2))
+    varying = (vectors - vectors[:, :1]).square().sum((1, 2))
+    return (missed / varying.clamp(min=1e-300)).max().item()
+
+
+def gain_of(
+    x: Float[Tensor, "b h t d"], layout: Layout, sources: list[Float[Tensor, "b _"]], noise: float
+) -> tuple[Pairing, float] | None:
+    """How the weights lay out the pairs, and the factor that the rotation multiplies them by.
+
+    At the first position the rotation is the identity up to that factor, so the vectors before it are found
+    among the sources as a run of coordinates in the same direction, in one order of the pairs or the other.
+
+    Args:
+        x: Queries or keys, rotated.
+        layout: How the kernel sees the pairs.
+        sources: What the layer's inner modules put out at the first position.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    z = layout.planes(x[:, 0, 0])
+    if layout.width < 4:  # two coordinates have but one order, and any run is almost in their direction
+        return None
+    orders: tuple[Pairing, Pairing] = ("halves", "adjacent")
+    for source in reversed(sources):
+        for pairing in orders:
+            found = _match(source.double(), _serialised(z, pairing))
+            if found is not None and found[0] > 1 - max(1e-9, 4 * noise**2):
+                return pairing, found[1]
+    return None
+
+
+def _serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b w"]:
+    parts = torch.view_as_real(z)
+    return (parts.transpose(-1, -2) if pairing == "halves" else parts).flatten(1)
+
+
+def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[float, float] | None:
+    """Best cosine between the target and a run of the source, over all contents, and target over source."""
+    if source.shape[1] < target.shape[1]:
+        return None
+    runs = source.unfold(1, target.shape[1], 1)
+    products = torch.einsum("bow,bw->o", runs, target)
+    energies = runs.square().sum((0, 2))
+    cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
+    best = int(cosines.argmax())
+    return cosines[best].item(), (target.square().sum() / products[best]).item()
+
+
+def wavelengths(frequencies: tuple[float, ...]) -> list[float]:
+    """Positions per turn of each pair."""
+    return [2 * math.pi / abs(f) if f else math.inf for f in frequencies]

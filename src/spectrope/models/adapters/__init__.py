@@ -1,0 +1,22 @@
+"""Hugging Face models: loading them, and reading what their attention kernels receive."""
+
+from spectrope.models.adapters.hooks import after, before, states_of, with_states
+from spectrope.models.adapters.inputs import Inputs, trained_length
+from spectrope.models.adapters.load import open_model
+from spectrope.models.adapters.record import Call, recorded
+from spectrope.models.adapters.structure import block_of, declared_config, layer_name
+
+__all__ = [
+    "Call",
+    "Inputs",
+    "after",
+    "before",
+    "block_of",
+    "declared_config",
+    "layer_name",
+    "open_model",
+    "recorded",
+    "states_of",
+    "trained_length",
+    "with_states",
+]

@@ -1,0 +1,56 @@
+"""Forward hooks that are always taken off again."""
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from torch import Tensor, nn
+
+
+@contextlib.contextmanager
+def before(
+    model: nn.Module, names: Iterable[str], act: Callable[[str, Any, dict[str, Any]], Any]
+) -> Iterator[None]:
+    """Call `act` with the name, positional and named arguments of each of these modules before it runs.
+
+    What `act` returns, if anything, takes the arguments' place.
+    """
+
+    def hook(name: str) -> Callable[..., Any]:
+        return lambda _, args, given: act(name, args, given)
+
+    handles = [
+        model.get_submodule(name).register_forward_pre_hook(hook(name), with_kwargs=True) for name in names
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextlib.contextmanager
+def after(model: nn.Module, names: Iterable[str], act: Callable[[str, Any], None]) -> Iterator[None]:
+    """Call `act` with the name and output of each of these modules once it has run."""
+
+    def hook(name: str) -> Callable[..., None]:
+        return lambda _, __, output: act(name, output)
+
+    handles = [model.get_submodule(name).register_forward_hook(hook(name)) for name in names]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def states_of(args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
+    """The hidden states among a layer's arguments."""
+    return args[0] if args and isinstance(args[0], Tensor) else given["hidden_states"]
+
+
+def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) -> tuple[Any, dict[str, Any]]:
+    """The arguments with other hidden states."""
+    if args and isinstance(args[0], Tensor):
+        return (states, *args[1:]), given
+    return args, given | {"hidden_states": states}

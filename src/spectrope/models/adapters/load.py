@@ -1,0 +1,104 @@
+"""Checkpoints from disk: safetensors alone, no code of theirs, no network, unless asked for."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from spectrope.core.errors import ConfigError, UnsupportedError
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def open_model(
+    source: str | Path,
+    *,
+    allow_download: bool = False,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    dtype: Dtype = "auto",
+) -> nn.Module:
+    """The model of a checkpoint, in evaluation mode on the CPU.
+
+    Args:
+        source: A local folder, or the id of a model that is in the local cache.
+        allow_download: Whether an id may be fetched from the hub.
+        trust_remote_code: Whether code that comes with the checkpoint may run.
+        allow_pickle: Whether weights may be unpickled, which can run code, where there are no safetensors.
+        dtype: Of the weights; "auto" keeps the checkpoint's.
+
+    Raises:
+        ConfigError: If there is no such checkpoint, or it has no configuration that can be read.
+        UnsupportedError: If its weights are pickled, it needs code of its own, or transformers is missing.
+    """
+    transformers = _library()
+    folder = Path(source)
+    if folder.is_dir():
+        _check_weights(folder, allow_pickle)
+    options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
+    with _explained(str(source), allow_download):
+        config = transformers.AutoConfig.from_pretrained(str(source), **options)
+        cls = _model_class(transformers, config)
+        safe = None if allow_pickle else True
+        model = cls.from_pretrained(str(source), config=config, dtype=dtype, use_safetensors=safe, **options)
+    return model.eval()
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise UnsupportedError(
+            "checkpoints need transformers, which is not installed; pip install 'spectrope[hf]'."
+        ) from None
+    return transformers
+
+
+def _model_class(transformers: Any, config: Any) -> Any:
+    """The class that the checkpoint names, where the library has it."""
+    names = getattr(config, "architectures", None) or ()
+    return next(
+        (getattr(transformers, name) for name in names if hasattr(transformers, name)), transformers.AutoModel
+    )
+
+
+def _check_weights(folder: Path, allow_pickle: bool) -> None:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+    if not pickled:
+        raise ConfigError(f"{folder} holds no weights: no *.safetensors file.")
+    if not allow_pickle:
+        raise UnsupportedError(
+            f"{folder} holds pickled weights alone ({pickled[0]}), and unpickling can run code; save them as "
+            "safetensors with save_pretrained where you trust them, or give --allow-pickle."
+        )
+
+
+@contextlib.contextmanager
+def _explained(source: str, allow_download: bool) -> Iterator[None]:
+    """The library's complaints as errors of one line with the way out."""
+    try:
+        yield
+    except OSError as error:
+        if Path(source).is_dir() or allow_download:
+            raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
+        raise ConfigError(
+            f"{source} is no folder and not in the local cache; --allow-download fetches it from the hub."
+        ) from None
+    except ValueError as error:
+        if "trust_remote_code" in str(error):
+            raise UnsupportedError(
+                f"{source} needs code that comes with it, which is not run; read it first, then give "
+                "--trust-remote-code."
+            ) from None
+        raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,231 @@
+"""What attention kernels receive: queries, keys, biases and masks, read as a model runs."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+FORBIDDEN = -3e4  # An additive mask at or below it forbids; float16, the narrowest dtype, ends at -65504.
+RECORDER = "spectrope_recorder"
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    r"""One call of an attention kernel, with logits :math:`s\,\langle q_i, k_j\rangle + \beta_{ij}`.
+
+    Args:
+        module: Dotted name of the module that made the call.
+        q: Queries as they enter the product, with shape (b, h, i, d).
+        k: Keys likewise, with shape (b, g, j, d), where g divides h.
+        bias: What is added to the scaled product, in logit units, or None.
+        allowed: Which keys each query may see.
+        scale: The factor s; None where it must be found from `logits`.
+        logits: All of it with the mask, where the kernel shows no bias of its own.
+    """
+
+    module: str
+    q: Float[Tensor, "b h i d"]
+    k: Float[Tensor, "b g j d"]
+    bias: Float[Tensor, "#b #h i j"] | None
+    allowed: Bool[Tensor, "#b #h i j"]
+    scale: float | None
+    logits: Float[Tensor, "b h i j"] | None = None
+
+    def products(self) -> Float[Tensor, "b h i j"]:
+        """Dot products of queries and keys, unscaled."""
+        groups = self.q.shape[1] // self.k.shape[1]
+        return self.q @ self.k.repeat_interleave(groups, 1).transpose(-1, -2)
+
+
+Sink = Callable[[Call], None]
+_sink: ContextVar[Callable[..., Tensor] | None] = ContextVar("sink", default=None)
+
+
+@contextlib.contextmanager
+def recorded(model: nn.Module, sink: Sink) -> Iterator[None]:
+    """While the block runs, hand every attention call of the model to `sink`.
+
+    Models that reach their kernel through the library's attention interface run without attention (the output
+    of each kernel is zero), which costs no quadratic product. The others run as they are, and calls are read
+    from the operands of the last product before each softmax, or from torch's own attention function.
+
+    Args:
+        model: A Hugging Face model.
+        sink: Receives the calls in the order in which they are made.
+    """
+    names = {module: name for name, module in model.named_modules()}
+    if uses_interface(model):
+        with _interface(model), _receiving(names, sink):
+            yield
+    else:
+        with _Products(model, names, sink):
+            yield
+
+
+def uses_interface(model: nn.Module) -> bool:
+    """Whether the code of the model's attention goes through the library's attention interface."""
+    homes = {type(module).__module__ for module in model.modules()}
+    return any(
+        hasattr(sys.modules[home], "ALL_ATTENTION_FUNCTIONS")
+        for home in homes
+        if not home.startswith("torch.")
+    )
+
+
+@contextlib.contextmanager
+def _receiving(names: dict[nn.Module, str], sink: Sink) -> Iterator[None]:
+    def receive(
+        module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **rest: Any
+    ) -> Tensor:
+        scale = rest.get("scaling") or q.shape[-1] ** -0.5
+        causal = rest.get("is_causal")
+        causal = getattr(module, "is_causal", False) if causal is None else causal
+        allowed, bias = split_mask(mask, q, k, causal)
+        position_bias = rest.get("position_bias")
+        if position_bias is not None:
+            bias = position_bias if bias is None else bias + position_bias
+        sink(Call(names[module], q, k, bias, allowed, float(scale)))
+        return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
+
+    token = _sink.set(receive)
+    try:
+        yield
+    finally:
+        _sink.reset(token)
+
+
+@contextlib.contextmanager
+def _interface(model: nn.Module) -> Iterator[None]:
+    """Switch every configuration inside the model to the recorder and back."""
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask
+
+    AttentionInterface.register(RECORDER, _record)
+    AttentionMaskInterface.register(RECORDER, eager_mask)
+    configs = [module.config for module in model.modules() if hasattr(module, "config")]
+    before = [(config, config._attn_implementation_internal) for config in _distinct(configs)]
+    try:
+        for config, _ in before:
+            config._attn_implementation_internal = RECORDER
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def _distinct(configs: list[Any]) -> list[Any]:
+    return list({id(config): config for config in configs}.values())
+
+
+def _record(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **rest: Any
+) -> tuple[Tensor, None]:
+    """The attention function that the library calls; it attends to nothing."""
+    receive = _sink.get()
+    if receive is None:
+        raise RuntimeError("the recording attention function was called outside `recorded`")
+    return receive(module, query, key, value, attention_mask, **rest), None
+
+
+def split_mask(
+    mask: Tensor | None, q: Tensor, k: Tensor, causal: bool
+) -> tuple[Bool[Tensor, "#b #h i j"], Float[Tensor, "#b #h i j"] | None]:
+    """Which pairs a mask allows, and the bias that it carries, if any.
+
+    Args:
+        mask: True where allowed, or a number to add, broadcastable to (b, h, i, j); None asks `causal`.
+        q: Queries, with shape (b, h, i, d).
+        k: Keys, with shape (b, g, j, d).
+        causal: Whether no mask means that the future is forbidden.
+    """
+    n, m = q.shape[-2], k.shape[-2]
+    if mask is None:
+        allowed = torch.ones(1, 1, n, m, dtype=torch.bool, device=q.device)
+        return allowed.tril(m - n) if causal and n > 1 else allowed, None
+    while mask.ndim < 4:
+        mask = mask[None]
+    mask = mask[..., :m].expand(*mask.shape[:2], n, m)
+    if mask.dtype is torch.bool:
+        return mask, None
+    allowed = mask > FORBIDDEN
+    bias = mask.masked_fill(~allowed, 0)
+    return allowed, bias if bool(bias.any()) else None
+
+
+class _Products(TorchFunctionMode):
+    """Watches torch's functions for products that end in a softmax, and for fused attention."""
+
+    PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "baddbmm"})
+
+    def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink) -> None:
+        super().__init__()
+        self.model, self.names, self.sink = model, names, sink
+        self.running: list[str] = []
+        self.operands: tuple[Tensor, Tensor] | None = None
+
+    def __enter__(self) -> "_Products":
+        self.handles = []
+        for module, name in self.names.items():
+            self.handles += [
+                module.register_forward_pre_hook(lambda *_, name=name: self.running.append(name)),
+                module.register_forward_hook(lambda *_: self._leave()),
+            ]
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        for handle in self.handles:
+            handle.remove()
+        super().__exit__(*error)
+
+    def _leave(self) -> None:
+        self.running.pop()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        if name == "scaled_dot_product_attention":
+            self._fused(*args, **kwargs)
+        elif name in self.PRODUCTS:
+            self.operands = _operands(name, args, kwargs)
+        elif name == "softmax" and self.operands is not None:
+            self._softmax(args[0])
+        return func(*args, **kwargs)
+
+    def _fused(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> None:
+        scale = query.shape[-1] ** -0.5 if scale is None else scale
+        allowed, bias = split_mask(attn_mask, query, key, is_causal)
+        self.sink(Call(self.running[-1], query, key, bias, allowed, scale))
+
+    def _softmax(self, logits: Tensor) -> None:
+        assert self.operands is not None
+        (left, right), self.operands = self.operands, None
+        if logits.ndim != 4 or (*left.shape[-2:-1], right.shape[-1]) != logits.shape[-2:]:
+            return
+        b, h = logits.shape[:2]
+        q = left.reshape(b, h, *left.shape[-2:])
+        k = right.transpose(-1, -2).reshape(b, -1, *right.shape[:-3:-1])
+        allowed = logits > FORBIDDEN
+        self.sink(Call(self.running[-1], q, k, None, allowed, None, logits))
+
+
+def _operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor]:
+    if name == "baddbmm":
+        return kwargs.get("batch1", args[1] if len(args) > 1 else None), kwargs.get("batch2", args[-1])
+    return args[0], args[1] if len(args) > 1 else kwargs["other"]

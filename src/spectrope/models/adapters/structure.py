@@ -1,0 +1,62 @@
+"""Where a Hugging Face model keeps its layers, and what it says of itself."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+
+def layer_name(module: str) -> tuple[str, int]:
+    """Stack and number of the layer that a dotted module name lies in.
+
+    `encoder.block.1.layer.0.SelfAttention` lies in layer 1 of "encoder"; a stack on its own has no name.
+    """
+    found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", module)
+    stack = re.search(r"(?:^|\.)(encoder|decoder)\.", module[: found.start() + 1] if found else module)
+    return (stack.group(1) if stack else "", int(found.group(1)) if found else 0)
+
+
+def block_of(module: str) -> str:
+    """Dotted name of the block that an attention module lies in: up to the first number."""
+    found = re.search(r"^(.*?\.)?\d+(?=\.|$)", module)
+    return found.group(0) if found else module
+
+
+def declared_config(model: nn.Module) -> dict[str, Any]:
+    """The text model's configuration as plain values: as the library holds it, and as its file says it.
+
+    Returns:
+        "library" and "file"; the latter is empty for a model that was not loaded from disk.
+    """
+    config: Any = model.config
+    fields = _plain(config.get_text_config().to_dict())
+    return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
+
+
+def _file(source: str) -> dict[str, Any]:
+    """The configuration as it was written, its text part where it has parts; empty if there is none."""
+    path = _config_path(source) if source else None
+    if path is None:
+        return {}
+    fields = json.loads(path.read_text(encoding="utf-8"))
+    return fields.get("text_config", fields)
+
+
+def _config_path(source: str) -> Path | None:
+    """The file in a folder, or in the local cache of the hub."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder / "config.json" if (folder / "config.json").is_file() else None
+    from transformers.utils.hub import cached_file
+
+    try:
+        found = cached_file(source, "config.json", local_files_only=True)
+    except OSError:
+        return None
+    return Path(found) if found else None
+
+
+def _plain(fields: Any) -> Any:
+    return json.loads(json.dumps(fields, default=str))

@@ -56,7 +56,7 @@ def page_spec(panel: Panel) -> dict[str, Any]:
             "layer": layers,
             "width": "container",
             "height": panel.height,
-            "description": f"{panel.group}, {panel.title}" if panel.title else panel.group,
+            "description": ", ".join(filter(None, (panel.group, panel.title))),
         },
         legend={"disable": True},
     )

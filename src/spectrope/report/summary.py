@@ -127,6 +127,8 @@ def _ceilings(rows: Sequence[Row]) -> str:
 
 
 def _of_drop(drop: Drop) -> str:
+    if drop.drop <= 0:
+        return "Silencing any one head costs nothing."
     where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
     text = f"Silencing one head costs most, {drop.drop:.1f} points, at {where}"
     return (

@@ -83,9 +83,10 @@ def own(spec: str) -> str:
 
 
 def show(runs: list[Run]) -> None:
-    """Print accuracy, ceiling and the most indispensable head of each run."""
-    columns = ("task", "encoding", "seed", "train %", "held-out %", "ceiling %", "largest drop", "head", "s")
-    table("", columns, [_row(run) for run in runs], numeric=(*columns[2:7], "s"))
+    """Print accuracy, ceiling and the most indispensable head of each run, in 80 columns."""
+    columns = ("task", "encoding", "seed", "train", "held-out", "ceiling", "drop", "head", "s")
+    title = "accuracy in %; drop in points when the worst head (layer.head) is silenced"
+    table(title, columns, [_row(run) for run in runs], numeric=columns[2:])
 
 
 def _row(run: Run) -> tuple[str, ...]:
@@ -97,6 +98,6 @@ def _row(run: Run) -> tuple[str, ...]:
         str(config["seed"]),
         *(f"{100 * manifest[key]:.1f}" for key in ("train_accuracy", "test_accuracy", "bayes_accuracy")),
         f"{top['drop']:.1f}",
-        f"layer {top['layer']}, head {top['head']}",
+        f"{top['layer']}.{top['head']}",
         f"{manifest['seconds']:.0f}",
     )

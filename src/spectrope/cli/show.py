@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import polars as pl
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -28,7 +29,7 @@ def table(
     """Print a table; columns named in `numeric` are aligned to the right."""
     if title:
         console.print(title, highlight=False)
-    drawn = Table(header_style="bold")
+    drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         drawn.add_column(column, justify="right" if column in numeric else "left")
     for row in rows:

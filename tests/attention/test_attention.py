@@ -98,7 +98,7 @@ class General(Encoding):
 def test_what_cannot_be_computed_is_refused_by_name():
     ctx, v = inputs(2, 2)
     general = General(ENCODINGS.config("nope")())
-    with pytest.raises(UnsupportedError, match=r"'explicit' cannot compute form GENERAL.*here: reference"):
+    with pytest.raises(UnsupportedError, match=r"'explicit' cannot compute form GENERAL.*parts, reference"):
         attention(ctx, v, general, causal=True, impl="explicit")
     with pytest.raises(UnsupportedError, match="'fused' has no dropout"):
         attention(ctx, v, build("nope"), causal=True, impl="fused", noise=Noise(0.1, 0, CPU))

@@ -1,6 +1,15 @@
 """Attention under any positional encoding, by several implementations that agree."""
 
-from spectrope.attention import explicit, fused, reference
+from spectrope.attention import explicit, fused, parts, reference
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
 
-__all__ = ["IMPLEMENTATIONS", "Implementation", "attention", "explicit", "fastest", "fused", "reference"]
+__all__ = [
+    "IMPLEMENTATIONS",
+    "Implementation",
+    "attention",
+    "explicit",
+    "fastest",
+    "fused",
+    "parts",
+    "reference",
+]

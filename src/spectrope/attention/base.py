@@ -91,11 +91,12 @@ def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None
     """The implementation that measured fastest for this form on this kind of device.
 
     Explicit products beat torch's fused kernel on CPU at the lengths and head widths of our models (see
-    `benchmarks/attention.py`); the fused kernel wins on CUDA; forms that neither computes take the reference.
+    `benchmarks/attention.py`); the fused kernel wins on CUDA. Where one group of heads keeps a mixture from
+    both, each group takes the fastest for it; forms that none of these computes take the reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
     able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise) is None)
-    return next(able, "reference")
+    return next(able, "parts" if len(list(encoding.parts())) > 1 else "reference")
 
 
 def additive_mask(ctx: Context, causal: bool) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Scores are those of plain arithmetic, whatever the batches, the padding and the labels that do not count."""
+"""Scores are those of plain arithmetic, whatever the batches, the padding and the labels left out."""
 
 from dataclasses import replace
 

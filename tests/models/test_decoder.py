@@ -47,7 +47,7 @@ def test_every_encoding_trains_in_it(name):
 
 @pytest.mark.parametrize("name", list(ENCODINGS))
 def test_padding_that_is_masked_changes_nothing(name):
-    for causal in (True, False):
+    for causal in (True,) if name == "path" else (True, False):  # PaTH says nothing of the future
         model = decoder(with_encoding(name, causal=causal))
         data = batch()
         longest = int(data.lengths.max())

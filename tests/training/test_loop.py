@@ -18,7 +18,13 @@ from torch.testing import assert_close
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise
+from spectrope.encodings.relative import RelativeTable
+from spectrope.encodings.sum import Sum
+from spectrope.encodings.t5 import T5
+from spectrope.positions.random_subset import RandomSubset
+from spectrope.positions.shifted import Shifted
 from spectrope.store import Run, open_run
+from spectrope.tasks.base import Batch
 from spectrope.training import loop
 from spectrope.training.config import Experiment, TrainingConfig
 from spectrope.training.interrupt import Interrupted, stop_on_signal
@@ -153,6 +159,40 @@ def test_dropout_is_drawn_anew_at_every_step(tmp_path):
     assert torch.equal(first, trainer._noise().keep(size, torch.float32))
     trainer.state.step += 1
     assert not torch.equal(first, trainer._noise().keep(size, torch.float32))
+
+
+@pytest.mark.parametrize("rule", [Shifted(), RandomSubset(longest=64)])
+def test_positions_are_drawn_anew_at_every_step(tmp_path, rule):
+    one = tiny()
+    one = replace(one, model=replace(one.model, positions=rule))
+    trainer = Trainer(one, run_at(tmp_path, one), CPU)
+    draws = [trainer._batch(0, 0).positions for _ in range(2)]
+    trainer.state.step += 1
+    draws.append(trainer._batch(0, 0).positions)
+    assert torch.equal(draws[0], draws[1])
+    assert not torch.equal(draws[0], draws[2])
+    trainer.step(trainer._batch(0, 0))
+
+
+def test_positions_that_are_not_drawn_are_left_to_the_model(tmp_path):
+    assert Trainer(tiny(), run_at(tmp_path, tiny()), CPU)._batch(0, 0).positions is None
+
+
+def test_layers_may_share_a_part_of_a_mixture(tmp_path):
+    base = tiny()
+    mixture = Sum.Config(parts=(T5.Config(), RelativeTable.Config()))
+    one = replace(
+        base, model=replace(base.model, encoding=mixture), training=replace(base.training, epochs=1)
+    )
+    run = run_at(tmp_path, one)
+    trained = Trainer(one, run, CPU).fit()
+    again = build_model(one, CPU)
+    again.load_state_dict(weights(run))
+    assert torch.equal(again(trained_batch(one)), trained(trained_batch(one)))
+
+
+def trained_batch(one: Experiment) -> Batch:
+    return one.task.build().sample(5, 3)
 
 
 def test_weights_depend_on_the_seed_alone():

@@ -108,7 +108,8 @@ class Run:
         Raises:
             StoreError: If the disk is full, read-only or forbidden; what was there before stays.
         """
-        plain = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
+        # Copies, since the format refuses tensors that share memory, as layers may share an encoding.
+        plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
         self._replace(self._tensors(name), save(plain, dict(metadata)))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 import torch
@@ -138,7 +138,16 @@ class Trainer:
             self.experiment.n_train, generator=torch_stream(self.experiment.seed, "order", epoch)
         )
         size = self.config.batch_size
-        return self.train_data[order[within * size : (within + 1) * size]]
+        return self._numbered(self.train_data[order[within * size : (within + 1) * size]])
+
+    def _numbered(self, batch: Batch) -> Batch:
+        """The batch with positions drawn for this step, where the model's rule draws any."""
+        if batch.positions is not None:
+            return batch
+        rule, (n, width) = self.experiment.model.positions, batch.inputs.shape
+        seed = stream_seed(self.experiment.seed, "positions", self.state.step)
+        still, drawn = (rule(n, width, batch.inputs.device, s) for s in (None, seed))
+        return batch if torch.equal(still, drawn) else replace(batch, positions=drawn.expand(n, width))
 
     def _score_epoch(self, epoch: int) -> None:
         n = self.config.eval_examples

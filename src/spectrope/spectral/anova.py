@@ -11,13 +11,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
 from spectrope.spectral.checks import check, factors, real_matrix
-from spectrope.spectral.product import (
-    column_sums,
-    diagonal_sums,
-    logit_energy,
-    matrix_diagonal_sums,
-    row_sums,
-)
+from spectrope.spectral.product import column_sums, diagonal_sums, energy_and_row_sums, matrix_diagonal_sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +35,9 @@ class LogitSums:
     @classmethod
     def of_product(cls, q: Tensor, k: Tensor, causal: bool = False) -> "LogitSums":
         """Of :math:`QK^\\top`, never formed; q and k have shape (n, d)."""
-        q, k = factors(q, k)
         diagonals = diagonal_sums(q, k)[len(q) - 1 if causal else 0 :]
-        energy = logit_energy(q, k, causal)
-        return cls(energy, row_sums(q, k, causal), column_sums(q, k, causal), diagonals, causal)
+        energy, rows = energy_and_row_sums(q, k, causal)
+        return cls(energy, rows, column_sums(q, k, causal), diagonals, causal)
 
     @classmethod
     def of_matrix(cls, logits: Tensor, causal: bool = False) -> "LogitSums":

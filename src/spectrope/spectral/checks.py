@@ -20,10 +20,12 @@ def wide(x: Tensor, name: str) -> Tensor:
     Raises:
         ConfigError: If x holds NaN or infinity, or its largest entry lies outside 1e-70 ... 1e70.
     """
-    x = x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
+    x = x.detach().to(torch.complex128 if x.is_complex() else torch.float64).resolve_conj()
     if x.numel():
-        size = x.abs().amax().item()
-        check(size < float("inf"), f"{name} must be finite; got {bad(x)} of {x.numel()} NaN or infinite.")
+        low, high = (torch.view_as_real(x) if x.is_complex() else x).aminmax()  # NaN if any entry is
+        size = torch.maximum(-low, high).item()
+        if not size < float("inf"):
+            raise ConfigError(f"{name} must be finite; got {bad(x)} of {x.numel()} NaN or infinite.")
         check(
             size == 0 or SMALLEST <= size <= LARGEST,
             f"{name} must have its largest entry within {SMALLEST:g} ... {LARGEST:g}, so that energies "

@@ -15,7 +15,7 @@ from spectrope.spectral.symbol import OVERSAMPLING, SymbolRange, bracket, grids,
 
 DENSE_ROWS = 128
 PEAKS, MOST_PEAKS, TIE = 2, 8, 0.003
-MOST_WORK = 1_500_000  # rows times products per run
+MOST_WORK = 400_000  # rows times products per run
 
 
 @dataclass(frozen=True)
@@ -133,11 +133,11 @@ def _search(
     operator: ToeplitzOperator, smoothed: Tensor, ceiling: float, sign: float, goal: float
 ) -> RitzValue:
     """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
-    most = min(max(MOST_WORK // operator.n, 150), 1000)
+    most = min(max(MOST_WORK // operator.n, 80), 1000)
     angles = _peaks(operator, sign * smoothed)
 
     def apply(x: Tensor) -> Tensor:
-        return sign * operator.matvec(x)
+        return operator.apply(x).mul_(sign)
 
     starts = (best_start(apply, trial, ceiling) for trial in _trials(operator, angles))
     runs = [largest_ritz_value(apply, start, goal, most) for start in starts]
@@ -153,7 +153,7 @@ def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
     left, right = around[:-2], around[2:]
     places = ((smoothed >= left) & (smoothed >= right)).nonzero()[:, 0]
     heights, order = smoothed[places].topk(min(MOST_PEAKS, len(places)))
-    tied = heights >= heights[0] - TIE * (smoothed.max() - smoothed.min())
+    tied = heights >= heights[0] - TIE * (heights[0] - smoothed.mean())
     best = places[order[: max(PEAKS, int(tied.sum()))]]
     slope, bend = right[best] - left[best], 2 * smoothed[best] - left[best] - right[best]
     shift = torch.where(bend > 0, slope / (2 * bend), 0.0)

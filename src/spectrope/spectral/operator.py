@@ -107,11 +107,15 @@ class ToeplitzOperator:
     def matvec(self, x: Tensor) -> Tensor:
         """T x along the last dimension of x, of shape (*batch, n)."""
         check(x.shape[-1:] == (self.n,), f"x must have shape (..., {self.n}); got {tuple(x.shape)}.")
-        x, size = wide(x, "x").contiguous(), self._size
+        return self.apply(wide(x, "x").contiguous())
+
+    def apply(self, x: Inexact[Tensor, "*batch n"]) -> Inexact[Tensor, "*batch n"]:
+        """`matvec` for contiguous x in float64 or complex128, which is not checked."""
+        size = self._size
         if self.is_real and not x.is_complex():
-            return irfft(rfft(x, size) * self._transfer, size)[..., : self.n]
+            return irfft(rfft(x, size).mul_(self._transfer), size)[..., : self.n]
         transfer = fft(circulant_column(self.lags, size), size)
-        return ifft(fft(x, size) * transfer, size)[..., : self.n]
+        return ifft(fft(x, size).mul_(transfer), size)[..., : self.n]
 
     def rmatvec(self, x: Tensor) -> Tensor:
         """T* x along the last dimension of x, of shape (*batch, n)."""
@@ -146,7 +150,7 @@ class ToeplitzOperator:
         """
         return ToeplitzOperator(self.lags * self.counts() / self.n)
 
-    @property
+    @cached_property
     def _size(self) -> int:
         return fast_length(2 * self.n - 1)
 

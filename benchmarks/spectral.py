@@ -1,0 +1,225 @@
+"""Toeplitz structure at length: the toolkit against dense solvers, and its growth to a million positions.
+
+One thread, head width 64, float64 throughout. References are what a user of NumPy and SciPy would write;
+values must agree to 1e-8 of the largest one before anything is timed. Run as `python -m benchmarks.spectral`.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import scipy.linalg
+import torch
+from benchmarks.harness import RESULTS, Case, run
+from torch import Tensor
+
+from spectrope.spectral.anova import LagEffects, LogitSums, fit_lag_effects, lag_anova
+from spectrope.spectral.extremes import Extremes, extremal_eigenvalues
+from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.product import nearest_toeplitz_product
+from spectrope.spectral.singular import product_singular_values
+
+WIDTH = 64
+MILLION = 1_000_000
+LENGTHS = (10_000, 100_000, MILLION)
+
+
+def head(n: int) -> tuple[Tensor, Tensor]:
+    """Queries and keys of one head."""
+    rng = torch.Generator().manual_seed(n)
+    q, k = torch.randn(2, n, WIDTH, generator=rng, dtype=torch.float64)
+    return q, k
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    """The gate: equal to 1e-8 of the largest value."""
+    error = np.abs(found - expected).max() / np.abs(expected).max()
+    assert error <= 1e-8, f"off by {error:.1e} of the largest value"
+
+
+def dense_means(q: Tensor, k: Tensor) -> np.ndarray:
+    """Mean of each diagonal of the dense logits, from lag -(n-1) to n-1."""
+    logits, n = q.numpy() @ k.numpy().T, len(q)
+    return np.array([np.trace(logits, -d) / (n - abs(d)) for d in range(1 - n, n)])
+
+
+def dense_lag_effects(q: Tensor, k: Tensor) -> LagEffects:
+    """Row and lag effects of the dense causal logits: their sums are taken densely, then solved alike."""
+    logits = np.tril(q.numpy() @ k.numpy().T)
+    diagonals = np.array([np.trace(logits, -d) for d in range(len(q))])
+    rows, columns = torch.from_numpy(logits.sum(1)), torch.from_numpy(logits.sum(0))
+    energy = float(np.vdot(logits, logits))
+    return fit_lag_effects(LogitSums(energy, rows, columns, torch.from_numpy(diagonals), causal=True))
+
+
+def dense_singular_values(q: Tensor, k: Tensor) -> np.ndarray:
+    """All singular values of the dense logits, decreasing."""
+    return np.asarray(scipy.linalg.svdvals((q @ k.T).numpy()))
+
+
+def trained_table(n: int, steps: int = 200) -> Tensor:
+    """A learned bias per lag |i - j|, trained to denoise an autoregressive series by attention to lags alone.
+
+    Softmax ignores a constant, so the table is shifted to end at 0, which keeps its last lags bounded.
+    """
+    rng = torch.Generator().manual_seed(0)
+    table = (0.02 * torch.randn(n, generator=rng, dtype=torch.float64)).requires_grad_()
+    optimiser = torch.optim.Adam([table], lr=0.02)
+    for _ in range(steps):
+        signal = torch.randn(4, n, generator=rng, dtype=torch.float64)
+        signal = _filtered(signal, 0.9 ** torch.arange(n, dtype=torch.float64), causal=True)
+        noisy = signal + torch.randn(4, n, generator=rng, dtype=torch.float64)
+        weights = table.exp()
+        smoothed = _filtered(noisy, weights) / _filtered(torch.ones(1, n, dtype=torch.float64), weights)
+        loss = ((smoothed - signal) ** 2).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    learned = table.detach()
+    return learned - learned[-n // 8 :].mean()
+
+
+def _filtered(x: Tensor, lags: Tensor, causal: bool = False) -> Tensor:
+    n = x.shape[-1]
+    past = torch.zeros_like(lags[1:]) if causal else lags[1:].flip(0)
+    column = torch.cat([lags, lags.new_zeros(1), past])
+    return torch.fft.irfft(torch.fft.rfft(x, 2 * n) * torch.fft.rfft(column), 2 * n)[..., :n]
+
+
+def biases(n: int, table: Tensor) -> dict[str, ToeplitzOperator]:
+    """The families of the benchmark; a table shorter than n is continued by 0, as clipped tables are."""
+    d = torch.arange(n, dtype=torch.float64)
+    learned = torch.nn.functional.pad(table, (0, n - len(table)))
+    columns = {
+        "KMS .9": 0.9**d,
+        f"Fejér {n:,}": 1 - d / n,
+        "Fejér 16": (1 - d / 16).clamp(min=0),
+        "table": learned,
+    }
+    return {name: ToeplitzOperator.hermitian(column) for name, column in columns.items()}
+
+
+def ends(found: Extremes) -> np.ndarray:
+    """Both extreme eigenvalues."""
+    return np.array([found.smallest.value_estimate, found.largest.value_estimate])
+
+
+def fresh(operator: ToeplitzOperator) -> ToeplitzOperator:
+    """The same operator without what it has cached."""
+    return ToeplitzOperator(operator.lags)
+
+
+def against_dense() -> Iterator[Case]:
+    q, k = head(10_000)
+    yield Case(
+        "nearest Toeplitz of QK', n = 10,000",
+        gate=lambda: close(nearest_toeplitz_product(q, k).lags.numpy(), dense_means(q, k)),
+        fast=lambda: nearest_toeplitz_product(q, k),
+        reference=lambda: dense_means(q, k),
+        goal=">= 100x",
+    )
+    yield Case(
+        "causal row + diagonal ANOVA, n = 10,000",
+        gate=lambda: close(
+            np.array(lag_anova(q, k, causal=True).share), np.array(dense_lag_effects(q, k).share)
+        ),
+        fast=lambda: lag_anova(q, k, causal=True),
+        reference=lambda: dense_lag_effects(q, k),
+        goal=">= 30x",
+    )
+    a, b = head(4096)
+    yield Case(
+        "singular values of QK', n = 4,096",
+        gate=lambda: close(
+            product_singular_values(a, b).numpy(), scipy.linalg.svdvals((a @ b.T).numpy())[:WIDTH]
+        ),
+        fast=lambda: product_singular_values(a, b),
+        reference=lambda: dense_singular_values(a, b),
+        goal=">= 100x",
+    )
+    for name, operator in biases(4096, trained_table(4096)).items():
+        yield extremes_against_dense(name, operator)
+
+
+def extremes_against_dense(name: str, operator: ToeplitzOperator) -> Case:
+    """Both extreme eigenvalues against all eigenvalues of the dense matrix."""
+
+    def dense() -> np.ndarray:
+        return np.asarray(scipy.linalg.eigvalsh(operator.dense().numpy()))
+
+    def gate() -> None:
+        found = extremal_eigenvalues(operator)
+        values = dense()
+        close(ends(found), values[[0, -1]])
+        own = np.abs(ends(found) / values[[0, -1]] - 1)
+        print(
+            f"  {name}: relative to each value itself {own[0]:.1e}, {own[1]:.1e}; certificates "
+            f"{found.smallest.width_bound:.1e}, {found.largest.width_bound:.1e} wide, of {values[-1]:.3g}"
+        )
+
+    return Case(
+        f"extreme eigenvalues, {name}, n = 4,096",
+        gate=gate,
+        fast=lambda: extremal_eigenvalues(fresh(operator)),
+        reference=dense,
+        goal=">= 300x",
+    )
+
+
+def growing() -> Iterator[Case]:
+    """From 10,000 to a million positions, without a reference."""
+    table = trained_table(4096)
+    for n in LENGTHS:
+        q, k = head(n)
+        works: dict[str, Callable[[], object]] = {
+            "nearest Toeplitz of QK'": lambda: nearest_toeplitz_product(q, k),  # noqa: B023
+            "causal row + diagonal ANOVA": lambda: lag_anova(q, k, causal=True),  # noqa: B023
+            "singular values of QK'": lambda: product_singular_values(q, k),  # noqa: B023
+        }
+        for name, work in works.items():
+            yield Case(f"{name}, n = {n:,}", gate=lambda: None, fast=work)
+        del q, k, works
+        for name, operator in biases(n, table).items():
+            goal = "< 10 s" if n == MILLION else ""
+            yield extremes_at_length(name.split(" 1")[0] if "," in name else name, operator, goal)
+
+
+def extremes_at_length(name: str, operator: ToeplitzOperator, goal: str) -> Case:
+    """Both ends of one family; the gate asks that the certificates hold them."""
+
+    def gate() -> None:
+        found = extremal_eigenvalues(operator)
+        for end in (found.smallest, found.largest):
+            assert end.lower_bound <= end.value_estimate <= end.upper_bound, f"{end}"
+
+    return Case(
+        f"extreme eigenvalues, {name}, n = {operator.n:,}",
+        gate=gate,
+        fast=lambda: extremal_eigenvalues(fresh(operator)),
+        goal=goal,
+    )
+
+
+def print_exponents() -> None:
+    """Fitted exponents of time and memory from 10,000 to a million positions; the goal for time is 1.35."""
+    rows = json.loads((RESULTS / "spectral_growth.json").read_text())["rows"]
+    for name in dict.fromkeys(row["label"].rsplit(", n = ", 1)[0] for row in rows):
+        sides = [row["fast"] for row in rows if row["label"].rsplit(", n = ", 1)[0] == name]
+        slopes = [slope([side[key] for side in sides]) for key in ("seconds", "peak_mib")]
+        print(f"{name:>40}: time n^{slopes[0]:.2f}, memory n^{slopes[1]:.2f}")
+
+
+def slope(values: list[float]) -> float:
+    """Exponent of n, by least squares on logarithms."""
+    return (
+        float(np.polyfit(np.log(LENGTHS), np.log(np.maximum(values, 1e-9)), 1)[0])
+        if all(values)
+        else math.nan
+    )
+
+
+if __name__ == "__main__":
+    run("spectral", against_dense(), repeats=3)
+    run("spectral_growth", growing(), repeats=3)
+    print_exponents()

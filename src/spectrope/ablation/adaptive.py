@@ -19,7 +19,7 @@ from spectrope.stats.sequential import Aim, confidence_sequence
 from spectrope.tasks.base import Batch
 
 FIRST_LOOK = 64  # Examples before the first look.
-GROWTH = 1.2  # Factor between the numbers of examples at successive looks.
+GROWTH = 1.1  # Factor between the numbers of examples at successive looks.
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,10 +50,12 @@ THEME: dict[str, Any] = {
 
 def page_spec(panel: Panel) -> dict[str, Any]:
     """A panel as wide as its place on the page, which explains the colours itself; its layers have names."""
-    layers = [{"name": name, **layer.spec()} for name, layer in panel.layers.items()]
+    layered = _layered(panel)
+    for name, layer in zip(panel.layers, layered["layer"], strict=True):
+        layer["name"] = name
     return _whole(
         {
-            "layer": layers,
+            **layered,
             "width": "container",
             "height": panel.height,
             "description": ", ".join(filter(None, (panel.group, panel.title))),
@@ -76,10 +78,21 @@ def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
     return _whole(whole, legend=LEGEND | {"disable": figure.key == "none"})
 
 
+def _layered(panel: Panel) -> dict[str, Any]:
+    """The layers of a panel, and beside them the rows that most of them draw, so that these appear once."""
+    layers = list(panel.layers.values())
+    common = max(layers, key=lambda layer: sum(other.rows is layer.rows for other in layers)).rows
+    specs = [
+        layer.spec() if layer.rows is common else {"data": {"values": list(layer.rows)}, **layer.spec()}
+        for layer in layers
+    ]
+    return {"data": {"values": list(common)}, "layer": specs}
+
+
 def _row(figure: Figure, panels: Sequence[Panel]) -> dict[str, Any]:
     charts = [
         {
-            "layer": [layer.spec() for layer in panel.layers.values()],
+            **_layered(panel),
             "width": figure.width,
             "height": panel.height,
             "title": panel.title,

@@ -111,7 +111,7 @@ def _frame(run: Run, name: str, columns: Mapping[str, Any]) -> pl.DataFrame:
     if missing := [column for column in columns if column not in frame.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
     try:
-        return frame.select(list(columns)).cast(dict(columns))
+        return frame.select(list(columns)).cast(dict(columns))  # pyright: ignore[reportArgumentType]
     except PolarsError:
         raise StoreError(f"run {run.id}: table {name!r} holds something other than numbers.") from None
 

@@ -38,21 +38,21 @@ class Accuracy(Figure, name="accuracy"):
             "y": alt.Y("encoding:N", title=None, sort=order, scale=alt.Scale(domain=order)),
             "color": colour(tables.encodings),
         }
-        setting = part["setting"][0]
+        values = part.select("encoding", "seed", "train", "test").to_dicts()
+        hollow = alt.Chart().mark_point(size=36, strokeWidth=1.4)
+        filled = alt.Chart().mark_point(size=60, filled=True)
         return {
-            "ceiling": ceiling(tables, setting, "x"),
+            "ceiling": ceiling(tables, part["setting"][0], "x"),
             "intervals": _intervals(part, shared),
-            "training": _dots(part, "train", "training, %", shared, filled=False),
-            "held_out": _dots(part, "test", "held-out, %", shared, filled=True),
+            "training": Layer(values, _placed(hollow, "train", "training, %", shared)),
+            "held_out": Layer(values, _placed(filled, "test", "held-out, %", shared)),
         }
 
 
-def _dots(part: pl.DataFrame, quantity: str, title: str, shared: dict[str, Any], *, filled: bool) -> Layer:
+def _placed(dots: alt.Chart, quantity: str, title: str, shared: dict[str, Any]) -> alt.Chart:
     tooltip = [alt.Tooltip("encoding:N"), alt.Tooltip("seed:Q", format="d"), exact(quantity, title)]
-    dots = alt.Chart().mark_point(filled=filled, size=60 if filled else 36, strokeWidth=1.4)
     x = alt.X(f"{quantity}:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))
-    opacity = emphasised(0.9 if filled else 0.7)
-    return Layer(part.to_dicts(), dots.encode(**shared, x=x, tooltip=tooltip, opacity=opacity))
+    return dots.encode(**shared, x=x, tooltip=tooltip, opacity=emphasised(0.85))
 
 
 def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Layer:

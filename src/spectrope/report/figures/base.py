@@ -30,8 +30,9 @@ class Layer:
     chart: alt.Chart
 
     def spec(self) -> dict[str, Any]:
-        """The layer as Vega-Lite."""
-        return {"data": {"values": list(self.rows)}, **_plain(self.chart)}
+        """Mark and encoding alone: what altair adds for a chart by itself belongs to the whole."""
+        spec = self.chart.to_dict(validate=False)
+        return {name: spec[name] for name in ("mark", "encoding")}
 
 
 @dataclass(frozen=True)
@@ -96,12 +97,6 @@ class Figure(ABC):
 def rows(frame: pl.DataFrame, quantity: str) -> list[dict[str, Any]]:
     """The rows of a table as JSON-ready values, without those where a quantity is missing or not finite."""
     return frame.filter(pl.col(quantity).is_finite().fill_null(value=False)).to_dicts()
-
-
-def _plain(chart: alt.Chart) -> dict[str, Any]:
-    """Mark and encoding alone: what altair adds for a chart by itself belongs to the whole."""
-    spec = chart.to_dict(validate=False)
-    return {name: spec[name] for name in ("mark", "encoding")}
 
 
 def colour(encodings: Sequence[str]) -> alt.Color:

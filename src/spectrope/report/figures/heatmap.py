@@ -63,7 +63,7 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
     values = rows(part.drop("run", "setting"), "drop")
     several = part["seed"].n_unique() > 1
     place = {
-        "x": alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        "x": alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=3)),
         "y": alt.Y("layer:O", title="layer", scale=alt.Scale(paddingInner=0.1 if several else 0)),
         "yOffset": alt.YOffset("seed:O", scale=alt.Scale(paddingInner=0)),
     }

@@ -18,28 +18,29 @@ def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, u
     Values that are not finite are left out, and so are means to which a seed would not contribute.
     """
     wanted = tables.metrics.filter((pl.col("setting") == setting) & (pl.col("split") == split))
-    values = rows(wanted.select("run", "encoding", "seed", "epoch", quantity), quantity)
+    values = rows(wanted.select("encoding", "seed", "epoch", quantity), quantity)
     means = _means(wanted, quantity)
     last = max([1, *wanted["epoch"].to_list()])
     x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d"), scale=_upto(last))
     shared = {"x": x, "y": y, "color": colour(tables.encodings), "strokeDash": dash(tables.encodings)}
     value = exact(quantity, f"{quantity}, {unit}", ".4~f")
+    size = max(6.0, min(22.0, 260 / last))
     if not means:
-        return {"runs": _lines(values, shared, 1.8, 1.0), "points": _points(values, shared, value, 22, 1.0)}
+        return {"runs": _lines(values, shared, 1.8, 1.0), "points": _points(values, shared, value, size, 1.0)}
     return {
         "runs": _lines(values, shared, 0.8, 0.4),
         "means": _lines(means, shared, 2.2, 1.0),
-        "points": _points(values, shared, value, 10, 0.5),
+        "points": _points(values, shared, value, size / 2, 0.5),
     }
 
 
 def _lines(values: list[dict[str, Any]], shared: dict[str, Any], width: float, opacity: float) -> Layer:
     line = alt.Chart().mark_line(strokeWidth=width)
-    return Layer(values, line.encode(**shared, detail="run:N", opacity=emphasised(opacity)))
+    return Layer(values, line.encode(**shared, detail="seed:N", opacity=emphasised(opacity)))
 
 
 def _points(
-    values: list[dict[str, Any]], shared: dict[str, Any], value: alt.Tooltip, size: int, opacity: float
+    values: list[dict[str, Any]], shared: dict[str, Any], value: alt.Tooltip, size: float, opacity: float
 ) -> Layer:
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "epoch")]
     tooltip = [alt.Tooltip("encoding:N"), *whole, value]

@@ -73,8 +73,8 @@ def kernel_density(
     spread = float(values.std(ddof=1))
     robust = float(stats.iqr(values)) / 1.349
     width = 0.9 * min(spread, robust or spread) * len(values) ** -0.2
-    dense = np.quantile(values, np.linspace(0, 1, 25))[:, None] + width * np.linspace(-2, 2, 5)
-    even = np.linspace(values.min(), values.max(), 49)
+    dense = np.quantile(values, np.linspace(0, 1, 17))[:, None] + width * np.linspace(-2, 2, 5)
+    even = np.linspace(values.min(), values.max(), 33)
     grid = np.unique(np.clip(np.concatenate([even, dense.ravel()]), values.min(), values.max()))
     density = stats.gaussian_kde(values, bw_method=width / spread)(grid)
     return grid, density / density.max()
@@ -98,8 +98,9 @@ def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, 
     area = alt.Chart().mark_area(
         orient="horizontal", color=colour, fillOpacity=0.22, line=False, stroke=colour
     )
-    dots = alt.Chart().mark_circle(size=18, opacity=0.9, color=colour)
     placed = [row | {"x": round(_place(row, part), 4)} for row in rows(part.drop("run", "setting"), "drop")]
+    crowd = len(part) / part["layer"].n_unique()
+    dots = alt.Chart().mark_circle(size=max(6, min(18, 300 / crowd)), opacity=0.9, color=colour)
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
     tooltip = [alt.Tooltip("encoding:N"), *whole, exact("drop", "drop, points")]
     return {

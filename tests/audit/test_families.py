@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 import transformers
+from tests.audit.families import FALCON, FAMILIES, GPT2, LENGTH, ROPES, build, llama
 
 from spectrope.audit import Audit, audit
 from spectrope.models.adapters import open_model
-from tests.audit.families import FALCON, FAMILIES, GPT2, LENGTH, ROPES, build, llama
 
 POSITIONS = {
     "gpt2": ["absolute"] * 2,

@@ -1,5 +1,6 @@
 """Where two encodings of a layer differ: declared and effective, or those of two checkpoints."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from spectrope.audit.schedule import rounded
 FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
+ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,12 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
         and expected.pairing != effective.pairing
     ):
         yield Finding("pairing", expected.pairing, effective.pairing)
+    if expected.sense is not None and effective.sense is not None and expected.sense != effective.sense:
+        yield Finding("sense of rotation", str(expected.sense), str(effective.sense))
     if (expected.start, expected.width) != (effective.start, effective.width):
         yield Finding("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
-    elif not same_frequencies(expected, effective, length, noise):
-        yield _frequencies(expected, effective)
+    elif off := differing_pairs(expected, effective, length, noise):
+        yield _frequencies(expected, effective, off)
     bound = 10 * noise + 8 * 2**-24 * length
     if effective.phase_error > bound + expected.phase_error:
         yield Finding(
@@ -81,28 +85,30 @@ def _near(a: float, b: float, noise: float) -> bool:
     return abs(a - b) <= max(GAIN, 10 * noise) * abs(a)
 
 
-def same_frequencies(expected: Turning, effective: Turning, length: int, noise: float) -> bool:
-    """Whether as many pairs turn alike, up to `FREQUENCY`, to standard errors and to what can be resolved."""
+def differing_pairs(expected: Turning, effective: Turning, length: int, noise: float) -> list[int]:
+    """Pairs whose frequencies differ by more than `FREQUENCY`, standard errors and what can be resolved."""
     bounds = [5 * error + 4 * noise / length for error in effective.errors]
     pairs = zip(expected.frequencies, effective.frequencies, bounds, strict=True)
-    return all(abs(a - b) <= FREQUENCY * abs(a) + bound for a, b, bound in pairs)
+    return [j for j, (a, b, bound) in enumerate(pairs) if abs(a - b) > FREQUENCY * abs(a) + bound]
 
 
-def _frequencies(expected: Turning, effective: Turning) -> Finding:
+def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Finding:
     """Which part of the schedule differs, in words where words suffice."""
+    errors = {
+        j: abs(effective.frequencies[j] / expected.frequencies[j] - 1) for j in off if expected.frequencies[j]
+    }
+    worst = max(off, key=lambda j: errors.get(j, math.inf))
+    pair = f"pair {worst} at {expected.frequencies[worst]:.5g}"
+    got = f"{effective.frequencies[worst]:.5g} rad per position"
+    if errors.get(worst, math.inf) < ROUNDING:
+        return Finding("frequencies", pair, got, "within the rounding of bfloat16")
     wanted = expected.fit()
-    got = effective.fit(expected.base or wanted.base)
-    if got.scaling == wanted.scaling == "none":
-        return Finding("base", rounded(wanted.base), rounded(got.base))
-    if str(got) != str(wanted):
-        return Finding("frequencies", str(wanted), str(got))
-    ratios = [b / a for a, b in zip(expected.frequencies, effective.frequencies, strict=True) if a]
-    worst = max(range(len(ratios)), key=lambda j: abs(ratios[j] - 1))
-    return Finding(
-        "frequencies",
-        f"pair {worst} at {expected.frequencies[worst]:.6g}",
-        f"{effective.frequencies[worst]:.6g} rad per position",
-    )
+    fit = effective.fit(expected.base or wanted.base)
+    if fit.scaling == wanted.scaling == "none":
+        return Finding("base", rounded(wanted.base), rounded(fit.base))
+    if fit.scaling != wanted.scaling and fit.scaling != "per pair":
+        return Finding("scaling", str(wanted), str(fit))
+    return Finding("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
 
 
 def _slopes(expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float) -> Iterator[Finding]:
@@ -117,8 +123,14 @@ def _slopes(expected: tuple[float, ...], effective: tuple[float, ...], tolerance
 
 
 def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Finding]:
+    """A window that holds the whole sequence is none, and what looks both ways is not declared by size."""
     if expected.size is not None and expected.size >= length:
-        expected = Mask("bidirectional" if expected.shape == "bidirectional window" else "causal")
+        expected = Mask("unlimited")
+    whole = effective.shape in ("causal", "bidirectional")
+    if expected.shape == "unlimited" and whole:
+        return
+    if effective.shape == "bidirectional window" and expected.shape == "causal window":
+        return
     if expected != effective:
         yield Finding("mask", str(expected), str(effective))
 

@@ -57,7 +57,7 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
     if kind == "chunked_attention":
         return Mask("causal chunk", declaration.get("attention_chunk_size"))
     if kind == "full_attention":
-        return Mask("causal") if declaration.get("is_decoder") is not False else None
+        return Mask("unlimited")
     if window is None or declaration.get("use_sliding_window") is False:
         return None
     return Mask("causal window", int(window)) if kind in ("", "sliding_attention") else None

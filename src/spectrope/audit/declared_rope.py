@@ -50,6 +50,7 @@ HALVES = frozenset(
     }
     | {"gpt_neox", "falcon", "olmo", "olmo2", "stablelm", "persimmon", "starcoder2", "granite", "gpt_oss"}
 )
+BACKWARDS = frozenset({"nanochat"})
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
 
 
@@ -99,6 +100,7 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
         gain=gain**2,
         pairing=declared_pairing(fields),
         base=float(parameters.get("rope_theta") or 10000.0),
+        sense=_sense(fields),
     )
 
 
@@ -110,6 +112,13 @@ def declared_pairing(fields: Declaration) -> Pairing | None:
     if family in ADJACENT:
         return "adjacent"
     return "halves" if family in HALVES else None
+
+
+def _sense(fields: Declaration) -> int | None:
+    """Which way the architecture turns, or None where it is not known."""
+    if fields.get("model_type") in BACKWARDS:
+        return -1
+    return None if declared_pairing(fields) is None else 1
 
 
 def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, int, int]:

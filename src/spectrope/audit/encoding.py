@@ -27,6 +27,8 @@ class Turning:
         pairing: How the weights lay out the pairs; None where nothing says.
         phase_error: Largest departure of a phase from a straight line, in radians.
         base: As declared; None where the rotation is measured.
+        sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
+            the other way, 0 where pairs disagree (frequencies then keep their signs); None where nothing says.
     """
 
     start: int
@@ -38,6 +40,7 @@ class Turning:
     pairing: Pairing | None
     phase_error: float = 0.0
     base: float | None = None
+    sense: int | None = None
 
     @property
     def fraction(self) -> float:

@@ -7,7 +7,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-Shape = Literal["causal", "bidirectional", "causal window", "bidirectional window", "causal chunk", "other"]
+Shape = Literal[
+    "causal", "bidirectional", "causal window", "bidirectional window", "causal chunk", "unlimited", "other"
+]
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,8 @@ class Mask:
     """Shape of a mask.
 
     Args:
-        shape: What it is; "other" where no rule below fits.
+        shape: What it is; "unlimited" stands for causal or bidirectional where a declaration says neither;
+            "other" is what no rule fits.
         size: Keys that a causal window holds, the query's own among them; keys on either side for a window
             that looks both ways; positions per chunk; None where there is no limit.
     """

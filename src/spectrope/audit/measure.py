@@ -62,15 +62,20 @@ def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "
 
 def turning_of(rotation: Rotation) -> Turning:
     """A measured rotation as it is compared."""
+    signs = {
+        f > 0 for f, error in zip(rotation.frequencies, rotation.errors, strict=True) if abs(f) > 5 * error
+    }
+    sense = 0 if len(signs) > 1 else (1 if True in signs else -1)
     return Turning(
         start=rotation.start,
         width=rotation.width,
         head_dim=rotation.head_dim,
-        frequencies=rotation.frequencies,
+        frequencies=tuple(f * (sense or 1) for f in rotation.frequencies),
         errors=rotation.errors,
         gain=rotation.gain,
         pairing=rotation.pairing if rotation.width > 2 else None,
         phase_error=rotation.phase_error,
+        sense=sense,
     )
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 Pairing = Literal["adjacent", "halves"]
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
-FOREIGN = 1e-2  # Share of the varying energy that may escape a rotation before it is called none.
+NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
 
 
 @dataclass(frozen=True)
@@ -88,15 +88,18 @@ def fit_rotation(
     moving = _moving(vectors, noise)
     if not moving.any():
         return None
-    layout = _best_layout(vectors, moving)
+    layout = _best_layout(vectors, moving, noise)
     if layout is None:
         return None
     z = layout.planes(vectors)
     frequencies, errors, phase_error = phase_slopes(z)
     residual = _residual(vectors, z, layout, frequencies)
-    seen = [gain_of(side.double(), layout, sources, noise) for side in (q, k)]
+    seen: list[tuple[Pairing, float] | None] = [
+        gain_of(side.double(), layout, sources, noise) for side in (q, k)
+    ]
+    pairing: Pairing = next((one[0] for one in seen if one is not None), layout.pairing)
     return Rotation(
-        pairing=next((found[0] for found in seen if found), layout.pairing),
+        pairing=pairing,
         start=layout.start,
         width=layout.width,
         head_dim=vectors.shape[-1],
@@ -126,20 +129,20 @@ def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
     yield Layout("adjacent", start, high + 1 + (high + 1) % 2 - start if start else high + 1 + (high + 1) % 2)
 
 
-def _best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"]) -> Layout | None:
-    """The layout whose pairs keep their norm best, if any does."""
+def _best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float) -> Layout | None:
+    """The layout whose pairs keep their norm best, if they keep it."""
     step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
     sample = vectors[:16, ::step]
     scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
     score, best = min(scored, key=lambda one: one[0])
-    return best if score < FOREIGN else None
+    return best if score < max(NORM_CHANGE, 8 * noise) else None
 
 
 def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
-    """Variation of squared norms, as a share of the pairs' own variation."""
+    """Variation of the pairs' squared norms over positions, relative to them."""
     squared = z.abs().square()
-    varying = (z - z.mean(1, keepdim=True)).abs().square().sum()
-    return ((squared - squared.mean(1, keepdim=True)).square().sum().sqrt() / varying).item()
+    change = (squared - squared.mean(1, keepdim=True)).square().sum()
+    return (change / squared.square().sum()).sqrt().item()
 
 
 def phase_slopes(

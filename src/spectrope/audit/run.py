@@ -12,6 +12,7 @@ from spectrope.audit.declaration import declared_layer, declared_offset
 from spectrope.audit.encoding import LayerEncoding
 from spectrope.audit.fields import Declaration
 from spectrope.audit.measure import measure
+from spectrope.audit.paths import path_records
 from spectrope.audit.records import AbsoluteRecord, Audit, LayerRecord, Position, Verdict, reach_of
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import declared_config, layer_name, open_model, trained_length
@@ -22,7 +23,9 @@ LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
-def audit(model: "nn.Module | str | Path", *, length: int | None = None, seed: int = 0) -> Audit:
+def audit(
+    model: "nn.Module | str | Path", *, length: int | None = None, paths: bool = False, seed: int = 0
+) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
 
     Two probes: one token at every position shows the absolute term, and one random constant vector in the
@@ -31,6 +34,8 @@ def audit(model: "nn.Module | str | Path", *, length: int | None = None, seed: i
     Args:
         model: A Hugging Face model, or the folder of one (see `open_model` for more ways to load).
         length: Positions; None takes 512, or as many as the model takes.
+        paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
+            with those of a plain forward pass.
         seed: Of the random vectors.
 
     Raises:
@@ -54,6 +59,7 @@ def audit(model: "nn.Module | str | Path", *, length: int | None = None, seed: i
             layers.append(layer_record(kernel, declaration, varying, length, noise))
 
         constant_content(inner, modules, length, receive, seed=seed)
+        served = path_records(model, noise, seed) if paths else ()
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
         architecture=declaration.model_type,
@@ -61,6 +67,7 @@ def audit(model: "nn.Module | str | Path", *, length: int | None = None, seed: i
         length=length,
         absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
         layers=tuple(layers),
+        paths=served,
     )
 
 
@@ -126,6 +133,8 @@ def judge(declared: LayerEncoding, effective: LayerEncoding, findings: list[Find
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
     if declared.kind == "bucketed bias" and effective.kind == "none":
         return "cannot tell", "the table holds the same value in every bucket"
+    if effective.kind == "unknown":
+        return "cannot tell", "the kernel varies with position, but as no family known here"
     if findings:
         return "differs", ""
     wanted, got = declared.turning, effective.turning

@@ -1,0 +1,174 @@
+"""Whether every way of serving a model applies the kernels of a plain forward pass."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from spectrope.audit.bias import row_centred
+from spectrope.audit.compare import Finding
+from spectrope.audit.records import PathRecord
+from spectrope.models.adapters import Inputs, layer_name
+from spectrope.probes.constant_content import attention_modules
+from spectrope.probes.constant_token import constant_token
+from spectrope.probes.served import Served, kernel_rows, served
+
+PROMPT, STEPS, PADDING = 20, 12, 5  # Tokens of a prompt, tokens decoded after it, padding before or after it.
+AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
+Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by module.
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The ways of serving one model.
+
+    Args:
+        model: The whole model, in evaluation mode.
+        modules: Dotted names of its attention modules.
+        table: Dotted name of its table of positions, or "".
+        first_row: Row of the first position in it.
+        noise: Relative rounding error of the model's arithmetic.
+        seed: Of the constant content.
+    """
+
+    model: nn.Module
+    modules: list[str]
+    table: str
+    first_row: int | None
+    noise: float
+    seed: int = 0
+
+    def check(self) -> Iterator[PathRecord]:
+        """A record per path that the model has."""
+        plain = self._served(lambda: self._forward(PROMPT + STEPS))
+        reference = {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
+        if hasattr(self.model, "generate") and not self._config.is_encoder_decoder:
+            yield self._decoding(reference)
+            yield self._padded(reference, "left padding", slice(PADDING, PROMPT))
+        yield self._padded(reference, "right padding", slice(0, PROMPT - PADDING))
+        if "position_ids" in inspect.signature(self.model.forward).parameters:
+            yield from self._packed(reference)
+
+    @property
+    def _config(self) -> Any:
+        return self.model.config
+
+    def _served(self, run: Callable[[], Any]) -> Served:
+        return served(self.model, self.modules, self.table, run, self.seed)
+
+    def _forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
+        return self.model(**Inputs(1, length).of(self.model, mask), **given)
+
+    def _decoding(self, reference: Reference) -> PathRecord:
+        """Prompt first, then token by token from the cache, as `generate` does it."""
+        ids = Inputs(1, PROMPT).of(self.model)["input_ids"]
+        found = self._served(lambda: self._generate(ids, torch.ones_like(ids), STEPS))
+        findings: list[Finding] = []
+        for step, rows in enumerate(found.rows):
+            findings += self._misplaced(rows[0], PROMPT + step - rows.shape[1])
+        for module, calls in found.calls.items():
+            for step, call in enumerate(calls):
+                stop, (logits, allowed) = PROMPT + step, kernel_rows(call)
+                rows = slice(stop - logits.shape[2], stop)
+                findings += self._differing(module, reference, logits[0], allowed[0], rows)
+        return _record("cached decoding", findings)
+
+    def _padded(self, reference: Reference, path: str, tokens: slice) -> PathRecord:
+        """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
+        ids = Inputs(1, PROMPT).of(self.model)["input_ids"]
+        mask = torch.zeros_like(ids)
+        mask[:, tokens] = 1
+        left = tokens.start > 0
+        found = self._served(lambda: self._generate(ids, mask, 1) if left else self._forward(PROMPT, mask))
+        findings = self._misplaced(found.rows[0][0, tokens], 0) if found.rows else []
+        for module, calls in found.calls.items():
+            logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
+            findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
+        return _record(path, findings)
+
+    def _packed(self, reference: Reference) -> Iterator[PathRecord]:
+        """Two sequences in one row, told apart by positions that start again; none if the model sees but one."""
+        second = slice(PADDING, PROMPT)
+        positions = torch.cat([torch.arange(PADDING), torch.arange(PROMPT - PADDING)])[None]
+        positions = positions.to(next(self.model.parameters()).device)
+        found = self._served(lambda: self._forward(PROMPT, position_ids=positions))
+        kernels = {module: kernel_rows(calls[0]) for module, calls in found.calls.items()}
+        if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
+            return
+        findings = self._misplaced(found.rows[0][0, second], 0) if found.rows else []
+        for module, kernel in kernels.items():
+            logits, allowed = (x[0, :, second, second] for x in kernel)
+            findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
+        yield _record("packed sequences", findings)
+
+    def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
+        generate: Any = self.model.generate
+        return generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=steps,
+            min_new_tokens=steps,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
+        )
+
+    def _misplaced(self, rows: Int[Tensor, " t"], start: int) -> list[Finding]:
+        """The first token, if any, whose row of the position table is not that of its place."""
+        if self.first_row is None:
+            return []
+        wanted = range(self.first_row + start, self.first_row + start + len(rows))
+        wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
+        return [Finding(f"position of token {start + t}", f"row {a}", f"row {b}") for t, a, b in wrong][:1]
+
+    def _differing(
+        self,
+        module: str,
+        reference: Reference,
+        logits: Float[Tensor, "h i j"],
+        allowed: Bool[Tensor, "h i j"],
+        rows: slice,
+    ) -> list[Finding]:
+        """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen."""
+        plain, seen = (x[0][:, rows, : rows.stop] for x in reference[module])
+        dropped = rows.stop - logits.shape[2]
+        if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
+            return [Finding(f"mask of {_name(module)}", "that of a plain forward pass", "another")]
+        wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
+        gap = (wanted - got).abs()
+        bound = AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
+        if bool(gap.max() <= bound):
+            return []
+        query = rows.start + int(gap.amax((0, 2)).argmax())
+        text = f"off by {gap.max().item():.3g} at query {query}"
+        return [Finding(f"kernel of {_name(module)}", "that of a plain forward pass", text)]
+
+
+def _name(module: str) -> str:
+    return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
+
+
+def _record(path: str, findings: list[Finding]) -> PathRecord:
+    """The record with one finding per respect, the first."""
+    first = {finding.what: finding for finding in reversed(findings)}
+    kept = tuple(finding for finding in findings if first[finding.what] is finding)
+    return PathRecord(path, "differs" if kept else "matches", kept)
+
+
+def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord, ...]:
+    """Check every way of serving that a whole model has.
+
+    Args:
+        model: In evaluation mode.
+        noise: Relative rounding error of its arithmetic.
+        seed: Of the constant content.
+    """
+    modules = attention_modules(model)
+    absolute = constant_token(model, modules, PROMPT)[0]
+    rows = absolute.rows.tolist()
+    paths = Paths(model, modules, absolute.table, rows[0] if rows else None, noise, seed)
+    return tuple(paths.check())

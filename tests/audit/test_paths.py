@@ -1,0 +1,43 @@
+"""Decoding from a cache, padding and packing apply the kernels of a plain forward pass, or are found out."""
+
+import pytest
+from tests.audit.families import FAMILIES
+from tests.audit.faults import PATH_FAULTS
+
+from spectrope.audit import audit
+
+UNPACKED = {
+    "opt",
+    "bert",
+    "bloom",
+    "bloom-6-heads",
+    "mpt",
+    "mpt-6-heads",
+    "falcon-alibi",
+    "falcon-rope",
+    "t5",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_path_of_an_unmodified_model_agrees(family):
+    found = audit(FAMILIES[family](), length=32, paths=True)
+    assert [(name, str(finding)) for name, finding in found.findings] == []
+    paths = {record.path for record in found.paths}
+    assert "right padding" in paths
+    assert ("cached decoding" in paths) == (family not in ("t5", "bert"))
+    assert ("packed sequences" in paths) == (family not in UNPACKED)
+
+
+@pytest.mark.parametrize("name", PATH_FAULTS)
+def test_a_fault_in_one_path_is_named(name, monkeypatch):
+    fault = PATH_FAULTS[name]
+    model = FAMILIES[fault.family]()
+    fault.inject(model, monkeypatch)
+    assert audit(model, length=32).ok
+    found = audit(model, length=32, paths=True)
+    assert not found.ok
+    assert tuple(dict.fromkeys(where for where, _ in found.findings)) == fault.layers
+    about = [str(finding) for _, finding in found.findings if finding.what == fault.what]
+    assert len(about) == 1
+    assert fault.says in about[0]

@@ -1,9 +1,11 @@
 import numpy as np
 import pytest
 
-from spectrope.core.errors import UnknownNameError
+from spectrope.core.config import from_dict
+from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
 from spectrope.encodings.base import ENCODINGS
+from spectrope.models.decoder import DecoderConfig
 
 
 def test_an_unknown_name_suggests_the_nearest():
@@ -29,3 +31,23 @@ def test_integers_are_uniform():
     chi2 = ((counts - 10_000) ** 2 / 10_000).sum()
     assert len(counts) == 6
     assert chi2 < 20.5  # 0.999 quantile of chi-squared with 5 degrees of freedom
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"encoding": 3}, r'^encoding must be a name, or fields with a "kind"; got 3\.$'),
+        ({"encoding": {}}, r'^encoding must be a name, or fields with a "kind"; got \{\}\.$'),
+        ({"encoding": "rop"}, r"^unknown encoding 'rop'; did you mean rope or harope or nope\?$"),
+        (
+            {"encoding": "rope", "head_dim": 7},
+            r"^Rotary\.Config\.head_dim must be even and positive; got 7\. ",
+        ),
+        ({"d_model": "x"}, r"^DecoderConfig\.d_model: Input should be a valid integer.*; got 'x'\.$"),
+        ({"width": 3}, r"^DecoderConfig\.width: Unexpected keyword argument; got 3\.$"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read_gets_one_short_line(fields, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        from_dict(DecoderConfig, fields)
+    assert len(str(caught.value)) < 200

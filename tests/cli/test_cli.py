@@ -83,7 +83,7 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert re.search(r"layer +head +drop ", out)
     assert "deposit" in out
     assert main(("runs",)) == 0
-    assert re.search(rf"{trained} +distance +rope .* finished", capsys.readouterr().out)
+    assert re.search(rf"{trained} +distance +rope +mini +controlled +0 +[\d.]+", capsys.readouterr().out)
     assert main(("report", trained, "--out", "page.html")) == 0
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"Wrote {tmp_path / 'page.html'}"
     assert main(("report", "--figure", "heatmap", "--out", "heatmap.svg")) == 0

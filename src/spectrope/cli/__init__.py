@@ -8,7 +8,9 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.cli.ablate import Ablate
+from spectrope.cli.audit import Audit
 from spectrope.cli.compare import Compare
+from spectrope.cli.diff import Diff
 from spectrope.cli.encodings import Encodings
 from spectrope.cli.report import Report
 from spectrope.cli.runs import Runs
@@ -21,6 +23,8 @@ Command = (
     Annotated[Compare, subcommand("compare")]
     | Annotated[Train, subcommand("train")]
     | Annotated[Ablate, subcommand("ablate")]
+    | Annotated[Audit, subcommand("audit")]
+    | Annotated[Diff, subcommand("diff")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Encodings, subcommand("encodings")]
@@ -30,16 +34,19 @@ BAD_INPUT, INTERRUPTED = 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one line and exit code 2, an interruption 130."""
+    """Run one command; a user's mistake is one line and exit code 2, an interruption 130.
+
+    A command whose `run` returns a number ends with it.
+    """
     command = tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
         prog="spectrope",
         description="A spectroscope for positional encodings in Transformers.",
         args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagConversionOff),
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
     try:
-        command.run()
+        code = command.run()
     except Interrupted as stop:
         complain(f"{stop} The same command goes on from there.")
         return INTERRUPTED
@@ -51,4 +58,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return BAD_INPUT
     except BrokenPipeError:
         sys.stderr.close()
-    return 0
+        return 0
+    return code or 0

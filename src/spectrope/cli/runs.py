@@ -15,7 +15,7 @@ class Runs:
 
     def run(self) -> None:
         """Print a row per run, and a line for each folder that cannot be read."""
-        columns = ("run", "task", "encoding", "scale", "condition", "seed", "held-out %", "state")
+        columns = ("run", "task", "encoding", "scale", "condition", "seed", "held-out %")
         table("", columns, [_row(run) for run in find_runs(self.runs)], ("seed", "held-out %"))
         for path, reason in broken_runs(self.runs):
             complain(f"{path.name}: {reason}")
@@ -23,7 +23,6 @@ class Runs:
 
 def _row(run: Run) -> tuple[str, ...]:
     config = run.config
-    accuracy = f"{100 * run.manifest['test_accuracy']:.1f}" if run.finished else ""
+    result = f"{100 * run.manifest['test_accuracy']:.1f}" if run.finished else "unfinished"
     names = (config["encoding_name"], config["scale"], config["condition"], str(config["seed"]))
-    state = "finished" if run.finished else "unfinished"
-    return run.id, config["task"]["kind"], *names, accuracy, state
+    return run.id, config["task"]["kind"], *names, result

@@ -39,9 +39,10 @@ class OneOf:
         """Turn a name or a `{"kind": ...}` mapping into its dataclass; a dataclass passes through."""
         if is_dataclass(value):
             return value
-        fields = {"kind": value} if isinstance(value, str) else dict(value)
-        if "kind" not in fields:
-            raise ConfigError(f"{self.registry.what} must name its kind; got {fields!r}.")
+        fields = {"kind": value} if isinstance(value, str) else value
+        if not (isinstance(fields, Mapping) and isinstance(fields.get("kind"), str)):
+            raise ConfigError(f'{self.registry.what} must be a name, or fields with a "kind"; got {value!r}.')
+        fields = dict(fields)
         return from_dict(self.registry.config(fields.pop("kind")), fields)
 
 
@@ -62,6 +63,9 @@ def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
         return TypeAdapter(cls).validate_python(dict(fields))
     except ValidationError as error:
         first = error.errors()[0]
+        broken_rule = first.get("ctx", {}).get("error")
+        if isinstance(broken_rule, ConfigError):
+            raise broken_rule from None
         where = ".".join([cls.__qualname__, *map(str, first["loc"])])
         raise ConfigError(f"{where}: {first['msg']}; got {first['input']!r}.") from None
 

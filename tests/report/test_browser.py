@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
@@ -23,7 +24,7 @@ return [...document.querySelectorAll(".panel")].map((panel) => {
     return {
       layer: group.getAttribute("class").match(/(\\w+)_marks/)[1],
       path: mark.getAttribute("d") || "",
-      text: mark.textContent,
+      fill: mark.getAttribute("fill") || "",
       outside: Math.max(frame.left - box.left, box.right - frame.right, frame.top - box.top,
                         box.bottom - frame.bottom),
     };
@@ -101,6 +102,22 @@ def test_every_row_is_drawn(view):
 def test_every_mark_lies_inside_its_panel(view):
     outside = [mark for marks in view.panels for mark in marks if mark["outside"] >= 1]
     assert outside == []
+
+
+def test_cells_have_the_colours_of_the_gradient_beside_them(view):
+    heat = [
+        pair for pair in zip(view.specs, view.panels, strict=True) if pair[0]["layer"][0]["name"] == "cells"
+    ]
+    for spec, marks in heat:
+        scale = spec["layer"][0]["encoding"]["color"]["scale"]
+        stops = [[int(stop[at : at + 2], 16) for at in (1, 3, 5)] for stop in scale["range"]]
+        cells = [mark for mark in marks if mark["layer"] == "cells"]
+        for row, cell in zip(spec["data"]["values"], cells, strict=True):
+            drawn = [int(value) for value in re.findall(r"\d+", cell["fill"])]
+            expected = [
+                np.interp(row["drop"], scale["domain"], channel) for channel in zip(*stops, strict=True)
+            ]
+            assert drawn == pytest.approx(expected, abs=1)
 
 
 def test_the_page_fits_its_window(view):

@@ -1,5 +1,6 @@
 """What the figures draw, for runs of every shape."""
 
+import itertools
 import math
 
 import altair as alt
@@ -7,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
-from tests.report.synthetic import ENCODINGS, ablation, make_run, make_store
+from tests.report.synthetic import ENCODINGS, ablation, make_run, make_store, metrics
 
 from spectrope.core.errors import StoreError
 from spectrope.report import FIGURES
@@ -65,6 +66,16 @@ def test_a_line_per_run_and_a_point_per_evaluation(store, name):
     values = pl.DataFrame(drawn[1].layers["points"].rows).filter(encoding="rope", epoch=6)[quantity]
     (mean,) = (row for row in drawn[1].layers["means"].rows if (row["encoding"], row["epoch"]) == ("rope", 6))
     assert mean[quantity] == pytest.approx(values.mean())
+
+
+@pytest.mark.parametrize("last", [1, 2, 8, 9, 40, 150, 1000])
+def test_epochs_are_marked_by_whole_numbers_few_enough_to_read(tmp_path, last):
+    run = make_run(tmp_path, "rope")
+    run.write_frame("metrics", metrics("rope", "distance", 0, epochs=last))
+    ticks = panels("curves", [run])[0].layers["runs"].spec()["encoding"]["x"]["axis"]["values"]
+    assert ticks[0] == 0
+    assert len(ticks) <= 9
+    assert len({b - a for a, b in itertools.pairwise(ticks)}) == 1
 
 
 def test_one_seed_has_no_mean(store):

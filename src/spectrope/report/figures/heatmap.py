@@ -68,7 +68,8 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
         "yOffset": alt.YOffset("seed:O", scale=alt.Scale(paddingInner=0)),
     }
     domain = [limit * step for step in (-1, -0.5, 0, 0.5, 1)]
-    colour = alt.Color("drop:Q", scale=alt.Scale(domain=domain, range=list(DIVERGING)), title="drop, points")
+    scale = alt.Scale(domain=domain, range=list(DIVERGING), interpolate="rgb")  # As browsers draw gradients.
+    colour = alt.Color("drop:Q", scale=scale, title="drop, points")
     cells = alt.Chart().mark_rect(stroke="white", strokeWidth=0.8)
     return {
         "cells": Layer(values, cells.encode(**place, color=colour, tooltip=_tooltip())),

@@ -1,5 +1,7 @@
 """Lines by epoch, which accuracy and loss share."""
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import altair as alt
@@ -10,6 +12,7 @@ from spectrope.report.tables import Tables
 
 SPLITS = {"train": "training examples", "test": "held-out examples"}
 HEIGHT = 240
+MOST_TICKS = 8  # Steps of the epoch axis, few enough for a narrow page.
 
 
 def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, unit: str) -> dict[str, Layer]:
@@ -21,8 +24,12 @@ def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, u
     values = rows(wanted.select("encoding", "seed", "epoch", quantity), quantity)
     means = _means(wanted, quantity)
     last = max([1, *wanted["epoch"].to_list()])
-    x = alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1, format="d"), scale=_upto(last))
-    shared = {"x": x, "y": y, "color": colour(tables.encodings), "strokeDash": dash(tables.encodings)}
+    shared = {
+        "x": _epochs(last),
+        "y": y,
+        "color": colour(tables.encodings),
+        "strokeDash": dash(tables.encodings),
+    }
     value = exact(quantity, f"{quantity}, {unit}", ".4~f")
     size = max(6.0, min(22.0, 260 / last))
     if not means:
@@ -59,5 +66,12 @@ def _means(wanted: pl.DataFrame, quantity: str) -> list[dict[str, Any]]:
     return rows(whole.sort("encoding", "epoch").drop("n", "seeds"), quantity)
 
 
-def _upto(last: int) -> alt.Scale:
-    return alt.Scale(domain=[0, last], nice=False)
+def _epochs(last: int) -> alt.X:
+    """An axis from 0 to the last epoch, with ticks at round epochs alone."""
+    step = next(step for step in _round_numbers() if last <= MOST_TICKS * step)
+    axis = alt.Axis(values=list(range(0, last + 1, step)), format="d")
+    return alt.X("epoch:Q", title="epoch", axis=axis, scale=alt.Scale(domain=[0, last], nice=False))
+
+
+def _round_numbers() -> Iterator[int]:
+    return (digit * 10**power for power in count() for digit in (1, 2, 5))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spectrope.attention import attention
+    from spectrope.auditing import audit, diff
     from spectrope.encodings.base import ENCODINGS, Context, Encoding
     from spectrope.models.decoder import Decoder, DecoderConfig
     from spectrope.report import save_figure, write_report
@@ -27,6 +28,8 @@ _HOMES = {
     "Run": "store",
     "Task": "tasks.base",
     "attention": "attention",
+    "audit": "auditing",
+    "diff": "auditing",
     "execute": "sweeps.local",
     "experiment": "training.scales",
     "find_runs": "store",
@@ -46,6 +49,8 @@ __all__ = [
     "Run",
     "Task",
     "attention",
+    "audit",
+    "diff",
     "execute",
     "experiment",
     "find_runs",

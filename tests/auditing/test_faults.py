@@ -1,10 +1,10 @@
 """Each seeded fault is found, in the layers where it is, and named; nothing else is reported."""
 
 import pytest
-from tests.audit.families import FAMILIES, LENGTH
-from tests.audit.faults import FAULTS
+from tests.auditing.families import FAMILIES, LENGTH
+from tests.auditing.faults import FAULTS
 
-from spectrope.audit import audit
+from spectrope.auditing import audit
 
 
 @pytest.mark.parametrize("name", FAULTS)

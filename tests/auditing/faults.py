@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from tests.audit.families import YARN, llama
+from tests.auditing.families import YARN, llama
 from transformers.models.bloom import modeling_bloom
 from transformers.models.cohere import modeling_cohere
 from transformers.models.llama import modeling_llama
@@ -204,7 +204,7 @@ PATH_FAULTS: dict[str, Fault] = {
         padding_not_skipped,
         ("path left padding",),
         "position of token 0",
-        "row 2 declared, row 7 effective",
+        "row 2 expected, row 7 effective",
     ),
     "positions restarting in cached decoding": Fault(
         "llama-default", restarting_positions, ("path cached decoding",), "kernel of layer 0", "at query"

@@ -5,8 +5,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spectrope.audit.compare import Finding
-from spectrope.audit.encoding import LayerEncoding
+from spectrope.auditing.compare import Finding
+from spectrope.auditing.encoding import LayerEncoding
 
 Verdict = Literal["matches", "differs", "undeclared", "cannot tell"]
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
@@ -154,6 +154,7 @@ class Audit:
         model: Class, or name under which it was loaded.
         architecture: `model_type` of the configuration.
         dtype: In which it ran.
+        noise: Relative rounding error of that.
         length: Positions.
         absolutes: A record per stack of layers.
         layers: A record per attention layer.
@@ -163,6 +164,7 @@ class Audit:
     model: str
     architecture: str
     dtype: str
+    noise: float
     length: int
     absolutes: tuple[AbsoluteRecord, ...]
     layers: tuple[LayerRecord, ...]

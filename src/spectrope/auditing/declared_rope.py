@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.audit.encoding import Turning
-from spectrope.audit.fields import Declaration
-from spectrope.audit.rotary import Pairing
+from spectrope.auditing.encoding import Turning
+from spectrope.auditing.fields import Declaration
+from spectrope.auditing.rotary import Pairing
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.schedules.base import geometric
 from spectrope.encodings.schedules.linear import Linear

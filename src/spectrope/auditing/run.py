@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from spectrope.audit.compare import Finding, compare
-from spectrope.audit.declaration import declared_layer, declared_offset
-from spectrope.audit.encoding import LayerEncoding
-from spectrope.audit.fields import Declaration
-from spectrope.audit.measure import measure
-from spectrope.audit.paths import path_records
-from spectrope.audit.records import AbsoluteRecord, Audit, LayerRecord, Position, Verdict, reach_of
+from spectrope.auditing.compare import Finding, compare
+from spectrope.auditing.declaration import declared_layer, declared_offset
+from spectrope.auditing.encoding import LayerEncoding
+from spectrope.auditing.fields import Declaration
+from spectrope.auditing.measure import measure
+from spectrope.auditing.paths import path_records
+from spectrope.auditing.records import AbsoluteRecord, Audit, LayerRecord, Position, Verdict, reach_of
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import declared_config, layer_name, open_model, trained_length
 from spectrope.probes.constant_content import Kernel, attention_modules, constant_content
@@ -43,7 +43,7 @@ def audit(
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
     """
     model = model if isinstance(model, nn.Module) else open_model(model)
-    length = min(LENGTH, trained_length(model) or LENGTH) if length is None else length
+    length = default_length(model) if length is None else length
     if length < 8:
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
     inner = getattr(model, "base_model", model)
@@ -64,11 +64,17 @@ def audit(
         model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
         architecture=declaration.model_type,
         dtype=str(next(model.parameters()).dtype).removeprefix("torch."),
+        noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
         layers=tuple(layers),
         paths=served,
     )
+
+
+def default_length(model: nn.Module) -> int:
+    """Positions of an audit where none are given."""
+    return min(LENGTH, trained_length(model) or LENGTH)
 
 
 @contextmanager

@@ -2,11 +2,11 @@
 
 import math
 
-from spectrope.audit.bias import Buckets
-from spectrope.audit.declared_rope import declared_turning, rope_parameters
-from spectrope.audit.encoding import LayerEncoding
-from spectrope.audit.fields import Declaration
-from spectrope.audit.mask import Mask
+from spectrope.auditing.bias import Buckets
+from spectrope.auditing.declared_rope import declared_turning, rope_parameters
+from spectrope.auditing.encoding import LayerEncoding
+from spectrope.auditing.fields import Declaration
+from spectrope.auditing.mask import Mask
 from spectrope.encodings.alibi import alibi_slopes
 
 # Families whose learned table of positions starts at a row other than 0, or at the row after the padding's.

@@ -1,10 +1,10 @@
 """Decoding from a cache, padding and packing apply the kernels of a plain forward pass, or are found out."""
 
 import pytest
-from tests.audit.families import FAMILIES
-from tests.audit.faults import PATH_FAULTS
+from tests.auditing.families import FAMILIES
+from tests.auditing.faults import PATH_FAULTS
 
-from spectrope.audit import audit
+from spectrope.auditing import audit
 
 UNPACKED = {
     "opt",

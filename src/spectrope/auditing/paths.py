@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from spectrope.audit.bias import row_centred
-from spectrope.audit.compare import Finding
-from spectrope.audit.records import PathRecord
+from spectrope.auditing.bias import row_centred
+from spectrope.auditing.compare import Finding
+from spectrope.auditing.records import PathRecord
 from spectrope.models.adapters import Inputs, layer_name
 from spectrope.probes.constant_content import attention_modules
 from spectrope.probes.constant_token import constant_token
@@ -19,6 +19,7 @@ from spectrope.probes.served import Served, kernel_rows, served
 
 PROMPT, STEPS, PADDING = 20, 12, 5  # Tokens of a prompt, tokens decoded after it, padding before or after it.
 AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
+PLAIN = "that of a plain forward pass"
 Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by module.
 
 
@@ -91,7 +92,7 @@ class Paths:
         return _record(path, findings)
 
     def _packed(self, reference: Reference) -> Iterator[PathRecord]:
-        """Two sequences in one row, told apart by positions that start again; none if the model sees but one."""
+        """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
         second = slice(PADDING, PROMPT)
         positions = torch.cat([torch.arange(PADDING), torch.arange(PROMPT - PADDING)])[None]
         positions = positions.to(next(self.model.parameters()).device)
@@ -123,7 +124,10 @@ class Paths:
             return []
         wanted = range(self.first_row + start, self.first_row + start + len(rows))
         wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
-        return [Finding(f"position of token {start + t}", f"row {a}", f"row {b}") for t, a, b in wrong][:1]
+        return [
+            Finding(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
+            for t, a, b in wrong
+        ][:1]
 
     def _differing(
         self,
@@ -137,7 +141,7 @@ class Paths:
         plain, seen = (x[0][:, rows, : rows.stop] for x in reference[module])
         dropped = rows.stop - logits.shape[2]
         if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
-            return [Finding(f"mask of {_name(module)}", "that of a plain forward pass", "another")]
+            return [Finding(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
         wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
         gap = (wanted - got).abs()
         bound = AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
@@ -145,7 +149,7 @@ class Paths:
             return []
         query = rows.start + int(gap.amax((0, 2)).argmax())
         text = f"off by {gap.max().item():.3g} at query {query}"
-        return [Finding(f"kernel of {_name(module)}", "that of a plain forward pass", text)]
+        return [Finding(f"kernel of {_name(module)}", PLAIN, text, by="expected")]
 
 
 def _name(module: str) -> str:

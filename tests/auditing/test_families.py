@@ -5,9 +5,9 @@ import json
 import pytest
 import torch
 import transformers
-from tests.audit.families import FALCON, FAMILIES, GPT2, LENGTH, ROPES, build, llama
+from tests.auditing.families import FALCON, FAMILIES, GPT2, LENGTH, ROPES, build, llama
 
-from spectrope.audit import Audit, audit
+from spectrope.auditing import Audit, audit
 from spectrope.models.adapters import open_model
 
 POSITIONS = {

@@ -5,10 +5,10 @@ from typing import Literal
 
 import torch
 
-from spectrope.audit.bias import Buckets
-from spectrope.audit.mask import Mask
-from spectrope.audit.rotary import Pairing
-from spectrope.audit.schedule import Fit, fit_schedule
+from spectrope.auditing.bias import Buckets
+from spectrope.auditing.mask import Mask
+from spectrope.auditing.rotary import Pairing
+from spectrope.auditing.schedule import Fit, fit_schedule
 
 Kind = Literal["none", "rotary", "linear bias", "bucketed bias", "lag bias", "unknown"]
 
@@ -28,7 +28,7 @@ class Turning:
         phase_error: Largest departure of a phase from a straight line, in radians.
         base: As declared; None where the rotation is measured.
         sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
-            the other way, 0 where pairs disagree (frequencies then keep their signs); None where nothing says.
+            the other way, 0 where pairs disagree (frequencies then keep signs); None where nothing says.
     """
 
     start: int

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.audit.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
-from spectrope.audit.encoding import LayerEncoding, Turning
-from spectrope.audit.mask import Mask, describe_mask
-from spectrope.audit.records import HeadRecord, Position
-from spectrope.audit.rotary import Rotation, fit_rotation
+from spectrope.auditing.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
+from spectrope.auditing.encoding import LayerEncoding, Turning
+from spectrope.auditing.mask import Mask, describe_mask
+from spectrope.auditing.records import HeadRecord, Position
+from spectrope.auditing.rotary import Rotation, fit_rotation
 from spectrope.probes.constant_content import Kernel
 from spectrope.spectral.anova import LogitSums, fit_lag_effects
 

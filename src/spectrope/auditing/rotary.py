@@ -97,9 +97,9 @@ def fit_rotation(
     seen: list[tuple[Pairing, float] | None] = [
         gain_of(side.double(), layout, sources, noise) for side in (q, k)
     ]
-    pairing: Pairing = next((one[0] for one in seen if one is not None), layout.pairing)
+    pairings: list[Pairing] = [one[0] for one in seen if one is not None]
     return Rotation(
-        pairing=pairing,
+        pairing=pairings[0] if pairings else layout.pairing,
         start=layout.start,
         width=layout.width,
         head_dim=vectors.shape[-1],

@@ -1,0 +1,82 @@
+"""`spectrope audit`: what a checkpoint really applies, against what its configuration declares."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from spectrope import auditing
+from spectrope.cli.checkpoints import Checkpoints, LengthOption
+from spectrope.cli.show import console, table
+
+MISMATCH = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(Checkpoints):
+    """Measure the positional encoding of every layer of a checkpoint and compare it with its configuration.
+
+    Ends with 0 if every layer matches, with 1 if not, with 2 if it cannot be audited.
+    """
+
+    model: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(name="model", help="Local folder, or id of a cached model.")
+    ]
+    length: LengthOption = None
+    paths: Annotated[
+        bool, tyro.conf.arg(help="Compare decoding from a cache, padding and packing with a plain pass.")
+    ] = False
+    json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
+
+    def run(self) -> int:
+        """Audit, print, and say by the exit code whether all matches."""
+        found = auditing.audit(self.open(self.model), length=self.length, paths=self.paths)
+        if self.json:
+            print(json.dumps(found.to_dict()))
+        else:
+            show(found)
+        return 0 if found.ok else MISMATCH
+
+
+def show(found: auditing.Audit) -> None:
+    """Print a row per layer and path, then every reason for a verdict that is no match."""
+    title = f"{found.model} ({found.architecture}), {found.length} positions in {found.dtype}"
+    table(
+        title, ("layer", "position", "effective", "mask", "verdict"), [*_embeddings(found), *_layers(found)]
+    )
+    if found.paths:
+        table("", ("path", "verdict"), [(record.path, record.verdict) for record in found.paths])
+    for where, why in reasons(found):
+        console.print(f"{where}: {why}", highlight=False, markup=False, soft_wrap=True)
+    if found.ok:
+        console.print("Every layer applies what the configuration declares.", highlight=False)
+
+
+def reasons(found: auditing.Audit) -> list[tuple[str, str]]:
+    """Where something does not match, and why."""
+    findings = [(where, str(finding)) for where, finding in found.findings]
+    others = [(f"layer {layer.name}", layer.reason) for layer in found.layers if layer.reason]
+    return [*findings, *others]
+
+
+def _embeddings(found: auditing.Audit) -> list[tuple[str, ...]]:
+    return [
+        ("embeddings", "absolute", f"table {one.table} from row {one.first_row}", "", one.verdict)
+        if one.table
+        else ("embeddings", "absolute" if one.verdict != "matches" else "NoPE", "none", "", one.verdict)
+        for one in found.absolutes
+    ]
+
+
+def _layers(found: auditing.Audit) -> list[tuple[str, ...]]:
+    return [
+        (
+            layer.name,
+            layer.position,
+            layer.effective.describe(layer.declared.turning.base if layer.declared.turning else None),
+            str(layer.effective.mask),
+            layer.verdict,
+        )
+        for layer in found.layers
+    ]

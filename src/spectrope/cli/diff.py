@@ -1,0 +1,49 @@
+"""`spectrope diff`: two checkpoints' effective encodings side by side."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from spectrope.auditing import Difference, audit, diff
+from spectrope.auditing.run import default_length
+from spectrope.cli.audit import MISMATCH
+from spectrope.cli.checkpoints import Checkpoints, LengthOption
+from spectrope.cli.show import console, table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(Checkpoints):
+    """Compare what two checkpoints apply, layer by layer; no configuration is trusted.
+
+    Ends with 0 if every layer applies the same, with 1 if not.
+    """
+
+    first: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(name="first", help="Local folder, or cached id.")
+    ]
+    second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The same.")]
+    length: LengthOption = None
+    json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
+
+    def run(self) -> int:
+        """Audit both, print what differs, and say by the exit code whether anything does."""
+        models = [self.open(source) for source in (self.first, self.second)]
+        length = self.length or min(map(default_length, models))
+        found = diff(*(audit(model, length=length) for model in models))
+        if self.json:
+            print(json.dumps(found.to_dict()))
+        else:
+            show(found)
+        return 0 if found.same else MISMATCH
+
+
+def show(found: Difference) -> None:
+    """Print a row per layer, then every respect in which one differs."""
+    rows = [(one.layer, one.first, one.second, "differs" if one.findings else "same") for one in found.layers]
+    table(f"{found.length} positions", ("layer", found.first, found.second, ""), rows)
+    for one in found.layers:
+        for finding in one.findings:
+            text = f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
+            console.print(text, highlight=False, markup=False, soft_wrap=True)

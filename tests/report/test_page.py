@@ -11,6 +11,7 @@ from tests.report.synthetic import ENCODINGS, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.report import write_report
+from spectrope.report.tables import read_tables
 from spectrope.store import files
 
 NASTY = "</script><script>alert(1)</script>"
@@ -123,18 +124,26 @@ def test_the_command_rebuilds_the_page(page, store):
     (command,) = re.findall(r'<pre class="command">(.*?)</pre>', page.read_text())
     words = shlex.split(html.unescape(command))
     root = str(store[0].path.parent)
-    assert words == ["spectrope", "report", *(run.id for run in store), "--runs", root, "--out", str(page)]
+    assert words == [
+        "spectrope",
+        "report",
+        *(run.id for run in read_tables(store).sources),
+        "--runs",
+        root,
+        "--out",
+        str(page),
+    ]
 
 
 def test_runs_of_several_folders_are_named_by_path(tmp_path):
-    runs = [make_run(tmp_path / folder, name) for folder, name in (("my a", "rope"), ("b", "nope"))]
+    runs = [make_run(tmp_path / folder, name) for folder, name in (("my a", "nope"), ("b", "rope"))]
     text = html.unescape(write_report(runs, tmp_path / "report.html").read_text())
     assert f"spectrope report '{runs[0].path}' {runs[1].path} --out" in text
 
 
 def test_the_same_runs_give_the_same_page(page, store):
     before = page.read_bytes()
-    assert write_report([*store, store[0]], page).read_bytes() == before
+    assert write_report([*store[::-1], store[0]], page).read_bytes() == before
 
 
 def test_runs_without_ablation_give_a_page_without_drops(tmp_path):

@@ -41,6 +41,25 @@ def test_a_run_given_twice_counts_once(tmp_path):
     assert len(read_tables([run, run]).runs) == 1
 
 
+def test_the_order_in_which_runs_are_given_does_not_matter(tmp_path):
+    runs = make_store(tmp_path, ("alibi", "nope", "rope"), seeds=(1, 0))
+    one, other = read_tables(runs), read_tables(runs[::-1])
+    assert one.sources == other.sources
+    assert one.runs.equals(other.runs)
+    assert one.metrics.equals(other.metrics)
+    assert one.ablation.equals(other.ablation)
+    names = one.runs.select("setting", "encoding", "seed").rows()
+    assert names[:5] == [("distance", e, s) for e in ("nope", "alibi") for s in (0, 1)] + [
+        ("distance", "rope", 0)
+    ]
+
+
+def test_the_same_experiment_from_two_folders_is_refused(tmp_path):
+    runs = [make_run(tmp_path / folder, "rope") for folder in ("a", "b")]
+    with pytest.raises(ConfigError, match=rf"a/{runs[0].id} and .*b/{runs[0].id} are one experiment"):
+        read_tables(runs)
+
+
 def test_runs_without_ablation_are_kept(tmp_path):
     runs = make_store(tmp_path, ("nope", "rope"), ("distance",))
     runs[0].remove("ablation")

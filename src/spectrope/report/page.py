@@ -20,7 +20,7 @@ from spectrope.report.palette import DIVERGING, styles
 from spectrope.report.save import VEGA_LITE
 from spectrope.report.spec import page_spec
 from spectrope.report.summary import headline, rows_of
-from spectrope.report.tables import Tables, distinct, read_tables
+from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
 from spectrope.store.files import disk_errors, replace_file
 
@@ -60,24 +60,23 @@ def write_report(runs: Sequence[Run], path: Path) -> Path:
         ConfigError: If there is no run.
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
-    runs = distinct(runs)
-    page = render(runs, read_tables(runs), path)
+    page = render(read_tables(runs), path)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
 
 
-def render(runs: Sequence[Run], tables: Tables, path: Path) -> str:
+def render(tables: Tables, path: Path) -> str:
     """The page as text; `path` is where the command that rebuilds it will write."""
     sections = _sections(tables)
     panels = [panel for section in sections for group in section.groups for panel in group.panels]
     script = f"{_bundle()}\n{_asset('boot.js')}"
     return _template().render(
         tables=tables,
-        runs=[(run, run.config, run.manifest) for run in runs],
+        runs=[(run, run.config, run.manifest) for run in tables.sources],
         dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
-        about=about(runs),
+        about=about(tables.sources),
         headline=headline(tables),
         rows={setting: rows_of(tables, setting) for setting in tables.settings},
         sections=sections,
@@ -87,7 +86,7 @@ def render(runs: Sequence[Run], tables: Tables, path: Path) -> str:
         script=Markup(script),
         script_hash=_hash(script),
         style=Markup(_asset("style.css")),
-        command=rebuild_command(runs, path),
+        command=rebuild_command(tables.sources, path),
     )
 
 

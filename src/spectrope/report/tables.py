@@ -23,11 +23,13 @@ class Tables:
     """What the figures draw. Accuracies are in percent, drops in percentage points, losses in nats.
 
     Args:
+        sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
         runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop.
     """
 
+    sources: list[Run]
     runs: pl.DataFrame
     metrics: pl.DataFrame
     ablation: pl.DataFrame
@@ -48,32 +50,40 @@ class Tables:
         return sorted(set(self.runs["seed"].to_list()))
 
 
-def distinct(runs: Sequence[Run]) -> list[Run]:
-    """The runs in their order, each folder once."""
-    return list({run.path.resolve(): run for run in runs}.values())
-
-
 def read_tables(runs: Sequence[Run]) -> Tables:
-    """Read finished runs.
+    """Read finished runs; the tables do not depend on their order, and a run given twice counts once.
 
     Raises:
-        ConfigError: If there is no run.
+        ConfigError: If there is no run, or two are the same experiment.
         StoreError: If one is unfinished, was not made by training, or has a damaged table.
     """
     if not runs:
         raise ConfigError("a report needs at least one run; got none.")
-    runs = distinct(runs)
-    configs = [_config(run) for run in runs]
-    keys = [
-        {"run": run.id, "setting": setting, "encoding": encoding, "seed": int(config["seed"])}
-        for run, config, (setting, encoding) in zip(runs, configs, name_runs(configs), strict=True)
-    ]
-    heads = [_ablation(run, key) for run, key in zip(runs, keys, strict=True) if run.has_frame("ablation")]
+    keyed = _keyed(list({run.path.resolve(): run for run in runs}.values()))
+    heads = [_ablation(run, key) for run, key in keyed if run.has_frame("ablation")]
     return Tables(
-        runs=pl.DataFrame([key | _scores(run) for run, key in zip(runs, keys, strict=True)]),
-        metrics=pl.concat([_metrics(run, key) for run, key in zip(runs, keys, strict=True)]),
+        sources=[run for run, _ in keyed],
+        runs=pl.DataFrame([key | _scores(run) for run, key in keyed]),
+        metrics=pl.concat([_metrics(run, key) for run, key in keyed]),
         ablation=pl.concat(heads) if heads else pl.DataFrame(),
     )
+
+
+def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
+    """Each run with its names, in the order of the page."""
+    configs = [_config(run) for run in runs]
+    names = name_runs(configs)
+    settings = ordered_settings(setting for setting, _ in names)
+    encodings = ordered_encodings(encoding for _, encoding in names)
+    found: dict[tuple[int, int, int], tuple[Run, dict[str, Any]]] = {}
+    for run, config, (setting, encoding) in zip(runs, configs, names, strict=True):
+        place = (settings.index(setting), encodings.index(encoding), int(config["seed"]))
+        if place in found:
+            raise ConfigError(
+                f"{found[place][0].path} and {run.path} are one experiment; report one of them."
+            )
+        found[place] = run, {"run": run.id, "setting": setting, "encoding": encoding, "seed": place[2]}
+    return [found[place] for place in sorted(found)]
 
 
 def _config(run: Run) -> dict[str, Any]:

@@ -125,10 +125,14 @@ class Heads(nn.Module):
         """Sets of heads from a product that holds them side by side."""
         return flat.unflatten(-1, (-1, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
 
-    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
+    def context(self, x: Float[Tensor, "b t c"], stream: Stream) -> tuple[Context, Float[Tensor, "b h t k"]]:
+        """All that an encoding may look at in this layer, and the values."""
         q, k, v = self.project(x, stream.memory)
         memory = x if stream.memory is None else stream.memory
-        ctx = Context(q, k, stream.pos, stream.pos, x, memory, stream.mask)
+        return Context(q, k, stream.pos, stream.pos, x, memory, stream.mask), v
+
+    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
+        ctx, v = self.context(x, stream)
         name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
         return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
 

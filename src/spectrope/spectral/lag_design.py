@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Complex, Float, Inexact
 from torch import Tensor
 
 from spectrope.spectral.checks import check
@@ -50,17 +50,17 @@ class LagDesign:
 
     def centred(self, logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "*b n n"]:
         """Logits minus their row means over the keys seen, zero elsewhere: the softmax gauge, fixed."""
-        seen = self._seen(logits)
+        seen = self.seen(logits)
         return torch.where(self.allowed, seen - seen.sum(-1, keepdim=True) / self._row_counts[:, None], 0)
 
     def raw_shares(self, logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "*b"]:
         r""":math:`\sum_d (n-|d|)\,a_d^2/\|L\|^2` with a the nearest Toeplitz matrix; NaN for zero logits."""
-        seen = self._seen(logits)
+        seen = self.seen(logits)
         return self._explained(seen) / (seen**2).sum((-1, -2))
 
     def mean_removed_shares(self, logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "*b"]:
         """The same for logits minus their mean over the allowed pairs; NaN where all are equal."""
-        seen = self._seen(logits)
+        seen = self.seen(logits)
         mean = seen.sum((-1, -2), keepdim=True) / self.allowed.sum()
         rest = torch.where(self.allowed, seen - mean, 0)
         return _ratio(self._explained(rest), (rest**2).sum((-1, -2)), (seen**2).sum((-1, -2)))
@@ -68,21 +68,22 @@ class LagDesign:
     def gauge_fixed_shares(self, logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "*b"]:
         """Share of lags in the energy that row effects leave; NaN where they leave nothing."""
         rest = self.centred(logits)
-        sums = self._diagonal_sums(rest)
+        sums = self.diagonal_sums(rest)
         explained = torch.einsum("...d,de,...e->...", sums, self._inverse, sums)
-        return _ratio(explained, (rest**2).sum((-1, -2)), (self._seen(logits) ** 2).sum((-1, -2)))
+        return _ratio(explained, (rest**2).sum((-1, -2)), (self.seen(logits) ** 2).sum((-1, -2)))
 
     def lag_effects(self, logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "*b lags"]:
         """Lag effects beside row effects, in logit units, with mean 0 over lags: rows absorb a constant."""
-        return self._diagonal_sums(self.centred(logits)) @ self._inverse
+        return self.diagonal_sums(self.centred(logits)) @ self._inverse
 
-    def _seen(self, logits: Tensor) -> Tensor:
+    def seen(self, logits: Inexact[Tensor, "*b n n"]) -> Inexact[Tensor, "*b n n"]:
+        """Logits with zeros where attention is not allowed."""
         return torch.where(self.allowed, logits, 0)
 
     def _explained(self, seen: Tensor) -> Tensor:
-        return (self._diagonal_sums(seen) ** 2 / self._lag_counts).sum(-1)
+        return (self.diagonal_sums(seen) ** 2 / self._lag_counts).sum(-1)
 
-    def _diagonal_sums(self, seen: Tensor) -> Tensor:
+    def diagonal_sums(self, seen: Inexact[Tensor, "*b n n"]) -> Inexact[Tensor, "*b lags"]:
         """Sums over each lag: rows one longer than the matrix turn diagonals into columns."""
         n, shape = self.n, seen.shape[:-2]
         skewed = torch.nn.functional.pad(seen.flip(-1), (0, n)).reshape(*shape, 2 * n * n)[..., :-n]
@@ -104,6 +105,30 @@ class LagDesign:
         member = ((key >= 0) & (key < self.n)).double()
         gram = self._lag_counts.diag() - member.T @ (member / self._row_counts[:, None])
         return torch.linalg.pinv(gram, hermitian=True, rtol=1e-10)
+
+
+def separation_residuals(
+    q: Complex[Tensor, "*b n m"], k: Complex[Tensor, "*b n m"], frequencies: Tensor, design: LagDesign
+) -> Float[Tensor, "*b"]:
+    r"""Residual of complex logits as content times position, for many short heads at once.
+
+    With :math:`L_c = \sum_t (q^t k^{t*}) \circ E_t` and :math:`G = \sum_t q^t k^{t*}`, the best Toeplitz T in
+    :math:`L_c \approx G \circ T` is :math:`T_d = \sum \bar G L_c / \sum |G|^2` over diagonal d; returned is
+    :math:`\|L_c - G\circ T\|^2/\|L_c\|^2`, NaN for zero logits. `factorisation_residual` is for one long head
+    and for several bands.
+
+    Args:
+        q: Pairs of queries before rotation, as complex numbers, with shape (*b, n, m).
+        k: Pairs of keys likewise.
+        frequencies: Radians per index, with shape (m,).
+        design: For n positions.
+    """
+    phase = torch.exp(1j * torch.outer(torch.arange(design.n, dtype=torch.float64), frequencies))
+    content = design.seen(q @ k.mH)
+    logits = design.seen((q * phase) @ (k * phase).mH)
+    cross, size = design.diagonal_sums(content.conj() * logits), design.diagonal_sums(content.abs() ** 2)
+    explained = torch.where(size > 0, cross.abs() ** 2 / size, 0).sum(-1)
+    return (1 - explained / (logits.abs() ** 2).sum((-1, -2))).clamp(min=0)
 
 
 def _ratio(part: Tensor, whole: Tensor, scale: Tensor) -> Tensor:

@@ -1,0 +1,75 @@
+"""What every attention layer of a decoder works with: queries, keys, bias, logits, hidden states."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.encodings.base import Context, Encoding
+from spectrope.models.decoder import Decoder, Heads
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True, eq=False)
+class LayerHeads:
+    """One layer's attention on a batch, before the mask; what is derived is computed when it is asked for.
+
+    Args:
+        layer: Number of the layer, from 0.
+        encoding: The encoding that acts in it.
+        causal: Whether query i sees keys j <= i alone.
+        ctx: Queries and keys before rotation (b, h, t, d), positions, and the hidden states that enter
+            attention, `x_q` and `x_k`, (b, t, c).
+    """
+
+    layer: int
+    encoding: Encoding
+    causal: bool
+    ctx: Context
+
+    @cached_property
+    def rotated(self) -> tuple[Float[Tensor, "b h t d"], Float[Tensor, "b h t d"]] | None:
+        """Queries and keys as they enter the product; None where logits are no such product."""
+        if not self.encoding.factors:
+            return None
+        ctx = self.ctx
+        return self.encoding.rotate(ctx.q, ctx.q_pos, "query"), self.encoding.rotate(ctx.k, ctx.k_pos, "key")
+
+    @cached_property
+    def bias(self) -> Float[Tensor, "..."] | None:
+        """What is added to the product, broadcastable to (b, h, t, t), in logit units, or None."""
+        return self.encoding.bias(self.ctx) if self.encoding.factors else None
+
+    @cached_property
+    def logits(self) -> Float[Tensor, "b h t t"]:
+        """Attention logits before the mask and before softmax."""
+        return self.encoding.logits(self.ctx)
+
+
+@torch.no_grad()
+def capture_heads(model: Decoder, batch: Batch, sink: Callable[[LayerHeads], None]) -> None:
+    """Run the model once and hand each layer's attention over as it runs; nothing is kept here.
+
+    Args:
+        model: A decoder, on the device of the batch.
+        batch: Examples.
+        sink: Receives the layers in their order; what it keeps stays, with the tensors that it has asked for.
+    """
+
+    def hand_over(layer: int) -> Callable[[Heads, tuple[Any, ...]], None]:
+        def hook(heads: Heads, args: tuple[Any, ...]) -> None:
+            x, stream, encoding, _ = args
+            sink(LayerHeads(layer, encoding, heads.causal, heads.context(x, stream)[0]))
+
+        return hook
+
+    with ExitStack() as hooks:
+        for layer, block in enumerate(model.blocks):
+            handle = block.heads.register_forward_pre_hook(hand_over(layer))  # pyright: ignore[reportAttributeAccessIssue, reportOptionalMemberAccess]
+            hooks.callback(handle.remove)
+        model(batch)

@@ -1,0 +1,53 @@
+"""What rotation one head sees, inside whatever its encoding is made of."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.encodings.base import Encoding, Tag
+from spectrope.encodings.composite import Composite
+from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.per_head import PerHead
+from spectrope.encodings.rotary import Rotary
+
+
+@dataclass(frozen=True, eq=False)
+class Rotation:
+    """A rotation of all coordinate pairs at frequencies that do not change.
+
+    Args:
+        frequencies: Radians per position, with shape (m,), in float64.
+        pairs: How coordinates pair up.
+    """
+
+    frequencies: Float[Tensor, " m"]
+    pairs: Pairing
+
+
+def encoding_of_head(encoding: Encoding, head: int) -> Encoding:
+    """The encoding of one head, counted from 0, where groups of heads have encodings of their own."""
+    if isinstance(encoding, PerHead):
+        for heads, part in encoding.parts():
+            if heads.start <= head < heads.stop:
+                return encoding_of_head(part, head - heads.start)
+    return encoding
+
+
+@torch.no_grad()
+def steady_rotation(encoding: Encoding, width: int) -> Rotation | None:
+    """What turns queries and keys, or None where nothing does, part of them, or not steadily.
+
+    Args:
+        encoding: Of one head.
+        width: Of its queries and keys.
+    """
+    if isinstance(encoding, Composite):
+        turning = [term for term in encoding.terms if term.turns]
+        return steady_rotation(turning[0], width) if len(turning) == 1 else None
+    if not isinstance(encoding, Rotary) or Tag.SHIFT_INVARIANT not in encoding.tags:
+        return None
+    device = next((tensor.device for tensor in (*encoding.parameters(), *encoding.buffers())), None)
+    frequencies = encoding.angles(torch.ones(1, 1, dtype=torch.float64, device=device))[0, 0].cpu()
+    return Rotation(frequencies, encoding.pairing) if 2 * len(frequencies) == width else None

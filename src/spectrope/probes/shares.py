@@ -1,0 +1,66 @@
+"""Content and position in the hidden states that enter attention, layer by layer."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from spectrope.spectral.hidden import EffectShares, backfitted_effects, effect_shares
+from spectrope.stats.examples import jackknife_intervals
+from spectrope.stats.interval import Interval
+
+SHARES = ("content", "position", "residual")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateShares:
+    """Shares of the variance of hidden states, as fractions, with intervals over examples.
+
+    On natural text content and position are not orthogonal: the three need not sum to 1 exactly.
+
+    Args:
+        content: Of what token stands there.
+        position: Of where it stands.
+        residual: Of what no sum of the two explains.
+        content_null: Share of content for states that depend on neither.
+        position_null: Likewise for position.
+    """
+
+    content: Interval | None
+    position: Interval | None
+    residual: Interval | None
+    content_null: float
+    position_null: float
+
+
+def state_shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> StateShares:
+    """The two-way analysis of variance of hidden states, by token and by position.
+
+    Args:
+        states: Hidden states, with shape (b, n, c).
+        tokens: Token ids, with shape (b, n).
+
+    Raises:
+        ConfigError: If there are fewer than two examples, or all states are equal.
+    """
+    wide, tokens = states.detach().to("cpu", torch.float64), tokens.cpu()
+
+    def measured(index: Int[np.ndarray, " m"]) -> Float[np.ndarray, " k"]:
+        shares = _shares(wide[torch.from_numpy(index)], tokens[torch.from_numpy(index)])
+        return np.array([getattr(shares, name) for name in SHARES])
+
+    nulls = _shares(wide, tokens)
+    intervals = jackknife_intervals(measured, len(wide))
+    return StateShares(
+        **{name: intervals.at(place) for place, name in enumerate(SHARES)},
+        content_null=nulls.content_null,
+        position_null=nulls.position_null,
+    )
+
+
+def _shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> EffectShares:
+    positions = torch.arange(states.shape[1]).expand(len(states), -1)
+    effects = backfitted_effects(states.flatten(0, 1), tokens.flatten(), positions.flatten())
+    return effect_shares(effects)

@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
-from tests.report.browser import PATIENCE, browser, complaints, open_page, requests
+from tests.report.browser import PATIENCE, browser, complaints, open_page, program, requests
 from tests.report.synthetic import make_run, make_store
 
 from spectrope.report import write_report
@@ -184,3 +184,9 @@ def test_names_are_shown_and_never_run(driver, tmp_path):
     assert name in driver.find_element(By.CSS_SELECTOR, ".legend").text
     assert complaints(driver) == []
     assert driver.execute_script(OVERFLOW) <= 0
+
+
+def test_a_missing_browser_fails_and_names_its_packages(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(pytest.fail.Exception, match="apt-get install chromium chromium-driver"):
+        program("chromium")

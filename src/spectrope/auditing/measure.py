@@ -1,5 +1,6 @@
 """From a kernel to the encoding behind it."""
 
+import math
 from dataclasses import replace
 
 import torch
@@ -12,7 +13,7 @@ from spectrope.auditing.mask import Mask, describe_mask
 from spectrope.auditing.records import HeadRecord, Position
 from spectrope.auditing.rotary import Rotation, fit_rotation
 from spectrope.probes.constant_content import Kernel
-from spectrope.spectral.anova import LogitSums, fit_lag_effects
+from spectrope.spectral.anova import LogitSums, fit_lag_effects, lag_anova
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 SAMPLES = 64  # Lags of a head's kernel that are kept.
@@ -155,12 +156,13 @@ def _curve(
 ) -> tuple[float | None, tuple[int, ...], tuple[float, ...]]:
     """Distance from Toeplitz of one head's logits, and its lag effects at some lags."""
     q, k = kernel.call.q[0, head].double(), kernel.call.k[0].double()
-    logits = scale * q @ k[head * len(k) // kernel.call.q.shape[1]].T
-    logits = logits if bias is None else logits + bias[head]
-    causal = mask.shape.startswith("causal")
-    effects = fit_lag_effects(LogitSums.of_matrix(logits, causal))
-    lag = torch.arange(0 if causal else 1 - len(logits), len(logits))
+    k, causal, n = k[head * len(k) // kernel.call.q.shape[1]], mask.shape.startswith("causal"), len(q)
+    if bias is None:
+        effects = lag_anova(scale * q, k, causal)
+    else:
+        effects = fit_lag_effects(LogitSums.of_matrix(scale * q @ k.T + bias[head], causal))
+    lag = torch.arange(0 if causal else 1 - n, n)
     kept = torch.linspace(0, len(lag) - 1, min(SAMPLES, len(lag))).round().long()
-    values = effects.lags[kept] - effects.lags[0 if causal else len(logits) - 1]
-    distance = None if effects.share != effects.share else max(1 - effects.share, 0.0)
+    values = effects.lags[kept] - effects.lags[0 if causal else n - 1]
+    distance = None if math.isnan(effects.share) else max(1 - effects.share, 0.0)
     return distance, tuple(lag[kept].tolist()), tuple(values.tolist())

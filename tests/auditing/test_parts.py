@@ -1,0 +1,159 @@
+"""Masks, schedules, biases and verdicts on inputs whose answer is known."""
+
+import math
+
+import pytest
+import torch
+from tests.auditing.families import FAMILIES, GPT2, build, llama
+
+from spectrope.auditing import audit, diff
+from spectrope.auditing.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
+from spectrope.auditing.mask import Mask, describe_mask
+from spectrope.auditing.records import reach_of
+from spectrope.auditing.rotary import fit_rotation, phase_slopes
+from spectrope.auditing.schedule import fit_schedule
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.encodings.schedules.base import geometric
+from spectrope.probes.constant_content import attention_modules
+from spectrope.probes.constant_token import matching_rows
+
+LAG = torch.arange(12)[:, None] - torch.arange(12)[None, :]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "mask"),
+    [
+        (LAG >= 0, Mask("causal")),
+        (LAG == LAG, Mask("bidirectional")),
+        ((LAG >= 0) & (LAG < 5), Mask("causal window", 5)),
+        (LAG.abs() <= 3, Mask("bidirectional window", 3)),
+        ((LAG >= 0) & (torch.arange(12)[:, None] // 4 == torch.arange(12) // 4), Mask("causal chunk", 4)),
+        ((LAG >= 0) & (LAG % 2 == 0), Mask("other")),
+        (LAG < -20, Mask("other")),
+    ],
+)
+def test_masks_are_recognised(allowed, mask):
+    assert describe_mask(allowed[None, None]) == mask
+    assert str(mask) == mask.shape + ("" if mask.size is None else f" {mask.size}")
+
+
+def test_heads_with_different_masks_are_other():
+    both = torch.stack([LAG >= 0, LAG == LAG])[None]
+    assert describe_mask(both) == Mask("other")
+
+
+@pytest.mark.parametrize(
+    ("slowdown", "scaling", "factor"),
+    [
+        (torch.ones(8), "none", 1.0),
+        (torch.full((8,), 4.0), "linear", 4.0),
+        (torch.tensor([1.0, 1, 2, 3, 4, 4, 4, 4]), "ramp", 4.0),
+        (torch.tensor([4.0, 4, 4, 3, 2, 1, 1, 1]), "reversed ramp", 4.0),
+        (torch.tensor([1.0, 3, 1, 2, 1, 5, 1, 2]), "per pair", 5.0),
+        (torch.tensor([1.0, 1, 1, 1, 1, 1, math.inf, math.inf]), "stopped", math.inf),
+    ],
+)
+def test_schedules_are_named(slowdown, scaling, factor):
+    fit = fit_schedule(geometric(5e5, 16) / slowdown, 5e5)
+    assert (fit.scaling, fit.factor) == (scaling, pytest.approx(factor))
+    assert fit.base == pytest.approx(5e5)
+    assert str(fit).startswith("base 500000")
+
+
+def test_slopes_and_tables_of_a_bias():
+    allowed = (LAG >= 0)[None]
+    slopes = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    bias = -slopes[:, None, None] * LAG + torch.randn(2, 12, 1, dtype=torch.float64)
+    torch.testing.assert_close(linear_slopes(row_centred(bias, allowed), allowed), slopes)
+    bumped = bias.clone()
+    bumped[1, 8, 2] += 3
+    assert linear_slopes(row_centred(bumped, allowed), allowed) is None
+    assert lag_table(bumped, allowed, 1e-7) is None
+
+
+@pytest.mark.parametrize("buckets", [Buckets(True, 16, 64), Buckets(False, 32, 128), Buckets(True, 32, 256)])
+def test_buckets_are_found_without_a_declaration(buckets):
+    lag = torch.arange(-299, 300)
+    table = torch.randn(3, 200, generator=torch.Generator().manual_seed(0))[:, buckets.of(lag)]
+    assert find_buckets(lag, table, None) == buckets
+    assert find_buckets(lag, torch.randn(3, len(lag)), None) is None
+    assert find_buckets(lag, torch.zeros(3, len(lag)), None) is None
+
+
+def test_reach_counts_turns():
+    frequencies = (4.0, 1.0, 0.05, 1e-3, 0.0)
+    found = reach_of(frequencies, trained=100, length=200)
+    assert (found.turned_in_training, found.turned, found.unseen, found.aliased) == (2, 3, 2, 1)
+
+
+def test_phases_that_wrap_many_times_give_the_frequency():
+    frequencies = torch.tensor([3.0, 1.0, 1e-5], dtype=torch.float64)
+    t = torch.arange(2000, dtype=torch.float64)[:, None]
+    z = torch.polar(torch.ones(2000, 3, dtype=torch.float64), t * frequencies)[None]
+    found, errors, departure = phase_slopes(z)
+    torch.testing.assert_close(found, frequencies, rtol=1e-9, atol=1e-13)
+    assert departure < 1e-8
+    assert errors.max() < 1e-12
+
+
+def test_coordinates_that_shift_are_no_rotation():
+    x = torch.randn(1, 2, 1, 16, dtype=torch.float64) + torch.randn(1, 2, 32, 16, dtype=torch.float64)
+    assert fit_rotation(x, x, [], 1e-7) is None
+
+
+def test_rows_of_a_table_are_found():
+    table = torch.randn(6, 3)
+    found = torch.stack([table[4], table[0], table[1] + 1])
+    assert matching_rows(table, found).tolist() == [4, 0, -1]
+
+
+def test_a_model_without_a_visible_kernel_is_refused():
+    model = build("GPT2", "LMHeadModel", **GPT2)
+    for block in model.transformer.h:
+        block.attn.forward = lambda states, *_, **__: (states, None)
+    with pytest.raises(UnsupportedError, match="GPT2LMHeadModel shows no attention kernel"):
+        attention_modules(model)
+
+
+def test_lengths_that_cannot_be_audited_are_refused():
+    with pytest.raises(ConfigError, match="an audit's length must be at least 8; got 7"):
+        audit(FAMILIES["gpt2"](), length=7)
+    with pytest.raises(UnsupportedError, match="GPT2LMHeadModel does not run at length 129"):
+        audit(FAMILIES["gpt2"](), length=129)
+
+
+def test_an_error_of_the_model_s_own_is_not_hidden(monkeypatch):
+    model = FAMILIES["gpt2"]()
+
+    def broken(*_, **__):
+        raise RuntimeError("broken inside")
+
+    monkeypatch.setattr(model.transformer.ln_f, "forward", broken)
+    with pytest.raises(RuntimeError, match="broken inside"):
+        audit(model, length=16)
+
+
+def test_a_slowly_turning_model_of_another_head_count_is_not_compared():
+    one, two = (audit(llama(num_attention_heads=heads, head_dim=16), length=16) for heads in (4, 2))
+    with pytest.raises(ConfigError, match="at the same number of heads; got 4 and 2"):
+        diff(one, two)
+    with pytest.raises(ConfigError, match="at the same number of length; got 16 and 32"):
+        diff(one, audit(llama(), length=32))
+
+
+def test_one_adjacent_pair_fewer_is_seen_and_slow_ones_are_taken_as_declared():
+    slow = audit(build("Cohere", **SLOW), length=16)
+    assert slow.ok
+    errors = slow.layers[0].effective.turning.errors
+    assert errors[-1] > 1e-7 > errors[0]
+
+
+SLOW = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "pad_token_id": 0,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e12},
+}

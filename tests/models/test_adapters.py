@@ -1,0 +1,155 @@
+"""Loading checkpoints, and reading what attention kernels receive."""
+
+import json
+import sys
+
+import pytest
+import torch
+import transformers
+from tests.auditing.families import FAMILIES
+
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.models.adapters import Inputs, block_of, declared_config, layer_name, open_model, recorded
+from spectrope.models.adapters.record import RECORDER, split_mask, uses_interface
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("llama")
+    FAMILIES["llama-default"]().save_pretrained(folder)
+    return folder
+
+
+def test_a_folder_opens_as_the_class_it_names(checkpoint):
+    model = open_model(checkpoint)
+    assert isinstance(model, transformers.LlamaForCausalLM)
+    assert not model.training
+    torch.testing.assert_close(model.state_dict(), FAMILIES["llama-default"]().state_dict())
+    assert open_model(str(checkpoint), dtype="bfloat16").dtype is torch.bfloat16
+
+
+def test_pickled_weights_are_refused_unless_asked_for(checkpoint, tmp_path):
+    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    torch.save(FAMILIES["llama-default"]().state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(
+        UnsupportedError, match=r"pickled weights alone \(pytorch_model.bin\).*--allow-pickle"
+    ):
+        open_model(tmp_path)
+    assert isinstance(open_model(tmp_path, allow_pickle=True), transformers.LlamaForCausalLM)
+
+
+def test_folders_that_are_no_checkpoints_are_refused(checkpoint, tmp_path):
+    with pytest.raises(ConfigError, match=r"holds no config\.json"):
+        open_model(tmp_path)
+    (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    with pytest.raises(ConfigError, match="holds no weights"):
+        open_model(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(ConfigError, match="cannot be loaded: It looks like the config file"):
+        open_model(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "unheard-of"}')
+    with pytest.raises(
+        ConfigError, match="cannot be loaded: The checkpoint you are trying to load has model type"
+    ):
+        open_model(tmp_path)
+
+
+def test_code_of_a_checkpoint_does_not_run(checkpoint, tmp_path):
+    (tmp_path / "mine.py").write_text("raise SystemExit('ran')")
+    own = {"AutoConfig": "mine.MineConfig", "AutoModelForCausalLM": "mine.Mine"}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mine", "auto_map": own}))
+    (tmp_path / "model.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
+    with pytest.raises(UnsupportedError, match="needs code that comes with it, which is not run"):
+        open_model(tmp_path)
+
+
+def test_an_id_that_is_not_in_the_cache_needs_leave_to_download():
+    with pytest.raises(ConfigError, match="nobody/nothing is no folder and not in the local cache"):
+        open_model("nobody/nothing")
+
+
+def test_without_transformers_the_way_out_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UnsupportedError, match=r"pip install 'spectrope\[hf\]'"):
+        open_model("anything")
+
+
+@pytest.mark.parametrize(
+    ("module", "layer", "block"),
+    [
+        ("model.layers.3.self_attn", ("", 3), "model.layers.3"),
+        ("encoder.block.1.layer.0.SelfAttention", ("encoder", 1), "encoder.block.1"),
+        ("model.decoder.layers.10.self_attn", ("decoder", 10), "model.decoder.layers.10"),
+        ("attention", ("", 0), "attention"),
+    ],
+)
+def test_names_of_modules_say_where_they_lie(module, layer, block):
+    assert layer_name(module) == layer
+    assert block_of(module) == block
+
+
+def test_the_file_is_read_beside_the_library_s_configuration(checkpoint):
+    assert declared_config(open_model(checkpoint))["file"]["rope_parameters"]["rope_theta"] == 5e5
+    assert declared_config(FAMILIES["llama-default"]())["file"] == {}
+    renamed = FAMILIES["llama-default"]()
+    renamed.config._name_or_path = "nobody/nothing"
+    assert declared_config(renamed)["file"] == {}
+
+
+@pytest.mark.parametrize("family", ["llama-default", "gptj", "bloom", "mpt", "falcon-rope"])
+def test_calls_hold_what_makes_up_the_attention_pattern(family):
+    """Softmax of the recorded logits is the pattern that the library itself returns."""
+    model = FAMILIES[family]()
+    ids = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(1))
+    calls = []
+    with torch.no_grad(), recorded(model, calls.append):
+        model(ids)
+    call, logits = calls[0], calls[0].logits
+    assert uses_interface(model) == (family == "llama-default")
+    if logits is None:
+        logits = call.scale * call.products() + (0 if call.bias is None else call.bias)
+    pattern = logits.masked_fill(~call.allowed, -torch.inf).softmax(-1)
+    model.config._attn_implementation = "eager"
+    with torch.no_grad():
+        own = model(ids, output_attentions=True).attentions[0]
+    torch.testing.assert_close(pattern, own, atol=1e-5, rtol=1e-4)
+
+
+def test_the_recorder_works_only_while_recording():
+    model = FAMILIES["llama-default"]()
+    with recorded(model, lambda _: None):
+        pass
+    model.config._attn_implementation = RECORDER
+    with pytest.raises(RuntimeError, match="called outside `recorded`"):
+        model(torch.tensor([[5, 6]]))
+
+
+def test_masks_are_split_into_what_is_allowed_and_what_is_added():
+    q = k = torch.zeros(1, 2, 3, 4)
+    allowed, bias = split_mask(None, q, k, causal=True)
+    assert allowed[0, 0].equal(torch.ones(3, 3).tril().bool())
+    assert bias is None
+    assert split_mask(None, q, k, causal=False)[0].all()
+    assert split_mask(None, q[:, :, :1], k, causal=True)[0].all()
+    assert split_mask(torch.eye(3).bool(), q, k, causal=True)[0][0, 0].equal(torch.eye(3).bool())
+    added = torch.zeros(1, 1, 3, 3).masked_fill(torch.eye(3).bool(), torch.finfo(torch.float32).min)
+    allowed, bias = split_mask(added, q, k, causal=False)
+    assert (~allowed[0, 0]).equal(torch.eye(3).bool())
+    assert bias is None
+    allowed, bias = split_mask(added + 0.5 * torch.ones(3).diag(1)[:3, :3], q, k, causal=False)
+    assert bias is not None
+    assert bias[0, 0, 0, 1] == 0.5
+    assert bias[0, 0, 0, 0] == 0
+
+
+def test_inputs_fit_the_model():
+    given = Inputs(2, 5).of(FAMILIES["t5"](), torch.ones(2, 5))
+    assert given.keys() == {
+        "input_ids",
+        "attention_mask",
+        "decoder_input_ids",
+        "decoder_attention_mask",
+        "use_cache",
+    }
+    assert Inputs(1, 3).of(FAMILIES["llama-default"]())["input_ids"].shape == (1, 3)

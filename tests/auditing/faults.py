@@ -4,11 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
-from tests.auditing.families import YARN, llama
+from tests.auditing.families import FAMILIES, LENGTH, YARN, llama
 from transformers.models.bloom import modeling_bloom
 from transformers.models.cohere import modeling_cohere
 from transformers.models.llama import modeling_llama
+
+from spectrope.auditing import Audit, audit
 
 
 @dataclass(frozen=True)
@@ -210,3 +213,25 @@ PATH_FAULTS: dict[str, Fault] = {
         "llama-default", restarting_positions, ("path cached decoding",), "kernel of layer 0", "at query"
     ),
 }
+
+
+def row(name: str, found: Audit) -> str:
+    """The fault's row in the documentation's table: where it was found, and what was said of it."""
+    fault = (FAULTS | PATH_FAULTS)[name]
+    where = list(dict.fromkeys(where for where, _ in found.findings))
+    about = next(str(finding) for _, finding in found.findings if finding.what == fault.what)
+    return f"| {name} | {fault.family} | {', '.join(where)} | {about} |"
+
+
+def detect(name: str, patch: pytest.MonkeyPatch) -> Audit:
+    """The audit of a model into which the fault was injected."""
+    fault = (FAULTS | PATH_FAULTS)[name]
+    model = FAMILIES[fault.family]()
+    fault.inject(model, patch)
+    return audit(model, length=LENGTH, paths=name in PATH_FAULTS)
+
+
+if __name__ == "__main__":
+    for name in FAULTS | PATH_FAULTS:
+        with pytest.MonkeyPatch.context() as patch:
+            print(row(name, detect(name, patch)))

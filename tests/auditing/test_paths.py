@@ -2,7 +2,6 @@
 
 import pytest
 from tests.auditing.families import FAMILIES
-from tests.auditing.faults import PATH_FAULTS
 
 from spectrope.auditing import audit
 
@@ -27,17 +26,3 @@ def test_every_path_of_an_unmodified_model_agrees(family):
     assert "right padding" in paths
     assert ("cached decoding" in paths) == (family not in ("t5", "bert"))
     assert ("packed sequences" in paths) == (family not in UNPACKED)
-
-
-@pytest.mark.parametrize("name", PATH_FAULTS)
-def test_a_fault_in_one_path_is_named(name, monkeypatch):
-    fault = PATH_FAULTS[name]
-    model = FAMILIES[fault.family]()
-    fault.inject(model, monkeypatch)
-    assert audit(model, length=32).ok
-    found = audit(model, length=32, paths=True)
-    assert not found.ok
-    assert tuple(dict.fromkeys(where for where, _ in found.findings)) == fault.layers
-    about = [str(finding) for _, finding in found.findings if finding.what == fault.what]
-    assert len(about) == 1
-    assert fault.says in about[0]

@@ -48,9 +48,9 @@ def dense_lag_effects(q: Tensor, k: Tensor) -> LagEffects:
     """Row and lag effects of the dense causal logits: their sums are taken densely, then solved alike."""
     logits = np.tril(q.numpy() @ k.numpy().T)
     diagonals = np.array([np.trace(logits, -d) for d in range(len(q))])
-    rows, columns = torch.from_numpy(logits.sum(1)), torch.from_numpy(logits.sum(0))
+    rows = torch.from_numpy(logits.sum(1))
     energy = float(np.vdot(logits, logits))
-    return fit_lag_effects(LogitSums(energy, rows, columns, torch.from_numpy(diagonals), causal=True))
+    return fit_lag_effects(LogitSums(energy, rows, rows[:0], torch.from_numpy(diagonals), causal=True))
 
 
 def dense_singular_values(q: Tensor, k: Tensor) -> np.ndarray:

@@ -40,7 +40,7 @@ def test_effects_are_the_least_squares_fit(n, seed, causal, columns):
     logits = (q @ k.T).numpy()
     gauge, full, allowed = designs(n, causal, columns)
     y = logits[allowed]
-    found = fit_lag_effects(LogitSums.of_product(q, k, causal), columns)
+    found = fit_lag_effects(LogitSums.of_product(q, k, causal, columns))
     assert found.energy == pytest.approx(y @ y)
     assert found.gauge_energy == pytest.approx(explained(gauge, y), abs=1e-9 * (y @ y))
     assert found.fitted_energy == pytest.approx(explained(full, y), rel=1e-9)

@@ -69,13 +69,14 @@ def test_sixteen_terms_are_orthogonal_on_a_balanced_design():
 def test_the_gram_of_terms_on_text_equals_the_dense_one_and_is_not_diagonal():
     rng = torch.Generator().manual_seed(0)
     tokens, positions = torch.randint(0, 7, (90,), generator=rng), torch.arange(90) % 30
-    x = torch.randn(90, 5, generator=rng, dtype=torch.float64) + positions[:, None]
-    effects, form = backfitted_effects(x, tokens, positions), torch.randn(5, 5, dtype=torch.float64)
+    x = torch.randn(90, 5, generator=rng, dtype=torch.float64)
+    effects = backfitted_effects(x, tokens, positions)
+    form = torch.randn(5, 5, generator=rng, dtype=torch.float64)
     flat = torch.stack([a @ form @ b.T for a in effects.parts() for b in effects.parts()]).flatten(1)
     terms = logit_terms(effects, form)
     torch.testing.assert_close(terms.gram, flat @ flat.T, atol=1e-10 * terms.gram.max().item(), rtol=1e-9)
     off = terms.gram - torch.diag(terms.gram.diagonal())
-    assert off.abs().max().item() > 1e-3 * terms.gram.max().item()
+    assert off.abs().max().item() > 1e-2 * terms.gram.max().item()
 
 
 def test_backfitting_is_the_least_squares_fit_and_agrees_with_the_balanced_one():

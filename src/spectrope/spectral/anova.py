@@ -21,32 +21,35 @@ class LogitSums:
     Args:
         energy: Sum of squares, in squared logit units.
         rows: Sum of each row, with shape (n,).
-        columns: Sum of each column, with shape (n,).
+        columns: Sum of each column, with shape (n,), or (0,) where no column
+            effects are to be fitted.
         diagonals: Sum of each diagonal, with shape (2n-1,), or (n,) from lag 0 on if causal.
         causal: Whether query i sees keys j <= i alone.
     """
 
     energy: float
     rows: Float[Tensor, " n"]
-    columns: Float[Tensor, " n"]
+    columns: Float[Tensor, " columns"]
     diagonals: Float[Tensor, " lags"]
     causal: bool
 
     @classmethod
-    def of_product(cls, q: Tensor, k: Tensor, causal: bool = False) -> "LogitSums":
+    def of_product(cls, q: Tensor, k: Tensor, causal: bool = False, columns: bool = False) -> "LogitSums":
         """Of :math:`QK^\\top`, never formed; q and k have shape (n, d)."""
         diagonals = diagonal_sums(q, k)[len(q) - 1 if causal else 0 :]
         energy, rows = energy_and_row_sums(q, k, causal)
-        return cls(energy, rows, column_sums(q, k, causal), diagonals, causal)
+        by_column = column_sums(q, k, causal) if columns else rows[:0]
+        return cls(energy, rows, by_column, diagonals, causal)
 
     @classmethod
-    def of_matrix(cls, logits: Tensor, causal: bool = False) -> "LogitSums":
+    def of_matrix(cls, logits: Tensor, causal: bool = False, columns: bool = False) -> "LogitSums":
         """Of dense logits of shape (n, n); with `causal` what lies above the diagonal is not read."""
         logits = real_matrix(torch.tril(logits) if causal else logits, "logits")
         check(logits.shape[0] == logits.shape[1], f"logits must be square; got {tuple(logits.shape)}.")
         n = len(logits)
         diagonals = matrix_diagonal_sums(logits)[n - 1 if causal else 0 :]
-        return cls((logits**2).sum().item(), logits.sum(1), logits.sum(0), diagonals, causal)
+        by_column = logits.sum(0)[: n if columns else 0]
+        return cls((logits**2).sum().item(), logits.sum(1), by_column, diagonals, causal)
 
     @property
     def n(self) -> int:
@@ -131,32 +134,32 @@ def lag_anova(q: Tensor, k: Tensor, causal: bool = False, columns: bool = False)
         columns: Whether to fit column effects too.
     """
     q, k = factors(q, k)
-    sums = LogitSums.of_product(q, k - k.mean(0), causal)
-    return fit_lag_effects(sums, columns)
+    sums = LogitSums.of_product(q, k - k.mean(0), causal, columns)
+    return fit_lag_effects(sums)
 
 
-def fit_lag_effects(sums: LogitSums, columns: bool = False) -> LagEffects:
+def fit_lag_effects(sums: LogitSums) -> LagEffects:
     """Fit row, lag [and column] effects; rows and lags of causal logits in closed form, else iteratively.
+
+    Column effects are fitted where `sums` has column sums.
 
     Raises:
         ConfigError: If there are fewer than two positions.
     """
     check(sums.n >= 2, f"row and lag effects need at least two positions; got {sums.n}.")
-    zeros = torch.zeros_like(sums.columns)
-    if columns:
-        gauge, (rows, cols, lags) = _gauge_with_columns(sums), _conjugate_gradients(sums, True)
+    if len(sums.columns):
+        gauge, (rows, columns, lags) = _gauge_with_columns(sums), _conjugate_gradients(sums)
     else:
         gauge = (sums.rows**2 / sums.row_counts).sum().item()
-        rows, cols, lags = causal_rows_and_lags(sums) if sums.causal else _conjugate_gradients(sums, False)
-    fitted = (rows @ sums.rows + lags @ sums.diagonals + cols @ sums.columns).item()
-    return LagEffects(
-        rows, cols if columns else zeros, lags, sums.energy, gauge, fitted, _null(sums, columns)
-    )
+        rows, columns, lags = causal_rows_and_lags(sums) if sums.causal else _conjugate_gradients(sums)
+    fitted = (rows @ sums.rows + columns @ sums.columns + lags @ sums.diagonals).item()
+    columns = columns if len(columns) else torch.zeros_like(rows)
+    return LagEffects(rows, columns, lags, sums.energy, gauge, fitted, _null(sums))
 
 
 def causal_rows_and_lags(
     sums: LogitSums,
-) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " lags"]]:
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " columns"], Float[Tensor, " lags"]]:
     r"""Row and lag effects of causal logits in closed form, by two running sums.
 
     With :math:`A_d = \sum_{e \le d} a_e` the normal equations of rows read
@@ -172,7 +175,7 @@ def causal_rows_and_lags(
         sums: Of causal logits.
 
     Returns:
-        Rows, columns (zeros) and lags.
+        Rows, columns (none) and lags.
     """
     d = torch.arange(sums.n - 1, dtype=torch.float64, device=sums.rows.device)
     flux = ((d + 1) * -sums.diagonals.diff() - sums.rows[:-1]).cumsum(0)
@@ -180,15 +183,14 @@ def causal_rows_and_lags(
     mean_so_far = torch.nn.functional.pad(steps.cumsum(0), (1, 0))
     total = mean_so_far * sums.row_counts
     lags = torch.cat([total[:1], total.diff()])
-    return sums.rows / sums.row_counts - mean_so_far, torch.zeros_like(sums.columns), lags
+    return sums.rows / sums.row_counts - mean_so_far, sums.columns[:0], lags
 
 
 class _NormalEquations(LinearOperator):
     """The normal equations of rows, lags [and columns]: singular, consistent, and applied by running sums."""
 
-    def __init__(self, sums: LogitSums, columns: bool) -> None:
-        self.causal, width = sums.causal, sums.n if columns else 0
-        self.sizes = [sums.n, width, len(sums.diagonals)]
+    def __init__(self, sums: LogitSums) -> None:
+        self.causal, self.sizes = sums.causal, [sums.n, len(sums.columns), len(sums.diagonals)]
         self.weights = self.joined(sums.row_counts, sums.column_counts, sums.lag_counts)
         super().__init__(np.dtype(np.float64), (sum(self.sizes), sum(self.sizes)))
 
@@ -208,15 +210,14 @@ class _NormalEquations(LinearOperator):
 
 
 def _conjugate_gradients(
-    sums: LogitSums, columns: bool
-) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"], Float[Tensor, " lags"]]:
+    sums: LogitSums,
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " columns"], Float[Tensor, " lags"]]:
     """Row, column and lag effects by conjugate gradients, preconditioned by the counts of pairs."""
-    operator = _NormalEquations(sums, columns)
+    operator = _NormalEquations(sums)
     rhs = operator.joined(sums.rows, sums.columns, sums.diagonals).cpu().numpy()
     scale = scipy.sparse.diags_array(1 / operator.weights.cpu().numpy())
     solution, _ = cg(operator, rhs, rtol=1e-12, atol=0.0, maxiter=500, M=scale)
-    rows, cols, lags = operator.split(solution)
-    return rows, cols if columns else torch.zeros_like(rows), lags
+    return operator.split(solution)
 
 
 def _cross_terms(rows: Tensor, cols: Tensor, lags: Tensor, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -257,14 +258,14 @@ def _causal_rows_and_columns(sums: LogitSums) -> tuple[Float[Tensor, " n"], Floa
     A row sees the columns up to itself as it sees the lags up to itself; a column sees the rows from itself
     on, as a lag does. So the normal equations are the same.
     """
-    swapped = LogitSums(sums.energy, sums.rows, sums.columns, sums.columns, True)
+    swapped = LogitSums(sums.energy, sums.rows, sums.columns[:0], sums.columns, True)
     rows, _, columns = causal_rows_and_lags(swapped)
     return rows, columns
 
 
-def _null(sums: LogitSums, columns: bool) -> float:
+def _null(sums: LogitSums) -> float:
     """Expected share for independent entries: degrees of freedom of the lags over those left."""
     n, lags = sums.n, len(sums.diagonals)
-    gained = lags - 2 if columns else lags - 1
-    left = sums.pairs - (2 * n - 1 if columns else n)
+    gained = lags - 2 if len(sums.columns) else lags - 1
+    left = sums.pairs - (2 * n - 1 if len(sums.columns) else n)
     return gained / left if left > 0 else 1.0

@@ -14,7 +14,7 @@ from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.symbol import OVERSAMPLING, SymbolRange, bracket, grids, require_hermitian
 
 DENSE_ROWS = 128
-PEAKS, MOST_PEAKS, TIE = 2, 8, 0.003
+PEAKS, MOST_PEAKS, TIE, TIED_ROWS = 2, 8, 0.003, 65_536
 MOST_WORK = 400_000  # rows times products per run
 
 
@@ -133,7 +133,7 @@ def _search(
     operator: ToeplitzOperator, smoothed: Tensor, ceiling: float, sign: float, goal: float
 ) -> RitzValue:
     """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
-    most = min(max(MOST_WORK // operator.n, 80), 1000)
+    most = min(max(MOST_WORK // operator.n, 40), 1000)
     angles = _peaks(operator, sign * smoothed)
 
     def apply(x: Tensor) -> Tensor:
@@ -152,7 +152,8 @@ def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
     around = torch.cat([ends[:1], smoothed, ends[1:]])
     left, right = around[:-2], around[2:]
     places = ((smoothed >= left) & (smoothed >= right)).nonzero()[:, 0]
-    heights, order = smoothed[places].topk(min(MOST_PEAKS, len(places)))
+    most = MOST_PEAKS if operator.n <= TIED_ROWS else PEAKS  # beyond, ties differ by less than the goal
+    heights, order = smoothed[places].topk(min(most, len(places)))
     tied = heights >= heights[0] - TIE * (heights[0] - smoothed.mean())
     best = places[order[: max(PEAKS, int(tied.sum()))]]
     slope, bend = right[best] - left[best], 2 * smoothed[best] - left[best] - right[best]

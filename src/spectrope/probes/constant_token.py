@@ -1,5 +1,6 @@
 """One token at every position: what still varies in the embeddings is the absolute term."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +53,8 @@ def constant_token(
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         entered.setdefault(name, states_of(args, given)[0])
+        if len(entered) == len(first):
+            raise _SeenEnough
 
     def look_up(name: str, output: Any) -> None:
         found = output.flatten(0, -2)
@@ -62,11 +65,16 @@ def constant_token(
         before(model, first.values(), enter),
         after(model, tables, look_up),
         recorded(model, lambda _: None),
+        contextlib.suppress(_SeenEnough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
     table = next((name for name, found in rows.items() if len(found) == length), "")
     looked_up = rows.get(table, torch.empty(0, dtype=torch.long))
     return [Absolute(block, entered[block], table, looked_up) for block in reversed(first.values())]
+
+
+class _SeenEnough(Exception):  # noqa: N818
+    """Ends a pass once every stack's input is known, which spares the layers."""
 
 
 def matching_rows(table: Float[Tensor, "rows c"], found: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:

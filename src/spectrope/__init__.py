@@ -7,7 +7,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spectrope.attention import attention
     from spectrope.auditing import audit, diff
     from spectrope.encodings.base import ENCODINGS, Context, Encoding
     from spectrope.models.decoder import Decoder, DecoderConfig
@@ -27,7 +26,6 @@ _HOMES = {
     "Encoding": "encodings.base",
     "Run": "store",
     "Task": "tasks.base",
-    "attention": "attention",
     "audit": "auditing",
     "diff": "auditing",
     "execute": "sweeps.local",
@@ -48,7 +46,6 @@ __all__ = [
     "Encoding",
     "Run",
     "Task",
-    "attention",
     "audit",
     "diff",
     "execute",

@@ -12,7 +12,7 @@ from spectrope.cli import BAD_INPUT, main
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import find_runs
 
-COMMANDS = ("compare", "train", "ablate", "audit", "diff", "report", "runs", "encodings")
+COMMANDS = ("compare", "train", "ablate", "spectrum", "audit", "diff", "report", "runs", "encodings")
 SMALL = ("--epochs", "1", "--examples", "60")
 
 

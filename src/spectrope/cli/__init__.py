@@ -15,6 +15,7 @@ from spectrope.cli.encodings import Encodings
 from spectrope.cli.report import Report
 from spectrope.cli.runs import Runs
 from spectrope.cli.show import complain
+from spectrope.cli.spectrum import Spectrum
 from spectrope.cli.train import Train
 from spectrope.core.errors import SpectropeError
 from spectrope.training.interrupt import Interrupted
@@ -25,6 +26,7 @@ Command = (
     | Annotated[Ablate, subcommand("ablate")]
     | Annotated[Audit, subcommand("audit")]
     | Annotated[Diff, subcommand("diff")]
+    | Annotated[Spectrum, subcommand("spectrum")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Encodings, subcommand("encodings")]

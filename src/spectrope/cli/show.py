@@ -15,7 +15,7 @@ from spectrope.sweeps.events import Event
 console = Console()
 errors = Console(stderr=True)
 
-STAGES = {"train": "training", "ablate": "ablating", "done": "done"}
+STAGES = {"train": "training", "ablate": "ablating", "spectrum": "measuring", "done": "done"}
 
 
 def complain(message: str) -> None:

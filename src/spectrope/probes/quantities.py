@@ -72,7 +72,8 @@ class Quantities:
             "toeplitz_mean_removed": design.mean_removed_shares(logits),
             "toeplitz": design.gauge_fixed_shares(logits),
         }
-        if self.layer.encoding.factors:
+        encoding = self.layer.encoding
+        if encoding.factors and (encoding.turns or self.layer.bias is not None):
             found["toeplitz_content"] = design.gauge_fixed_shares(_product(*self._plain))
         return {name: values.numpy() for name, values in found.items()}
 

@@ -11,6 +11,7 @@ from spectrope.spectral.hidden import EffectShares, backfitted_effects, effect_s
 from spectrope.stats.examples import jackknife_intervals
 from spectrope.stats.interval import Interval
 
+TOLERANCE, MOST_SWEEPS = 1e-8, 20_000  # Few examples of many tokens converge slowly.
 SHARES = ("content", "position", "residual")
 
 
@@ -62,5 +63,6 @@ def state_shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> 
 
 def _shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> EffectShares:
     positions = torch.arange(states.shape[1]).expand(len(states), -1)
-    effects = backfitted_effects(states.flatten(0, 1), tokens.flatten(), positions.flatten())
+    design = tokens.flatten(), positions.flatten()
+    effects = backfitted_effects(states.flatten(0, 1), *design, TOLERANCE, MOST_SWEEPS)
     return effect_shares(effects)

@@ -33,7 +33,8 @@ class HeadSpectrum:
         toeplitz_raw: Share of energy in the nearest Toeplitz matrix, row means kept.
         toeplitz_mean_removed: The same for logits minus their one mean.
         toeplitz: Share of lags beyond row effects.
-        toeplitz_content: The same for the product of queries and keys before rotation and without bias.
+        toeplitz_content: The same for the product of queries and keys before rotation and without bias,
+            where there is one or the other.
         contraction_spectral: Largest singular value with rotation over that without it.
         contraction_frobenius: Frobenius norm likewise.
         contraction_nuclear: Sum of singular values likewise.

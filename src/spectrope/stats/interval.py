@@ -63,3 +63,11 @@ class Intervals:
         return replace(
             self, low=np.asarray(np.maximum(self.low, low)), high=np.asarray(np.minimum(self.high, high))
         )
+
+
+def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
+    """An interval as columns of a table: name, name_low, name_high; None where it is undefined."""
+    columns = name, f"{name}_low", f"{name}_high"
+    if interval is None:
+        return dict.fromkeys(columns)
+    return dict(zip(columns, (interval.estimate, interval.low, interval.high), strict=True))

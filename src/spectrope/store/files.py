@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import io
 import json
 import math
 import os
@@ -10,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from spectrope.core.errors import StoreError
 
@@ -69,6 +72,13 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a mapping as JSON, whole or not at all; a number that is not finite becomes null."""
     text = json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
     replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def write_parquet(path: Path, frame: pl.DataFrame) -> None:
+    """Write a table, whole or not at all."""
+    content = io.BytesIO()  # Formatted in memory first: the format's own writer hides why a disk refuses.
+    frame.write_parquet(content)
+    replace_file(path, lambda temporary: temporary.write_bytes(content.getvalue()))
 
 
 def read_json(path: Path) -> dict[str, Any]:

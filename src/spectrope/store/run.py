@@ -1,7 +1,6 @@
 """Run folders: a configuration, tables, tensors, and a manifest that is written last."""
 
 import contextlib
-import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from spectrope.store.files import (
     replace_file,
     sweep_temporaries,
     write_json,
+    write_parquet,
 )
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
@@ -83,9 +83,7 @@ class Run:
         Raises:
             StoreError: If the disk is full, read-only or forbidden; what was there before stays.
         """
-        content = io.BytesIO()
-        frame.write_parquet(content)
-        self._replace(self._frame(name), content.getvalue())
+        write_parquet(self._frame(name), frame)
 
     def frame(self, name: str) -> pl.DataFrame:
         """Read a table.
@@ -110,7 +108,9 @@ class Run:
         """
         # Copies, since the format refuses tensors that share memory, as layers may share an encoding.
         plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
-        self._replace(self._tensors(name), save(plain, dict(metadata)))
+        # Formatted in memory first: the format's own writer hides why a disk refuses.
+        content = save(plain, dict(metadata))
+        replace_file(self._tensors(name), lambda temporary: temporary.write_bytes(content))
 
     def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
         """Read tensors, on the CPU, and their metadata.
@@ -128,11 +128,6 @@ class Run:
         for path in (self._tensors(name), self._frame(name)):
             with disk_errors(path):
                 path.unlink(missing_ok=True)
-
-    @staticmethod
-    def _replace(path: Path, content: bytes) -> None:
-        # Formatted in memory first: the formats' own writers hide why a disk refuses.
-        replace_file(path, lambda temporary: temporary.write_bytes(content))
 
     def _frame(self, name: str) -> Path:
         return self.path / f"{name}.parquet"

@@ -1,8 +1,6 @@
 """Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import polars as pl
 import torch
@@ -17,7 +15,7 @@ from spectrope.ablation.sweep import Sweep, sweep
 from spectrope.core.device import choose_dtype
 from spectrope.core.errors import UnknownNameError
 from spectrope.models.decoder import Decoder
-from spectrope.stats.interval import Interval
+from spectrope.stats.interval import ends
 from spectrope.stats.sequential import Aim
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener, silent
@@ -98,7 +96,7 @@ class Adaptive:
             watch=subject.watch,
         )
         rows = [
-            {"layer": head.layer, "head": head.head, **_ends("drop", head.drop), "n": head.n}
+            {"layer": head.layer, "head": head.head, **ends("drop", head.drop), "n": head.n}
             for head in found.drops
         ]
         table = pl.DataFrame(rows).with_columns(saving=pl.lit(found.saving))
@@ -124,7 +122,7 @@ class Cumulative:
             seed=subject.seed,
             watch=subject.watch,
         )
-        rows = [{**vars(step), **_ends("drop", step.drop)} for step in steps]
+        rows = [{**vars(step), **ends("drop", step.drop)} for step in steps]
         return _named(self.protocol, cumulative=pl.DataFrame(rows))
 
 
@@ -190,15 +188,8 @@ def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
 def _indices(concentration: Concentration) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     for name, interval in vars(concentration).items():
-        values |= _ends(name, interval)
+        values |= ends(name, interval)
     return values
-
-
-def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
-    ends: Sequence[float | None] = (None,) * 3
-    if interval is not None:
-        ends = interval.estimate, interval.low, interval.high
-    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
 
 
 def _named(protocol: Protocol, **tables: pl.DataFrame) -> Tables:

@@ -9,9 +9,9 @@ class Event:
     """What happened in a job.
 
     Args:
-        stage: "train", "ablate" or "done".
-        done: Steps or heads done.
-        total: Steps or heads in all.
+        stage: "train", "ablate", "spectrum" or "done".
+        done: Steps, heads or layers done.
+        total: Steps, heads or layers in all.
         accuracy: Latest held-out accuracy, as a fraction, or None.
     """
 

@@ -1,0 +1,147 @@
+"""`spectrope spectrum`: the spectra of a trained run's heads, or of an encoding by itself."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import polars as pl
+import tyro
+
+from spectrope.cli.options import ROOT, DeviceOption, RunsRoot
+from spectrope.cli.show import bars, console, frame
+from spectrope.core.device import choose_device
+from spectrope.core.errors import ConfigError, require
+from spectrope.encodings.base import ENCODINGS
+from spectrope.models.decoder import DecoderConfig
+from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.store import resolve_run
+from spectrope.store.files import disk_errors, write_parquet
+from spectrope.sweeps.ablate import Tables
+from spectrope.sweeps.runs import experiment_of
+from spectrope.sweeps.spectrum import Measurement, kernel_tables, spectrum
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spectrum:
+    """Measure each head's spectrum in a trained run, or bound the spectrum of an encoding."""
+
+    run_name: Annotated[
+        tyro.conf.Positional[str | None], tyro.conf.arg(name="run", help="Id (or its start) or folder.")
+    ] = None
+    encoding: Annotated[
+        str | None, tyro.conf.arg(help="No run: the kernel of this encoding as initialised.")
+    ] = None
+    length: Annotated[int, tyro.conf.arg(help="Positions, with --encoding.")] = 512
+    heads: Annotated[int, tyro.conf.arg(help="Heads, with --encoding.")] = 8
+    out: Annotated[Path | None, tyro.conf.arg(help="Folder for the tables as parquet, with --encoding.")] = (
+        None
+    )
+    examples: Annotated[int, tyro.conf.arg(help="Longest held-out examples of a run.")] = 64
+    draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Measure, keep the tables, print them."""
+        if (self.run_name is None) == (self.encoding is None):
+            raise ConfigError("spectrum takes a run or --encoding NAME, one of the two.")
+        if self.encoding is None:
+            self._measure_run(self.run_name or "")
+        else:
+            self._bound_encoding(self.encoding)
+
+    def _measure_run(self, name: str) -> None:
+        plan = Measurement(examples=self.examples, draws=self.draws)
+        run = resolve_run(self.runs, name)
+        with bars([experiment_of(run).label]) as progress:
+            tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
+        _print_run(tables)
+        console.print(f"Tables in {run.path}.", highlight=False, soft_wrap=True)
+
+    def _bound_encoding(self, name: str) -> None:
+        require(self.length >= 2, self, "length", "at least 2")
+        require(self.heads >= 1, self, "heads", "at least 1")
+        chosen = ENCODINGS.config(name)()
+        model = DecoderConfig(max_length=self.length, n_heads=self.heads, n_layers=1, encoding=chosen)
+        built = model.encoding.build()
+        kernels = encoding_kernels(built, self.length, self.heads, model.head_dim, causal=True)
+        tables = kernel_tables(kernels)
+        _print_kernels(kernels, tables)
+        if self.out is not None:
+            with disk_errors(self.out):
+                self.out.mkdir(parents=True, exist_ok=True)
+            for table, data in tables.items():
+                write_parquet(self.out / f"{table}.parquet", data)
+            console.print(f"Tables in {self.out}.", highlight=False, soft_wrap=True)
+
+
+HEAD_COLUMNS = {
+    "toeplitz": "Toeplitz",
+    "toeplitz_content": "content",
+    "p_adjusted": "p",
+    "contraction_spectral": "contr.",
+    "stable_rank": "rank",
+    "factorisation": "residual",
+}
+HEADS_SHOWN, EIGENVALUES_SHOWN = 24, 8
+UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
+LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
+
+
+def _print_run(tables: Tables) -> None:
+    measured = tables["spectrum"]
+    first = measured.row(0, named=True)
+    console.print(
+        f"First {first['positions']} tokens of {first['examples']} held-out examples; row means removed. "
+        f"Toeplitz: share of lags, {first['toeplitz_null']:.3f} by chance; p: adjusted for false "
+        "discoveries; content: the same without the encoding; contr.: largest singular value with "
+        "rotation over that without; rank: stable rank; residual: of content times position.",
+        highlight=False,
+    )
+    known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
+    shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
+    frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    shares = tables["shares"].pivot("part", index="layer", values="share")
+    frame("shares of the variance of hidden states", shares)
+    if "extremes" in tables:
+        _print_extremes(tables["extremes"])
+    if "correlation" in tables:
+        kept = tables["correlation"].select("quantity", "scope", "rho", "rho_low", "rho_high", "p_adjusted")
+        frame(
+            "rank correlation with the drop, over heads", kept.rename({"rho_low": "low", "rho_high": "high"})
+        )
+    else:
+        console.print("No drops to compare with: `spectrope ablate` measures them.", highlight=False)
+
+
+def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:
+    n = kernels[0].operator.n
+    unit = " and ".join(UNITS[kind] for kind in dict.fromkeys(kernel.kind for kernel in kernels))
+    kept = [lag for lag in LAGS_SHOWN if lag < n]
+    near = tables["lags"].filter(pl.col("lag").is_in(kept))
+    by_lag = near.pivot("lag", index=["heads", "kind"], values="value")
+    frame(f"{unit} by lag, of {n} positions", _without_lone_kind(by_lag))
+    _print_extremes(tables["extremes"])
+    for kernel in kernels:
+        nonzero = kernel_spectrum(kernel).nonzero
+        if nonzero is not None:
+            leading = ", ".join(f"{value:.4g}" for value in nonzero[:EIGENVALUES_SHOWN].tolist())
+            console.print(f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ...", highlight=False)
+
+
+def _print_extremes(table: pl.DataFrame) -> None:
+    """Both ends of each spectrum, between bounds that no eigenvalue passes."""
+    labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
+    names = {
+        "lower_bound": "bound below",
+        "smallest_estimate": "least",
+        "largest_estimate": "greatest",
+        "upper_bound": "bound above",
+    }
+    shown = table.select(*labels, *(pl.col(old).alias(new) for old, new in names.items()))
+    frame("extreme eigenvalues of the encoding's own kernels, and proven bounds", _without_lone_kind(shown))
+
+
+def _without_lone_kind(table: pl.DataFrame) -> pl.DataFrame:
+    return table.drop("kind") if table["kind"].n_unique() == 1 else table

@@ -1,0 +1,272 @@
+"""Spectra of a finished run's heads, kept with it as tables; and those of an encoding without a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+from scipy.stats import false_discovery_control
+
+from spectrope.core.errors import ConfigError, UnsupportedError, require
+from spectrope.encodings.base import Encoding
+from spectrope.models.decoder import Decoder
+from spectrope.probes.heads import LayerHeads, capture_heads
+from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.probes.shares import SHARES, StateShares, state_shares
+from spectrope.probes.spectrum import QUANTITIES, LayerSpectrum, layer_spectrum
+from spectrope.stats.interval import ends
+from spectrope.stats.multiplicity import holm
+from spectrope.stats.rank import rank_correlation
+from spectrope.store import Run
+from spectrope.sweeps.ablate import Subject, Tables
+from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.tasks.base import Batch
+
+ANGLES = 257  # At which symbols are tabled, from 0 to pi.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """How much to measure."""
+
+    examples: int = 64  # The longest held-out ones; the shortest of them says how many positions.
+    draws: int = 199  # Permutations in the test of Toeplitz shares.
+
+    def __post_init__(self) -> None:
+        require(self.examples >= 4, self, "examples", "at least 4")
+        require(self.draws >= 1, self, "draws", "at least 1")
+
+
+def spectrum(
+    run: Run, device: torch.device, plan: Measurement | None = None, listen: Listener = silent
+) -> Tables:
+    """Measure a finished run on held-out examples and keep the tables with it.
+
+    "spectrum" has a row per layer and head, "bands" one per band of frequencies, "kernel" one per lag,
+    "shares" three per layer; "lags", "symbol" and "extremes" tell of the encoding's own kernels, where it
+    has some, and "correlation" of how each quantity orders heads beside their drops, where the run has been
+    ablated.
+
+    Args:
+        run: A finished run.
+        device: Where to compute.
+        plan: How much to measure.
+        listen: Told of layers done.
+
+    Raises:
+        UnsupportedError: If positions are not equally spaced.
+    """
+    plan, subject = plan or Measurement(), Subject.of(run, device, listen)
+    batch, n = longest(subject.held_out, plan.examples)
+    spectra: list[LayerSpectrum] = []
+    states: list[StateShares] = []
+
+    def measure(layer: LayerHeads) -> None:
+        spectra.append(layer_spectrum(layer, n, plan.draws, subject.seed))
+        assert layer.ctx.x_q is not None
+        states.append(state_shares(layer.ctx.x_q[:, :n], batch.inputs[:, :n]))
+        listen(Event("spectrum", len(spectra), len(subject.model.blocks)))
+
+    capture_heads(subject.model, batch.to(device), measure)
+    tables = {
+        "spectrum": spectrum_table(spectra, len(batch)),
+        "shares": shares_table(states),
+        "kernel": kernel_table(spectra),
+        **_unless_empty(bands=bands_table(spectra)),
+        **own_tables(subject.model, n),
+    }
+    if run.has_frame("ablation"):
+        tables |= _unless_empty(correlation=correlation_table(tables["spectrum"], run.frame("ablation")))
+    for name, table in tables.items():
+        run.write_frame(name, table)
+    return tables
+
+
+def longest(data: Batch, examples: int) -> tuple[Batch, int]:
+    """The longest examples, without common padding, and the number of tokens that all of them have.
+
+    Raises:
+        ConfigError: If there are fewer than two examples, or they have fewer than two tokens.
+    """
+    order = data.lengths.argsort(descending=True, stable=True)[:examples]
+    batch = data[order].trimmed()
+    n = int(batch.lengths.min())
+    if len(batch) < 2 or n < 2:
+        raise ConfigError(f"spectra need two held-out examples of two tokens; got {len(batch)} of {n}.")
+    return batch, n
+
+
+def spectrum_table(spectra: Sequence[LayerSpectrum], examples: int) -> pl.DataFrame:
+    """A row per layer and head, counted from 1: every quantity with its interval, and the test's p-value.
+
+    Adjusted p-values bound the rate of false discoveries among all heads (Benjamini and Hochberg, 1995).
+    """
+    rows = []
+    for layer in spectra:
+        for head, (record, test) in enumerate(zip(layer.heads, layer.tests, strict=True)):
+            row: dict[str, float | int | None] = {"layer": layer.layer + 1, "head": head + 1}
+            for name in QUANTITIES:
+                row |= ends(name, getattr(record, name))
+            row |= {"toeplitz_null": layer.toeplitz_null}
+            row |= {"toeplitz_null_mean": test and test.null_mean, "p_value": test and test.p_value}
+            rows.append(row | {"positions": layer.n, "examples": examples})
+    types = {name: pl.Float64 for name in rows[0] if name not in ("layer", "head", "positions", "examples")}
+    table = pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None)
+    known = table["p_value"].is_not_null().to_numpy()
+    adjusted = np.full(len(known), np.nan)
+    adjusted[known] = false_discovery_control(table["p_value"].drop_nulls().to_numpy())
+    return table.with_columns(p_adjusted=pl.Series(adjusted, nan_to_null=True))
+
+
+def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
+    """A row per layer, head and band; frequencies in radians per position."""
+    return pl.DataFrame(
+        {
+            "layer": layer.layer + 1,
+            "head": head + 1,
+            "band": band + 1,
+            "frequency_low": low,
+            "frequency_high": high,
+            **ends("share", bands.shares.at(band)),
+        }
+        for layer in spectra
+        for head, bands in enumerate(layer.bands)
+        if bands is not None
+        for band, (low, high) in enumerate(bands.frequencies.tolist())
+    )
+
+
+def shares_table(states: Sequence[StateShares]) -> pl.DataFrame:
+    """A row per layer and part of the hidden states; the residual has no null."""
+    rows = []
+    for layer, found in enumerate(states):
+        nulls = {"content": found.content_null, "position": found.position_null, "residual": None}
+        for part in SHARES:
+            rows.append(
+                {"layer": layer + 1, "part": part, **ends("share", getattr(found, part)), "null": nulls[part]}
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def kernel_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
+    """A row per layer, head and lag: what lags add to logits, in logit units, with mean 0 over lags."""
+    return pl.DataFrame(
+        {
+            "layer": layer.layer + 1,
+            "head": head + 1,
+            "lag": lag,
+            **ends("effect", layer.kernel.at(head, place)),
+        }
+        for layer in spectra
+        for head in range(len(layer.heads))
+        for place, lag in enumerate(layer.lags.tolist())
+    )
+
+
+def own_tables(model: Decoder, n: int) -> Tables:
+    """Tables of the encoding's own kernels, layer by layer; none if it has none."""
+    config = model.config
+    layers: dict[Encoding, list[int]] = {}
+    for layer in range(config.n_layers):
+        layers.setdefault(model.encoding_of(layer), []).append(layer)
+    parts: list[tuple[str, Tables]] = []
+    for encoding, members in layers.items():
+        try:
+            kernels = encoding_kernels(encoding, n, config.n_heads, config.head_dim, config.causal)
+        except UnsupportedError:
+            continue
+        parts.append((numbered(members), kernel_tables(kernels)))
+    labelled = [
+        {name: table.select(pl.lit(label).alias("layers"), pl.all()) for name, table in tables.items()}
+        for label, tables in parts
+    ]
+    return {name: pl.concat(tables[name] for tables in labelled) for name in (labelled or [{}])[0]}
+
+
+def kernel_tables(kernels: Sequence[Kernel]) -> Tables:
+    """What is known of some kernels: tables "lags", "symbol" and "extremes"."""
+    return {
+        "lags": lags_table(kernels),
+        "symbol": symbol_table(kernels),
+        "extremes": extremes_table(kernels),
+    }
+
+
+def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel and lag from 0 on: the entry of the matrix there."""
+    return pl.concat(
+        pl.DataFrame({"lag": range(kernel.operator.n), "value": kernel.values.numpy()}).select(
+            *_named(kernel), pl.all()
+        )
+        for kernel in kernels
+    )
+
+
+def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel and angle in radians: the truncated symbol and its Fejér mean."""
+    theta = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64)
+    tables = []
+    for kernel in kernels:
+        columns = {"theta": theta, "symbol": kernel.operator.symbol(theta)}
+        columns["fejer"] = kernel.operator.fejer().symbol(theta)
+        values = pl.DataFrame({name: column.numpy() for name, column in columns.items()})
+        tables.append(values.select(*_named(kernel), pl.all()))
+    return pl.concat(tables)
+
+
+def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel: both extreme eigenvalues, and the bracket that certifies each."""
+    tables = []
+    for kernel in kernels:
+        found = kernel_spectrum(kernel)
+        row = {
+            "n": kernel.operator.n,
+            "smallest_estimate": found.smallest_estimate,
+            "largest_estimate": found.largest_estimate,
+            **vars(found.symbol),
+        }
+        tables.append(pl.DataFrame([row]).select(*_named(kernel), pl.all()))
+    return pl.concat(tables)
+
+
+def correlation_table(measured: pl.DataFrame, ablation: pl.DataFrame) -> pl.DataFrame:
+    """A row per quantity and scope: the rank correlation of the quantity with the drop, over heads.
+
+    Scope "heads" compares all heads, scope "within layers" heads of one layer alone; a quantity that is
+    undefined for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
+    """
+    joined = measured.join(ablation.select("layer", "head", "drop"), on=["layer", "head"])
+    rows = []
+    for name in QUANTITIES:
+        known = joined.filter(pl.col(name).is_finite() & pl.col("drop").is_finite())
+        if len(known) < 4:
+            continue
+        x, y, layers = (known[column].to_numpy() for column in (name, "drop", "layer"))
+        for scope, groups in (("heads", None), ("within layers", layers)):
+            found = rank_correlation(x, y, groups)
+            if found is not None:
+                row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
+                rows.append(row | {"p_value": found.p_value, "n": found.n})
+    if not rows:
+        return pl.DataFrame()
+    parts = pl.DataFrame(rows).partition_by("scope", maintain_order=True)
+    return pl.concat(part.with_columns(p_adjusted=holm(part["p_value"].to_numpy())) for part in parts)
+
+
+def numbered(members: Sequence[int]) -> str:
+    """Numbers from 0 as text that counts from 1: "3", or "1-16" for neighbours, else "1, 3"."""
+    first, last = members[0] + 1, members[-1] + 1
+    if first == last:
+        return str(first)
+    if last - first == len(members) - 1:
+        return f"{first}-{last}"
+    return ", ".join(str(member + 1) for member in members)
+
+
+def _named(kernel: Kernel) -> list[pl.Expr]:
+    return [pl.lit(numbered(kernel.heads)).alias("heads"), pl.lit(kernel.kind).alias("kind")]
+
+
+def _unless_empty(**tables: pl.DataFrame) -> Tables:
+    return {name: table for name, table in tables.items() if not table.is_empty()}

@@ -1,0 +1,74 @@
+"""`spectrope spectrum` as a user types it."""
+
+import re
+
+import polars as pl
+import pytest
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.store import find_runs
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
+    assert main(("train", "--epochs", "1", "--examples", "60")) == 0
+    (run,) = find_runs(tmp_path / "runs")
+    capsys.readouterr()
+    assert main(("spectrum", run.id[:5], "--examples", "5", "--draws", "9")) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"layer +head +Toeplitz +content +p +contr\. +rank +residual", out)
+    assert "No drops to compare with" in out
+    assert main(("ablate", run.id, "--examples", "10")) == 0
+    assert main(("spectrum", run.id, "--examples", "5", "--draws", "9")) == 0
+    out = capsys.readouterr().out
+    assert "rank correlation with the drop" in out
+    assert max(map(len, out[out.index("tokens of") :].splitlines()[:-2])) <= 80
+    assert run.frame("spectrum").height == 24
+
+
+def test_an_encoding_is_bounded_without_a_model(tmp_path, capsys):
+    assert main(("spectrum", "--encoding", "alibi", "--length", "512", "--out", "tables")) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "…" not in out
+    assert re.search(r"1 +-0 +-0\.5 +-2 +-8 +-32 +-128", out)
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {
+        "extremes.parquet",
+        "lags.parquet",
+        "symbol.parquet",
+    }
+    ends = pl.read_parquet(tmp_path / "tables" / "extremes.parquet").row(0, named=True)
+    assert ends["largest_estimate"] == pytest.approx(0.2026 * 0.5 * 512**2, rel=0.01)
+    assert ends["smallest_estimate"] == pytest.approx(-0.347 * 0.5 * 512**2, rel=0.01)
+
+
+def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
+    assert main(("spectrum", "--encoding", "rope")) == 0
+    assert "16 eigenvalues that need not vanish: 182.7, 50.45" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "spectrum takes a run or --encoding NAME, one of the two."),
+        (("abc", "--encoding", "rope"), "one of the two"),
+        (("abc",), "no run 'abc' in runs"),
+        (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
+        (("--encoding", "nope"), "NoPE has neither a bias of the lag alone nor a rotation"),
+        (("--encoding", "rope", "--length", "1"), "Spectrum.length must be at least 2; got 1."),
+        (("--encoding", "rope", "--heads", "0"), "Spectrum.heads must be at least 1; got 0."),
+        (("abc", "--examples", "1"), "Measurement.examples must be at least 4; got 1."),
+        (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),
+    ],
+)
+def test_a_mistake_gets_one_line(tmp_path, capsys, arguments, message):
+    (tmp_path / "file").write_text("mine")
+    assert main(("spectrum", *arguments)) == BAD_INPUT
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert message in err

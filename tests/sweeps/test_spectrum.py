@@ -1,0 +1,169 @@
+"""What is measured of a run, and what is kept with it."""
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from tests.ablation.models import decoder, examples
+
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.encodings.base import ENCODINGS
+from spectrope.probes.kernel import encoding_kernels, kernel_spectrum
+from spectrope.probes.spectrum import QUANTITIES
+from spectrope.spectral.kernel import rope_kernel
+from spectrope.store import find_runs
+from spectrope.sweeps.local import execute
+from spectrope.sweeps.spectrum import (
+    Measurement,
+    correlation_table,
+    kernel_tables,
+    longest,
+    numbered,
+    own_tables,
+    spectrum,
+)
+from spectrope.training.scales import experiment
+
+CPU = torch.device("cpu")
+FEW = Measurement(examples=6, draws=9)
+
+
+@pytest.fixture(scope="module", params=["rope", "t5", "nope"])
+def run(request, tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    execute([experiment("distance", request.param, epochs=1, n_examples=60)], root, device="cpu")
+    (found,) = find_runs(root)
+    found.remove("ablation")
+    return found
+
+
+def test_the_tables_of_each_encoding(run):
+    name = run.config["encoding_name"]
+    tables = spectrum(run, CPU, FEW)
+    own = {"rope": {"bands"}, "t5": set(), "nope": set()}[name]
+    kernels = set() if name == "nope" else {"lags", "symbol", "extremes"}
+    assert set(tables) == {"spectrum", "shares", "kernel"} | own | kernels
+    for table, data in tables.items():
+        assert_frame_equal(run.frame(table), data)
+    measured = tables["spectrum"]
+    assert measured.select("layer", "head").rows() == [(la, h) for la in (1, 2, 3) for h in range(1, 9)]
+    assert measured["toeplitz"].is_between(0, 1).all()
+    assert (measured["toeplitz_low"] <= measured["toeplitz"]).all()
+    assert (measured["p_adjusted"] >= measured["p_value"]).all()
+    assert measured["factorisation"].null_count() == (0 if name == "rope" else 24)
+    positions = measured["positions"][0]
+    assert tables["kernel"].height == 24 * positions
+    sums = tables["kernel"].group_by("layer", "head").agg(pl.col("effect").sum())
+    assert sums["effect"].abs().max() < 1e-9
+    assert tables["shares"].height == 9
+    if name == "rope":
+        totals = tables["bands"].group_by("layer", "head").agg(pl.col("share").sum())
+        assert totals["share"].to_list() == pytest.approx([1.0] * 24)
+
+
+def test_measuring_twice_finds_the_same(run):
+    first, second = spectrum(run, CPU, FEW), spectrum(run, CPU, FEW)
+    for name in first:
+        assert_frame_equal(first[name], second[name])
+
+
+def test_an_ablated_run_has_correlations(run):
+    drops = pl.DataFrame(
+        {"layer": la, "head": h, "drop": 1.5**h + la} for la in (1, 2, 3) for h in range(1, 9)
+    )
+    run.write_frame("ablation", drops)
+    table = spectrum(run, CPU, FEW)["correlation"]
+    assert set(table["quantity"]) <= set(QUANTITIES)
+    assert set(table["scope"]) == {"heads", "within layers"}
+    assert (table["rho_low"] <= table["rho_high"]).all()
+    run.remove("ablation")
+
+
+def test_a_quantity_that_orders_heads_as_drops_do_is_found():
+    rows = [(layer, head) for layer in (1, 2, 3) for head in range(1, 9)]
+    heads = pl.DataFrame(rows, schema=["layer", "head"], orient="row")
+    drop = pl.col("head") ** 2 - 20.0 * pl.col("layer")
+    ablation = heads.with_columns(drop=drop)
+    measured = heads.with_columns(
+        **{name: pl.lit(None, pl.Float64) for name in QUANTITIES if name != "toeplitz"},
+        toeplitz=pl.col("head") * 1.0,
+    )
+    found = correlation_table(measured, ablation).rows_by_key("scope", named=True, unique=True)
+    assert found["within layers"]["rho"] == pytest.approx(1)
+    assert found["within layers"]["p_adjusted"] < 0.01
+    assert found["heads"]["rho"] < 0.9
+    assert correlation_table(measured.head(3), ablation).is_empty()
+
+
+def test_the_longest_examples_share_their_least_length():
+    data = examples(30)
+    batch, n = longest(data, 5)
+    assert sorted(batch.lengths.tolist()) == sorted(data.lengths.tolist())[-5:]
+    assert n == batch.lengths.min()
+    with pytest.raises(ConfigError, match="need two held-out examples of two tokens; got 1 of"):
+        longest(data[:1], 5)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("examples", 1, "examples must be at least 4"), ("draws", 0, "draws must be at least 1")],
+)
+def test_measurements_are_checked(field, value, message):
+    with pytest.raises(ConfigError, match=f"Measurement.{message}; got {value}"):
+        Measurement(**{field: value})
+
+
+class TestKernels:
+    """What an encoding brings by itself."""
+
+    def test_alibi_has_the_extremes_of_its_distance_matrix(self):
+        encoding = ENCODINGS.config("alibi")(n_heads=2).build()
+        lag = torch.arange(50.0, dtype=torch.float64)
+        for kernel in encoding_kernels(encoding, 50, 2, 16, causal=True):
+            slope = encoding.slopes[kernel.heads[0]].double()
+            values = torch.linalg.eigvalsh(-slope * (lag[:, None] - lag).abs())
+            found = kernel_spectrum(kernel)
+            assert found.smallest_estimate == pytest.approx(values[0].item())
+            assert found.largest_estimate == pytest.approx(values[-1].item())
+            assert found.symbol.lower_bound < values[0] < values[-1] < found.symbol.upper_bound
+            assert found.nonzero is None
+
+    @pytest.mark.parametrize("n", [10, 200])
+    def test_rope_has_the_kernel_of_its_frequencies_once_for_all_heads(self, n):
+        encoding = ENCODINGS.config("rope")().build()
+        (kernel,) = encoding_kernels(encoding, n, 4, 16, causal=True)
+        assert kernel.heads == (0, 1, 2, 3)
+        dense = torch.linalg.eigvalsh(rope_kernel(encoding.angles.frequencies.value, n).dense())
+        found = kernel_spectrum(kernel)
+        assert found.largest_estimate == pytest.approx(dense[-1].item())
+        assert found.smallest_estimate == pytest.approx(dense[0].item(), abs=1e-9)
+        assert len(found.nonzero) == min(n, 16)
+        assert found.symbol.lower_bound >= 0
+
+    def test_bidirectional_biases_are_symmetrised(self):
+        encoding = ENCODINGS.config("relative")(n_heads=1, max_length=9).build()
+        (kernel,) = encoding_kernels(encoding, 9, 1, 16, causal=False)
+        table = encoding.table[:, 0].double()
+        torch.testing.assert_close(kernel.values, (table[8:] + table[:9].flip(0)) / 2)
+
+    @pytest.mark.parametrize("name", ["nope", "sinusoidal", "path", "xpos"])
+    def test_encodings_without_one_are_refused(self, name):
+        with pytest.raises(UnsupportedError, match="neither a bias of the lag alone nor a rotation"):
+            encoding_kernels(ENCODINGS.config(name)().build(), 12, 4, 16, causal=True)
+
+    def test_tables_hold_every_lag_and_certified_bounds(self):
+        kernels = encoding_kernels(ENCODINGS.config("alibi")(n_heads=4).build(), 40, 4, 16, causal=True)
+        tables = kernel_tables(kernels)
+        assert tables["lags"].height == 4 * 40
+        joined = tables["symbol"].join(tables["extremes"], on=["heads", "kind"])
+        assert (joined["symbol"] <= joined["upper_bound"]).all()
+        assert (joined["symbol"] >= joined["lower_bound"]).all()
+        assert (joined["fejer"] <= joined["largest_estimate"] + 1e-9).all()
+
+    def test_layers_that_share_an_encoding_share_its_rows(self):
+        assert own_tables(decoder("alibi"), 12)["extremes"]["layers"].unique().to_list() == ["1-3"]
+        assert own_tables(decoder("relative"), 12)["extremes"].height == 12
+        assert own_tables(decoder("nope"), 12) == {}
+
+    def test_numbers_count_from_one(self):
+        assert [numbered(members) for members in ([2], [0, 1, 2], [0, 3])] == ["3", "1-3", "1, 4"]

@@ -6,6 +6,7 @@ import pytest
 from tests.auditing.families import FAMILIES, ROPES, llama
 
 from spectrope.cli import BAD_INPUT, main
+from spectrope.cli.show import console
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def checkpoints(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console, "width", 200)
 
 
 def test_a_match_ends_with_0(checkpoints, capsys):

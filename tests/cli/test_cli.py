@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from spectrope.cli import BAD_INPUT, main
+from spectrope.cli.show import console
+from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import find_runs
 
@@ -19,7 +21,7 @@ SMALL = ("--epochs", "1", "--examples", "60")
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(console, "width", 200)
 
 
 def refused(capsys, *arguments: str) -> str:
@@ -67,6 +69,7 @@ class Mine(Encoding, name="mine"):
 
 def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+    monkeypatch.setattr(foreign, "_loaded", {})
     (tmp_path / "mine.py").write_text(MINE)
     arguments = ("--encodings", "./mine.py:Mine", "nope", "--tasks", "distance", *SMALL, "--workers", "2")
     assert main(("compare", *arguments)) == 0

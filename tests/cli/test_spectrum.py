@@ -6,13 +6,14 @@ import polars as pl
 import pytest
 
 from spectrope.cli import BAD_INPUT, main
+from spectrope.cli.show import console
 from spectrope.store import find_runs
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(console, "width", 80)
 
 
 def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):

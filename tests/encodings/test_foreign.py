@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from spectrope.core.errors import ConfigError
+from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS, Tag
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding, loaded_files
 
@@ -32,6 +33,7 @@ number = 3
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
     monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+    monkeypatch.setattr(foreign, "_loaded", {})  # or the workers of later tests would load these files too
 
 
 def written(path: Path, tags: str = "{Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE}") -> Path:

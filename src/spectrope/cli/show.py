@@ -28,7 +28,7 @@ def table(
 ) -> None:
     """Print a table; columns named in `numeric` are aligned to the right."""
     if title:
-        console.print(title, highlight=False)
+        console.print(title, highlight=False, markup=False, soft_wrap=True)
     drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         drawn.add_column(column, justify="right" if column in numeric else "left")

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from spectrope.report import FIGURES
 from spectrope.store import Run, open_run
 
 ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
 TASKS = ("distance", "counting")
+TRAINED = [name for name in FIGURES if FIGURES[name].needs in ("metrics", "runs", "ablation")]
 FINAL = {"nope": 0.06, "sinusoidal": 0.41, "learned": 0.88, "random": 0.62, "t5": 0.97, "relative": 0.985}
 MACHINE = {
     "processor": "Example CPU @ 2.00GHz",

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
-from tests.report.synthetic import ENCODINGS, ablation, make_run, make_store, metrics
+from tests.report.synthetic import ENCODINGS, TRAINED, ablation, make_run, make_store, metrics
 
 from spectrope.core.errors import StoreError
 from spectrope.report import FIGURES
@@ -17,7 +17,7 @@ from spectrope.report.palette import styles
 from spectrope.report.spec import file_spec, page_spec
 from spectrope.report.tables import read_tables
 
-EVERY_FIGURE = pytest.mark.parametrize("name", list(FIGURES))
+EVERY_FIGURE = pytest.mark.parametrize("name", TRAINED)
 
 
 def panels(name, runs):

@@ -5,10 +5,10 @@ import struct
 import xml.etree.ElementTree as ET
 
 import pytest
-from tests.report.synthetic import make_run, make_store
+from tests.report.synthetic import TRAINED, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError, UnknownNameError
-from spectrope.report import FIGURES, save_figure
+from spectrope.report import save_figure
 from spectrope.store import files
 
 
@@ -17,7 +17,7 @@ def runs(tmp_path_factory):
     return make_store(tmp_path_factory.mktemp("store"), ("nope", "rope"), ("distance", "counting"))
 
 
-@pytest.mark.parametrize("name", list(FIGURES))
+@pytest.mark.parametrize("name", TRAINED)
 def test_every_figure_is_drawn_as_svg_with_its_names(runs, tmp_path, name):
     path = save_figure(runs, name, tmp_path / f"{name}.svg")
     text = "".join(ET.parse(path).getroot().itertext())

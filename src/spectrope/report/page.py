@@ -24,7 +24,8 @@ from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
 from spectrope.store.files import disk_errors, replace_file
 
-ORDER = ("accuracy", "curves", "loss", "heatmap", "violin")  # On the page; figures not named here follow.
+MEASURED = ("prediction", "kernel", "bands", "shares", "symbol")
+ORDER = ("accuracy", "curves", "loss", "heatmap", "violin", *MEASURED)  # On the page; others follow.
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
 
     Args:
         runs: Finished runs.
-        name: A registered figure: "accuracy", "curves", "heatmap", "loss" or "violin".
+        name: A registered figure, such as "accuracy", "heatmap" or "kernel".
         path: File to write; its suffix .png, .svg, .pdf or .json (the Vega-Lite specification) says how.
 
     Returns:

@@ -1,7 +1,7 @@
 """Tidy tables from runs: one row per run, per evaluation and per ablated head, under one set of names."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -17,6 +17,31 @@ SCORES = ("train_accuracy", "test_accuracy", "bayes_accuracy", "seconds", "n_par
 METRICS = {"epoch": pl.Int64, "split": pl.String, "loss": pl.Float64, "accuracy": pl.Float64}
 ABLATION = {"layer": pl.Int64, "head": pl.Int64} | dict.fromkeys(("intact", "ablated", "drop"), pl.Float64)
 
+HEAD: dict[str, Any] = {"layer": pl.Int64, "head": pl.Int64}
+OWN: dict[str, Any] = dict.fromkeys(("layers", "heads", "kind"), pl.String)
+SPECTRAL: dict[str, dict[str, Any]] = {
+    "spectrum": HEAD | dict.fromkeys(("toeplitz", "toeplitz_low", "toeplitz_high"), pl.Float64),
+    "correlation": {
+        "quantity": pl.String,
+        "scope": pl.String,
+        **dict.fromkeys(("rho", "rho_low", "rho_high"), pl.Float64),
+    },
+    "bands": {
+        **HEAD,
+        "band": pl.Int64,
+        **dict.fromkeys(("frequency_low", "frequency_high", "share", "share_low", "share_high"), pl.Float64),
+    },
+    "shares": {
+        "layer": pl.Int64,
+        "part": pl.String,
+        **dict.fromkeys(("share", "share_low", "share_high", "null"), pl.Float64),
+    },
+    "kernel": HEAD | dict.fromkeys(("lag", "effect", "effect_low", "effect_high"), pl.Float64),
+    "symbol": OWN | dict.fromkeys(("theta", "symbol"), pl.Float64),
+    "extremes": OWN
+    | dict.fromkeys(("lower_bound", "smallest_estimate", "largest_estimate", "upper_bound"), pl.Float64),
+}  # What figures draw of the tables that `spectrope spectrum` keeps.
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -27,12 +52,21 @@ class Tables:
         runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop.
+        spectrum: A row per measured head: the run's names, layer, head, Toeplitz share. It and the tables
+            below are those that `spectrope spectrum` keeps, with the columns in `SPECTRAL`.
     """
 
     sources: list[Run]
     runs: pl.DataFrame
     metrics: pl.DataFrame
     ablation: pl.DataFrame
+    spectrum: pl.DataFrame = field(default_factory=pl.DataFrame)
+    correlation: pl.DataFrame = field(default_factory=pl.DataFrame)
+    bands: pl.DataFrame = field(default_factory=pl.DataFrame)
+    shares: pl.DataFrame = field(default_factory=pl.DataFrame)
+    kernel: pl.DataFrame = field(default_factory=pl.DataFrame)
+    symbol: pl.DataFrame = field(default_factory=pl.DataFrame)
+    extremes: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def settings(self) -> list[str]:
@@ -66,7 +100,13 @@ def read_tables(runs: Sequence[Run]) -> Tables:
         runs=pl.DataFrame([key | _scores(run) for run, key in keyed]),
         metrics=pl.concat([_metrics(run, key) for run, key in keyed]),
         ablation=pl.concat(heads) if heads else pl.DataFrame(),
+        **{name: _spectral(keyed, name) for name in SPECTRAL},
     )
+
+
+def _spectral(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
+    found = [_labelled(_frame(run, name, SPECTRAL[name]), key) for run, key in keyed if run.has_frame(name)]
+    return pl.concat(found) if found else pl.DataFrame()
 
 
 def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
@@ -88,7 +128,7 @@ def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
 
 def _config(run: Run) -> dict[str, Any]:
     config = run.config
-    if missing := [field for field in CONFIG_FIELDS if field not in config]:
+    if missing := [name for name in CONFIG_FIELDS if name not in config]:
         raise StoreError(f"run {run.id} is no training run: its configuration has no {missing[0]!r}.")
     if "kind" not in config["task"]:
         raise StoreError(f"run {run.id} is no training run: its task has no name.")
@@ -97,7 +137,7 @@ def _config(run: Run) -> dict[str, Any]:
 
 def _scores(run: Run) -> dict[str, Any]:
     manifest = run.manifest
-    if missing := [field for field in SCORES if manifest.get(field) is None]:
+    if missing := [name for name in SCORES if manifest.get(name) is None]:
         raise StoreError(f"run {run.id} has no {missing[0]!r} in its manifest; train it again.")
     return {
         "train": 100.0 * manifest["train_accuracy"],

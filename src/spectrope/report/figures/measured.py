@@ -1,0 +1,54 @@
+"""What the figures of measured heads share: a panel per setting and encoding, colours of layers."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from spectrope.report.figures.base import Layer, Panel
+from spectrope.report.tables import Tables
+
+HEIGHT = 170
+ONE_SEED = "Of several seeds the first is drawn."
+
+
+def by_encoding(
+    tables: Tables,
+    frame: pl.DataFrame,
+    draw: Callable[[pl.DataFrame], Mapping[str, Layer]],
+    height: Callable[[pl.DataFrame], int] = lambda part: HEIGHT,
+) -> list[Panel]:
+    """A panel for each setting and encoding that the table tells of.
+
+    Args:
+        tables: All tables.
+        frame: One of them.
+        draw: From the rows of one panel to its layers.
+        height: From the rows to pixels.
+    """
+    groups = frame.partition_by("setting", "encoding", as_dict=True)
+    return [
+        Panel(setting, encoding, draw(part), height(part))
+        for setting in tables.settings
+        for encoding in tables.encodings
+        if (part := groups.get((setting, encoding))) is not None
+    ]
+
+
+def first_seed(frame: pl.DataFrame) -> pl.DataFrame:
+    """The rows of each setting's and encoding's first seed."""
+    return frame.filter(pl.col("seed") == pl.col("seed").min().over("setting", "encoding"))
+
+
+def ordinal(field: str, title: str, values: list[Any], **options: Any) -> alt.Color:
+    """Colour by layer or head, dark to light, explained under each panel."""
+    scale = alt.Scale(domain=values, scheme=alt.SchemeParams(name="viridis", extent=[0.05, 0.85]))
+    return alt.Color(f"{field}:O", title=title, scale=scale, legend=legend(**options))
+
+
+def legend(symbol_size: int = 80, **options: Any) -> alt.Legend:
+    """A key under the panel, also where pages have none of their own."""
+    placed: dict[str, Any] = {"orient": "bottom", "direction": "horizontal", "titleOrient": "left"}
+    placed |= {"padding": 0, "columns": 6, "titleFontWeight": "normal"}
+    return alt.Legend(symbolSize=symbol_size, **placed, **options)

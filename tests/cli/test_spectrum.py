@@ -17,15 +17,15 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
-    assert main(("train", "--epochs", "1", "--examples", "60")) == 0
+    assert main(("train", "--epochs", "1", "--examples", "100")) == 0
     (run,) = find_runs(tmp_path / "runs")
     capsys.readouterr()
-    assert main(("spectrum", run.id[:5], "--examples", "5", "--draws", "9")) == 0
+    assert main(("spectrum", run.id[:5], "--examples", "16", "--draws", "9")) == 0
     out = capsys.readouterr().out
     assert re.search(r"layer +head +Toeplitz +content +p +contr\. +rank +residual", out)
     assert "No drops to compare with" in out
     assert main(("ablate", run.id, "--examples", "10")) == 0
-    assert main(("spectrum", run.id, "--examples", "5", "--draws", "9")) == 0
+    assert main(("spectrum", run.id, "--examples", "16", "--draws", "9")) == 0
     out = capsys.readouterr().out
     assert "rank correlation with the drop" in out
     assert max(map(len, out[out.index("tokens of") :].splitlines()[:-2])) <= 80

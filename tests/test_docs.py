@@ -16,7 +16,9 @@ LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))  # an example may register one
+    monkeypatch.setattr(
+        ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS}
+    )  # an example may register one
     namespace = {"__name__": "__main__"}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, str(page), "exec"), namespace)

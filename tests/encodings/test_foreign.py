@@ -32,7 +32,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    monkeypatch.setattr(ENCODINGS, "_classes", dict(ENCODINGS._classes))
+    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
     monkeypatch.setattr(foreign, "_loaded", {})  # or the workers of later tests would load these files too
 
 

@@ -112,7 +112,9 @@ def _print_run(tables: Tables) -> None:
             "rank correlation with the drop, over heads", kept.rename({"rho_low": "low", "rho_high": "high"})
         )
     else:
-        console.print("No drops to compare with: `spectrope ablate` measures them.", highlight=False)
+        console.print(
+            "No drops that differ between heads; `spectrope ablate` measures drops.", highlight=False
+        )
 
 
 def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:

@@ -30,6 +30,14 @@ def test_what_is_kept_is_scaled_so_that_the_mean_stays():
     assert out.unique().tolist() == pytest.approx([0, 4 / 3])
 
 
+@pytest.mark.parametrize("p", [1e-9, 1 - 1e-9])
+def test_extreme_probabilities_stay_finite_and_unbiased(p):
+    out = Noise(p, 0, CPU).drop(torch.ones(3 * 2**22, dtype=torch.float64))
+    assert out.isfinite().all()
+    assert out.unique().numel() == 2
+    assert abs(out.mean() - 1) < 0.4  # 4.5 standard errors at the upper end
+
+
 def test_a_seed_names_its_masks():
     size = torch.Size((5, 7))
     first, again, other = (Noise(0.5, seed, CPU).keep(size, torch.float32) for seed in (3, 3, 4))

@@ -53,6 +53,13 @@ def test_compare_ends_with_the_path_of_its_report(tmp_path, capsys):
     assert len(find_runs(tmp_path / "runs")) == 2
 
 
+def test_naming_an_encoding_twice_runs_it_once(tmp_path, capsys):
+    arguments = ("--encodings", "nope", "nope", "--tasks", "distance", *SMALL, "--workers", "2")
+    assert main(("compare", *arguments)) == 0
+    assert capsys.readouterr().out.count("distance/nope/seed 0: done") == 1
+    assert len(find_runs(tmp_path / "runs")) == 1
+
+
 MINE = """
 from dataclasses import dataclass
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
@@ -132,6 +139,9 @@ def test_the_catalogue_names_every_encoding(capsys):
         (("compare", "--encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("compare", "--tasks", "cuonting"), "unknown task 'cuonting'; did you mean counting"),
         (("compare", "--scale", "papr"), "unknown scale 'papr'; did you mean paper"),
+        (("compare", "--encodings"), "Compare.encodings must be at least one; got ()."),
+        (("compare", "--seeds"), "Compare.seeds must be at least one; got ()."),
+        (("compare", "--workers", "0"), "Compare.workers must be at least 1; got 0."),
         (("train", "--condition", "control"), "unknown condition 'control'; did you mean controlled"),
         (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),
         (("train", "--examples", "1"), "Experiment.n_test must be at least 1; got 0."),

@@ -88,10 +88,10 @@ def attention(
 
 
 def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None) -> str:
-    """The implementation that measured fastest for this form on this kind of device.
+    """The implementation that serves this form best on this kind of device.
 
-    Explicit products beat torch's fused kernel on CPU at the lengths and head widths of our models (see
-    `benchmarks/attention.py`); the fused kernel wins on CUDA. Where one group of heads keeps a mixture from
+    On a CPU that is explicit products, at the lengths and head widths of our models (`benchmarks/attention.py`
+    measures it); on CUDA, where nothing has been measured yet, torch's fused kernel. Where one group of heads keeps a mixture from
     both, each group takes the fastest for it; forms that none of these computes take the reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)

@@ -8,7 +8,7 @@ import tyro
 
 from spectrope.cli.options import ROOT, WORKERS, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
 from spectrope.cli.show import bars, console, table
-from spectrope.core.device import Device
+from spectrope.core.errors import require
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
 from spectrope.store import Run
@@ -41,6 +41,9 @@ class Compare:
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print the table, write the report."""
+        require(self.workers >= 1, self, "workers", "at least 1")
+        for field in ("encodings", "tasks", "seeds"):
+            require(len(getattr(self, field)) > 0, self, field, "at least one")
         for task in self.tasks:
             TASKS[task]
         names = [own(spec) if is_foreign(spec) else spec for spec in self.encodings]
@@ -58,9 +61,11 @@ class Compare:
             for seed in self.seeds
             for encoding in names
         ]
-        device: Device = self.device
+        plan = list(dict.fromkeys(plan))  # two workers must not write one run
         with bars([one.label for one in plan]) as progress:
-            finished = execute(plan, self.runs, device=device, workers=self.workers, watch=progress.watch)
+            finished = execute(
+                plan, self.runs, device=self.device, workers=self.workers, watch=progress.watch
+            )
         show(finished)
         write_report(finished, self.out)
         console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)

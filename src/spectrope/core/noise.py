@@ -11,18 +11,18 @@ class Noise:
     """Independent Bernoulli masks for the dropout sites of one forward pass.
 
     On a CPU, sixteen random bits per element from SFC64 replace torch's Mersenne twister, which costs about
-    eight times as much; the keep probability is rounded to a multiple of 2**-16, and masks are scaled by the
-    rounded one, so that dropout stays unbiased.
+    eight times as much; the probability is rounded to a multiple of 2**-16, neither 0 nor 1, and masks are
+    scaled by the rounded one, so that dropout stays unbiased.
 
     Args:
-        p: Probability that an element is dropped, in [0, 1).
+        p: Probability that an element is dropped, in (0, 1).
         seed: Names the whole sequence of masks; a resumed run draws the same ones.
         device: Where the masks are wanted.
     """
 
     def __init__(self, p: float, seed: int, device: torch.device) -> None:
         self.device = device
-        self._dropped = round(p * 2**16)
+        self._dropped = min(max(round(p * 2**16), 1), 2**16 - 1)
         self.scale = 1 / (1 - self._dropped / 2**16)
         if device.type == "cpu":
             self._bits = np.random.SFC64(seed)

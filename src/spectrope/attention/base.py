@@ -90,9 +90,10 @@ def attention(
 def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None) -> str:
     """The implementation that serves this form best on this kind of device.
 
-    On a CPU that is explicit products, at the lengths and head widths of our models (`benchmarks/attention.py`
-    measures it); on CUDA, where nothing has been measured yet, torch's fused kernel. Where one group of heads keeps a mixture from
-    both, each group takes the fastest for it; forms that none of these computes take the reference.
+    On a CPU that is explicit products, at the lengths and head widths of our models, as
+    `benchmarks/attention.py` measures; on CUDA, where nothing has been measured yet, torch's fused kernel.
+    Where one group of heads keeps a mixture from both, each group takes the best for it; forms that none of
+    these computes take the reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
     able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise) is None)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -155,13 +156,20 @@ def test_workers_end_with_a_killed_parent(tmp_path):
         assert not run.finished
 
 
-def test_a_failing_experiment_lets_the_others_finish(tmp_path):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failing_experiment_lets_the_others_finish(tmp_path, workers):
     plan = [tiny("rope"), tiny("alibi")]
     broken = run_for(plan[0], tmp_path)
     (broken.path / "checkpoint.safetensors").write_bytes(b"no tensors")
     with pytest.raises(StoreError, match=r"checkpoint\.safetensors is damaged"):
-        execute(plan, tmp_path, device="cpu", workers=2, watch=ignore)
+        execute(plan, tmp_path, device="cpu", workers=workers, watch=ignore)
     assert [run.finished for run in find_runs(tmp_path)].count(True) == 1
+
+
+def test_a_plan_runs_outside_the_main_thread(tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        (run,) = pool.submit(execute, [tiny()], tmp_path, device="cpu").result()
+    assert run.finished
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")

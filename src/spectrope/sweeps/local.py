@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,7 @@ def execute(
     workers = 1 if place.type == "cuda" else min(workers, len(plan))
     with stop_on_signal() as stop:
         if workers <= 1:
-            return [
-                _one(experiment, root, place, lambda event, number=number: watch(number, event), stop)
-                for number, experiment in enumerate(plan)
-            ]
+            return _in_turn(plan, root, place, watch, stop)
         return _in_processes(plan, root, workers, watch, stop)
 
 
@@ -70,6 +68,23 @@ def _one(experiment: Experiment, root: Path, device: torch.device, listen: Liste
     if stop():
         raise Interrupted("stopped between two runs.")
     return complete(experiment, root, device, listen, stop)
+
+
+def _in_turn(
+    plan: Sequence[Experiment], root: Path, device: torch.device, watch: Watcher, stop: Stop
+) -> list[Run]:
+    runs: list[Run] = []
+    mistakes: list[SpectropeError] = []
+    for number, experiment in enumerate(plan):
+        try:
+            runs.append(_one(experiment, root, device, partial(watch, number), stop))
+        except Interrupted:
+            raise
+        except SpectropeError as mistake:
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0]
+    return runs
 
 
 def _in_processes(

@@ -2,6 +2,7 @@
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -23,8 +24,11 @@ def never() -> bool:
 def stop_on_signal() -> Iterator[Stop]:
     """Turn the first SIGINT or SIGTERM into a request to stop; a second one raises `KeyboardInterrupt`.
 
-    For the main thread alone, as Python's signal handlers are.
+    Outside the main thread, where Python takes no signal handlers, nobody asks.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield never
+        return
     asked: list[int] = []
 
     def ask(number: int, frame: FrameType | None) -> None:

@@ -1,28 +1,19 @@
 """The report: one HTML file that holds everything it shows and asks the network for nothing."""
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
-
-import jinja2
-import vl_convert
-from markupsafe import Markup
 
 from spectrope.report.about import about, rebuild_command
 from spectrope.report.figures.base import FIGURES, Figure, Panel
 from spectrope.report.palette import DIVERGING, styles
-from spectrope.report.save import VEGA_LITE
+from spectrope.report.shell import rendered, write_page
 from spectrope.report.spec import page_spec
 from spectrope.report.summary import headline, rows_of
 from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
-from spectrope.store.files import disk_errors, replace_file
 
 MEASURED = ("prediction", "kernel", "bands", "shares", "symbol")
 ORDER = ("accuracy", "curves", "loss", "heatmap", "violin", *MEASURED)  # On the page; others follow.
@@ -61,19 +52,15 @@ def write_report(runs: Sequence[Run], path: Path) -> Path:
         ConfigError: If there is no run.
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
-    page = render(read_tables(runs), path)
-    with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
-    return path
+    return write_page(render(read_tables(runs), path), path)
 
 
 def render(tables: Tables, path: Path) -> str:
     """The page as text; `path` is where the command that rebuilds it will write."""
     sections = _sections(tables)
     panels = [panel for section in sections for group in section.groups for panel in group.panels]
-    script = f"{_bundle()}\n{_asset('boot.js')}"
-    return _template().render(
+    return rendered(
+        "page.html",
         tables=tables,
         runs=[(run, run.config, run.manifest) for run in tables.sources],
         dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
@@ -84,9 +71,6 @@ def render(tables: Tables, path: Path) -> str:
         specs=[page_spec(panel) for panel in panels],
         styles=styles(tables.encodings),
         ramp=DIVERGING,
-        script=Markup(script),
-        script_hash=_hash(script),
-        style=Markup(_asset("style.css")),
         command=rebuild_command(tables.sources, path),
     )
 
@@ -105,25 +89,3 @@ def _sections(tables: Tables) -> list[Section]:
             first += len(groups[-1].panels)
         sections.append(Section(figure, figure.caption(tables), groups))
     return sections
-
-
-def _asset(name: str) -> str:
-    return files("spectrope.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-@cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
-    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # pyright: ignore[reportCallIssue]
-
-
-def _hash(script: str) -> str:
-    """What the page's content security policy calls its only script."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(_asset("page.html"))

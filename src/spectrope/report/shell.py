@@ -1,0 +1,62 @@
+"""What every page is made of: one file that holds its script and style and asks the network for nothing."""
+
+import base64
+import hashlib
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from spectrope.report.save import VEGA_LITE
+from spectrope.store.files import disk_errors, replace_file
+
+
+def rendered(template: str, *styles: str, **content: Any) -> str:
+    """A page as text.
+
+    Args:
+        template: File name of the template, in which everything but script and style is escaped.
+        styles: File names of style sheets beside the common one.
+        content: What the template shows.
+    """
+    script = f"{_bundle()}\n{_asset('boot.js')}"
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset(template)).render(
+        **content,
+        script=Markup(script),
+        script_hash=_hash(script),
+        style=Markup("\n".join(_asset(name) for name in ("style.css", *styles))),
+    )
+
+
+def write_page(page: str, path: Path) -> Path:
+    """Write a page, whole or not at all, and return its path.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def _asset(name: str) -> str:
+    return files("spectrope.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # pyright: ignore[reportCallIssue]
+
+
+def _hash(script: str) -> str:
+    """What the page's content security policy calls its only script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -18,7 +18,7 @@ from spectrope.core.errors import DeviceError, StoreError
 from spectrope.store import find_runs
 from spectrope.sweeps.ablate import Exact, ablate
 from spectrope.sweeps.events import Event
-from spectrope.sweeps.job import complete, train
+from spectrope.sweeps.job import Job, complete, train
 from spectrope.sweeps.local import execute, throttled
 from spectrope.sweeps.runs import experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
@@ -62,17 +62,17 @@ def test_workers_and_one_process_give_the_same(tmp_path):
 
 def test_what_is_finished_is_not_run_again(tmp_path):
     events: list[str] = []
-    first = complete(tiny(), tmp_path, CPU, lambda event: events.append(event.stage))
+    first = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     written = {path.name: path.stat().st_mtime_ns for path in first.path.iterdir()}
     assert set(events) == {"train", "ablate", "done"}
     events.clear()
-    again = complete(tiny(), tmp_path, CPU, lambda event: events.append(event.stage))
+    again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
 
 
 def test_the_manifest_says_what_was_measured(tmp_path):
-    run = complete(tiny(), tmp_path, CPU)
+    run = complete(Job(tiny()), tmp_path, CPU)
     manifest = run.manifest
     assert manifest["bayes_accuracy"] == 1.0
     assert manifest["n_parameters"] == sum(p.numel() for p in load_model(run, CPU).parameters())

@@ -15,7 +15,13 @@ from spectrope.sweeps.events import Event
 console = Console()
 errors = Console(stderr=True)
 
-STAGES = {"train": "training", "ablate": "ablating", "spectrum": "measuring", "done": "done"}
+STAGES = {
+    "train": "training",
+    "ablate": "ablating",
+    "spectrum": "measuring",
+    "lengths": "measuring",
+    "done": "done",
+}
 
 
 def complain(message: str) -> None:

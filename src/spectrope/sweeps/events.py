@@ -9,9 +9,9 @@ class Event:
     """What happened in a job.
 
     Args:
-        stage: "train", "ablate", "spectrum" or "done".
-        done: Steps, heads or layers done.
-        total: Steps, heads or layers in all.
+        stage: "train", "ablate", "spectrum", "lengths" or "done".
+        done: Steps, heads, layers or lengths done.
+        total: Steps, heads, layers or lengths in all.
         accuracy: Latest held-out accuracy, as a fraction, or None.
     """
 

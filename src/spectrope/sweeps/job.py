@@ -1,7 +1,9 @@
-"""One experiment from its configuration to a finished run folder: train, describe, ablate."""
+"""One experiment from its configuration to a finished run folder: train, describe, measure."""
 
 import resource
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -9,17 +11,47 @@ from typing import Any
 
 import torch
 
+from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import machine
 from spectrope.evaluation.score import score
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
-from spectrope.sweeps.ablate import ablate
 from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.sweeps.measures import MEASURES, require_measures
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Stop, never
 from spectrope.training.loop import Progress, Trainer
 from spectrope.training.state import CHECKPOINT
+
+
+@dataclass(frozen=True)
+class Job:
+    """An experiment, and what is measured once it is trained.
+
+    Args:
+        experiment: What to train.
+        tables: Names in `MEASURES`.
+    """
+
+    experiment: Experiment
+    tables: tuple[str, ...] = ("ablation",)
+
+    def __post_init__(self) -> None:
+        require_measures(self.tables)
+
+    def to_dict(self) -> dict[str, Any]:
+        """This job as JSON-ready values, for another process."""
+        return {"experiment": to_dict(self.experiment), "tables": list(self.tables)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> "Job":
+        """Read a job back."""
+        return cls(from_dict(Experiment, fields["experiment"]), tuple(fields["tables"]))
+
+    def is_done(self, run: Run) -> bool:
+        """Whether a run holds all that this job makes."""
+        return run.finished and all(run.has_frame(name) for name in self.tables)
 
 
 def train(
@@ -48,16 +80,21 @@ def train(
 
 
 def complete(
-    experiment: Experiment,
+    job: Job,
     root: Path,
     device: torch.device,
     listen: Listener = silent,
     stop: Stop = never,
 ) -> Run:
-    """Train and ablate, skipping what the run folder already holds."""
-    run = train(experiment, root, device, listen, stop)
-    if not run.has_frame("ablation"):
-        ablate(run, device, listen=listen)
+    """Train and measure, skipping what the run folder already holds.
+
+    Raises:
+        Interrupted: If asked to stop, once all that is done is saved.
+    """
+    run = train(job.experiment, root, device, listen, stop)
+    for name in job.tables:
+        if not run.has_frame(name):
+            MEASURES[name](run, device, listen)
     listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

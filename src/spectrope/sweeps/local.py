@@ -14,13 +14,12 @@ from typing import Any
 
 import torch
 
-from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener
-from spectrope.sweeps.job import complete
+from spectrope.sweeps.job import Job, complete
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
@@ -33,51 +32,55 @@ def unwatched(number: int, event: Event) -> None:
 
 
 def execute(
-    plan: Sequence[Experiment],
+    plan: Sequence[Experiment | Job],
     root: Path,
     *,
     device: Device = "auto",
     workers: int = 1,
     watch: Watcher = unwatched,
 ) -> list[Run]:
-    """Train and ablate every experiment of a plan; those whose run folder is finished are not run again.
+    """Train and measure every job of a plan; what its run folder already holds is not done again.
 
     Args:
-        plan: The experiments.
+        plan: The jobs; an experiment by itself is trained and ablated.
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        watch: Told the number of an experiment and what happened in it.
+        watch: Told the number of a job and what happened in it.
 
     Returns:
         Their runs, in the order of the plan.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished run is saved.
-        SpectropeError: If an experiment fails; the others are finished first.
+        SpectropeError: If a job fails; the others are finished first.
     """
     place = choose_device(device)
     workers = 1 if place.type == "cuda" else min(workers, len(plan))
+    jobs = as_jobs(plan)
     with stop_on_signal() as stop:
         if workers <= 1:
-            return _in_turn(plan, root, place, watch, stop)
-        return _in_processes(plan, root, workers, watch, stop)
+            return _in_turn(jobs, root, place, watch, stop)
+        return _in_processes(jobs, root, workers, watch, stop)
 
 
-def _one(experiment: Experiment, root: Path, device: torch.device, listen: Listener, stop: Stop) -> Run:
+def as_jobs(plan: Sequence[Experiment | Job]) -> list[Job]:
+    """A plan with its experiments made jobs."""
+    return [one if isinstance(one, Job) else Job(one) for one in plan]
+
+
+def _one(job: Job, root: Path, device: torch.device, listen: Listener, stop: Stop) -> Run:
     if stop():
         raise Interrupted("stopped between two runs.")
-    return complete(experiment, root, device, listen, stop)
+    return complete(job, root, device, listen, stop)
 
 
-def _in_turn(
-    plan: Sequence[Experiment], root: Path, device: torch.device, watch: Watcher, stop: Stop
-) -> list[Run]:
+def _in_turn(plan: Sequence[Job], root: Path, device: torch.device, watch: Watcher, stop: Stop) -> list[Run]:
     runs: list[Run] = []
     mistakes: list[SpectropeError] = []
-    for number, experiment in enumerate(plan):
+    for number, job in enumerate(plan):
         try:
-            runs.append(_one(experiment, root, device, partial(watch, number), stop))
+            runs.append(_one(job, root, device, partial(watch, number), stop))
         except Interrupted:
             raise
         except SpectropeError as mistake:
@@ -87,15 +90,13 @@ def _in_turn(
     return runs
 
 
-def _in_processes(
-    plan: Sequence[Experiment], root: Path, workers: int, watch: Watcher, stop: Stop
-) -> list[Run]:
+def _in_processes(plan: Sequence[Job], root: Path, workers: int, watch: Watcher, stop: Stop) -> list[Run]:
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // workers)
     furnish = events, stopping, threads, loaded_files()
     with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
-        futures = [pool.submit(_work, number, to_dict(one), root) for number, one in enumerate(plan)]
+        futures = [pool.submit(_work, number, one.to_dict(), root) for number, one in enumerate(plan)]
         pending = set(futures)
         while pending:
             _forward(events, watch)
@@ -154,7 +155,7 @@ def _end_with_parent() -> None:
 def _work(number: int, fields: Mapping[str, Any], root: Path) -> Run:
     events, stopping = _worker["events"], _worker["stopping"]
     tell = throttled(lambda event: events.put((number, event)))
-    return _one(from_dict(Experiment, fields), root, torch.device("cpu"), tell, stopping.is_set)
+    return _one(Job.from_dict(fields), root, torch.device("cpu"), tell, stopping.is_set)
 
 
 def throttled(listen: Listener) -> Listener:

@@ -82,6 +82,8 @@ def ablation(encoding: str, task: str, seed: int, layers: int = 3, heads: int = 
             "intact": intact,
             "ablated": intact - drops[layer, head] / 100,
             "drop": drops[layer, head],
+            "low": drops[layer, head] - 1.5,
+            "high": drops[layer, head] + 1.5,
             "n": 2000,
         }
         for layer in range(layers)

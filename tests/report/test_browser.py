@@ -87,7 +87,7 @@ def expected(spec: dict[str, Any], layer: dict[str, Any]) -> tuple[int, int | No
 
 
 def test_every_row_is_drawn(view):
-    assert len(view.specs) == len(view.panels) == 2 + 4 + 4 + 16 + 16
+    assert len(view.specs) == len(view.panels) == 2 + 4 + 4 + 16 + 16 + 14
     for spec, marks in zip(view.specs, view.panels, strict=True):
         assert {mark["layer"] for mark in marks} <= {layer["name"] for layer in spec["layer"]}
         for layer in spec["layer"]:

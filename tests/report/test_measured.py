@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from tests.report.spectra import add_spectra
 from tests.report.synthetic import TRAINED, make_run, make_store
+from tests.report.test_ablated import KEPT
 from tests.report.test_figures import emptied
 
 from spectrope.core.errors import StoreError
@@ -15,7 +16,7 @@ from spectrope.report import FIGURES, save_figure, write_report
 from spectrope.report.spec import file_spec, page_spec
 from spectrope.report.tables import read_tables
 
-MEASURED = [name for name in FIGURES if name not in TRAINED]
+MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT)]
 EVERY_FIGURE = pytest.mark.parametrize("name", MEASURED)
 
 

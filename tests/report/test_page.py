@@ -107,7 +107,7 @@ def test_nothing_outside_the_file_is_referred_to(page):
 def test_there_is_one_script_and_one_table_of_specifications(page):
     elements = Elements(page.read_text())
     assert elements.named("script") == [{"type": "application/json", "id": "specs"}, {}]
-    assert len(json.loads(elements.scripts[0])) == 2 + 4 + 4 + 16 + 16
+    assert len(json.loads(elements.scripts[0])) == 2 + 4 + 4 + 16 + 16 + 14
 
 
 def test_names_are_escaped_in_text_attributes_and_data(tmp_path):

@@ -19,8 +19,9 @@ def with_scores(run, test, drops=None):
     run.finish(run.manifest | {"test_accuracy": test, "train_accuracy": 1.0, "bayes_accuracy": 0.974})
     if drops is not None:
         rows = [{"layer": 1, "head": i + 1, "intact": test, "drop": float(d)} for i, d in enumerate(drops)]
-        ablated = (test - pl.col("drop") / 100).alias("ablated")
-        run.write_frame("ablation", pl.DataFrame(rows).with_columns(ablated))
+        drop = pl.col("drop")
+        ends = {"ablated": test - drop / 100, "low": drop - 1, "high": drop + 1}
+        run.write_frame("ablation", pl.DataFrame(rows).with_columns(**ends))
     return run
 
 

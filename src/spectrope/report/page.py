@@ -15,8 +15,9 @@ from spectrope.report.summary import headline, rows_of
 from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
 
+ABLATED = ("heatmap", "violin", "versus", "deposit", "cumulative", "screen")
 MEASURED = ("prediction", "kernel", "bands", "shares", "symbol")
-ORDER = ("accuracy", "curves", "loss", "heatmap", "violin", *MEASURED)  # On the page; others follow.
+ORDER = ("accuracy", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
 
 
 @dataclass(frozen=True)

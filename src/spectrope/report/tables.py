@@ -15,11 +15,17 @@ from spectrope.store import Run
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
 SCORES = ("train_accuracy", "test_accuracy", "bayes_accuracy", "seconds", "n_parameters")
 METRICS = {"epoch": pl.Int64, "split": pl.String, "loss": pl.Float64, "accuracy": pl.Float64}
-ABLATION = {"layer": pl.Int64, "head": pl.Int64} | dict.fromkeys(("intact", "ablated", "drop"), pl.Float64)
-
 HEAD: dict[str, Any] = {"layer": pl.Int64, "head": pl.Int64}
+ABLATION = HEAD | dict.fromkeys(("intact", "ablated", "drop", "low", "high"), pl.Float64)
 OWN: dict[str, Any] = dict.fromkeys(("layers", "heads", "kind"), pl.String)
-SPECTRAL: dict[str, dict[str, Any]] = {
+MEASURED: dict[str, dict[str, Any]] = {
+    "deposit": HEAD
+    | dict.fromkeys(("drop", "gap", "gap_low", "share", "share_low"), pl.Float64)
+    | {"deposit": pl.Boolean},
+    "cumulative": HEAD
+    | {"n_changed": pl.Int64}
+    | dict.fromkeys(("single", "drop", "drop_low", "drop_high"), pl.Float64),
+    "screen": HEAD | dict.fromkeys(("drop", "loss_increase_estimate"), pl.Float64),
     "spectrum": HEAD | dict.fromkeys(("toeplitz", "toeplitz_low", "toeplitz_high"), pl.Float64),
     "correlation": {
         "quantity": pl.String,
@@ -40,7 +46,7 @@ SPECTRAL: dict[str, dict[str, Any]] = {
     "symbol": OWN | dict.fromkeys(("theta", "symbol"), pl.Float64),
     "extremes": OWN
     | dict.fromkeys(("lower_bound", "smallest_estimate", "largest_estimate", "upper_bound"), pl.Float64),
-}  # What figures draw of the tables that `spectrope spectrum` keeps.
+}  # What figures draw of the tables that `spectrope ablate` and `spectrope spectrum` keep.
 
 
 @dataclass(frozen=True)
@@ -51,15 +57,22 @@ class Tables:
         sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
         runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
-        ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop.
-        spectrum: A row per measured head: the run's names, layer, head, Toeplitz share. It and the tables
-            below are those that `spectrope spectrum` keeps, with the columns in `SPECTRAL`.
+        ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop, low, high.
+        deposit: A row per layer: what the deposit rule finds. It and the tables below have the columns in
+            `MEASURED`.
+        cumulative: A row per head silenced after the others.
+        screen: A row per head: its first-order estimate beside its drop.
+        spectrum: A row per measured head: its Toeplitz share. It and the tables below are those that
+            `spectrope spectrum` keeps.
     """
 
     sources: list[Run]
     runs: pl.DataFrame
     metrics: pl.DataFrame
     ablation: pl.DataFrame
+    deposit: pl.DataFrame = field(default_factory=pl.DataFrame)
+    cumulative: pl.DataFrame = field(default_factory=pl.DataFrame)
+    screen: pl.DataFrame = field(default_factory=pl.DataFrame)
     spectrum: pl.DataFrame = field(default_factory=pl.DataFrame)
     correlation: pl.DataFrame = field(default_factory=pl.DataFrame)
     bands: pl.DataFrame = field(default_factory=pl.DataFrame)
@@ -100,12 +113,12 @@ def read_tables(runs: Sequence[Run]) -> Tables:
         runs=pl.DataFrame([key | _scores(run) for run, key in keyed]),
         metrics=pl.concat([_metrics(run, key) for run, key in keyed]),
         ablation=pl.concat(heads) if heads else pl.DataFrame(),
-        **{name: _spectral(keyed, name) for name in SPECTRAL},
+        **{name: _measured(keyed, name) for name in MEASURED},
     )
 
 
-def _spectral(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
-    found = [_labelled(_frame(run, name, SPECTRAL[name]), key) for run, key in keyed if run.has_frame(name)]
+def _measured(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
+    found = [_labelled(_frame(run, name, MEASURED[name]), key) for run, key in keyed if run.has_frame(name)]
     return pl.concat(found) if found else pl.DataFrame()
 
 

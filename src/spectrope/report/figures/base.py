@@ -94,9 +94,9 @@ class Figure(ABC):
             )
 
 
-def rows(frame: pl.DataFrame, quantity: str) -> list[dict[str, Any]]:
+def rows(frame: pl.DataFrame, *quantities: str) -> list[dict[str, Any]]:
     """The rows of a table as JSON-ready values, without those where a quantity is missing or not finite."""
-    return frame.filter(pl.col(quantity).is_finite().fill_null(value=False)).to_dicts()
+    return frame.filter(pl.all_horizontal(pl.col(quantities).is_finite().fill_null(value=False))).to_dicts()
 
 
 def colour(encodings: Sequence[str]) -> alt.Color:

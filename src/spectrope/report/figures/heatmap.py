@@ -37,7 +37,8 @@ class HeatMap(Figure, name="heatmap"):
         """How to read it."""
         text = (
             "Held-out accuracy with all heads minus held-out accuracy without this one, in points; "
-            "below zero the model does better without the head. The panels of a task share one scale."
+            "below zero the model does better without the head. Faint numbers have a 95 % interval over "
+            "examples that holds zero; pointing at a cell shows it. The panels of a task share one scale."
         )
         if len(tables.seeds) == 1:
             return text
@@ -81,8 +82,10 @@ def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float) 
     """The drop of every head where there is room, else the largest of each seed."""
     shown = values if max([0, *(row["head"] for row in values)]) <= MOST_NUMBERS else _largest(values)
     ink = alt.condition(f"abs(datum.drop) > {0.7 * limit}", alt.value("white"), alt.value("#2b2b2b"))
+    sure = alt.condition("datum.low > 0 || datum.high < 0", alt.value(1.0), alt.value(0.45))
     text = alt.Chart().mark_text(fontSize=9)
-    return Layer(shown, text.encode(**place, text=alt.Text("drop:Q", format=".0f"), color=ink))
+    number = alt.Text("drop:Q", format=".0f")
+    return Layer(shown, text.encode(**place, text=number, color=ink, opacity=sure))
 
 
 def _largest(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -96,6 +99,8 @@ def _tooltip() -> list[alt.Tooltip]:
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
     drops = [
         exact("drop", "drop, points"),
+        exact("low", "from"),
+        exact("high", "to"),
         exact("intact", "all heads, %"),
         exact("ablated", "without it, %"),
     ]

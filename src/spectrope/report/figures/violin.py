@@ -15,6 +15,7 @@ from spectrope.report.tables import Tables
 HEIGHT = 150
 HALF_WIDTH = 0.42  # Of an outline, as a share of the distance between layers.
 POINTS_WIDTH = 0.6  # Of the row of heads, likewise.
+ENDS = ("drop", "low", "high")
 FEWEST = 3  # Heads of which a density is drawn.
 
 
@@ -39,7 +40,10 @@ class Violin(Figure, name="violin"):
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""
-        text = "Every point is a head, from left to right by number; outlines are kernel densities over heads"
+        text = (
+            "Every point is a head, from left to right by number, with the 95 % interval of its drop over "
+            "examples; outlines are kernel densities over heads"
+        )
         return f"{text}." if len(tables.seeds) == 1 else f"{text}, all seeds together."
 
 
@@ -81,32 +85,36 @@ def kernel_density(
 
 
 def _axes(tables: Tables, setting: str) -> dict[str, Any]:
-    heads = rows(tables.ablation.filter(pl.col("setting") == setting), "drop")
+    heads = rows(tables.ablation.filter(pl.col("setting") == setting), *ENDS)
     n_layers = max([1, *(row["layer"] for row in heads)])
     ticks = alt.Axis(values=list(range(1, n_layers + 1)), format="d", ticks=False, domain=False)
-    drops = alt.Scale(domain=span([row["drop"] for row in heads], 1.0), nice=False)
+    drops = alt.Scale(domain=span([row[end] for row in heads for end in ENDS], 1.0), nice=False)
+    layers = alt.Scale(domain=[0.5, n_layers + 0.5], nice=False)
     return {
-        "x": alt.X(
-            "x:Q", title="layer", axis=ticks, scale=alt.Scale(domain=[0.5, n_layers + 0.5], nice=False)
-        ),
+        "x": alt.X("x:Q", title="layer", axis=ticks, scale=layers),
         "y": alt.Y("drop:Q", title="drop, points", scale=drops),
+        "low": alt.Y("low:Q", title="drop, points", scale=drops),
     }
 
 
 def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, Layer]:
+    place = {"x": axes["x"], "y": axes["y"]}
     zero = alt.Chart().mark_rule(color="#8c8c8c", strokeWidth=0.8)
     area = alt.Chart().mark_area(
         orient="horizontal", color=colour, fillOpacity=0.22, line=False, stroke=colour
     )
-    placed = [row | {"x": round(_place(row, part), 4)} for row in rows(part.drop("run", "setting"), "drop")]
+    placed = [row | {"x": round(_place(row, part), 4)} for row in rows(part.drop("run", "setting"), *ENDS)]
     crowd = len(part) / part["layer"].n_unique()
     dots = alt.Chart().mark_circle(size=max(6, min(18, 300 / crowd)), opacity=0.9, color=colour)
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
-    tooltip = [alt.Tooltip("encoding:N"), *whole, exact("drop", "drop, points")]
+    drops = [exact("drop", "drop, points"), exact("low", "from"), exact("high", "to")]
+    tooltip = [alt.Tooltip("encoding:N"), *whole, *drops]
+    bars = alt.Chart().mark_rule(strokeWidth=0.8, opacity=0.55, color=colour)
     return {
         "zero": Layer([{"drop": 0}], zero.encode(y=axes["y"])),
-        "outlines": Layer(outlines(part), area.encode(**axes, x2="x2:Q", detail="layer:N")),
-        "heads": Layer(placed, dots.encode(**axes, tooltip=tooltip)),
+        "outlines": Layer(outlines(part), area.encode(**place, x2="x2:Q", detail="layer:N")),
+        "intervals": Layer(placed, bars.encode(x=axes["x"], y=axes["low"], y2="high:Q")),
+        "heads": Layer(placed, dots.encode(**place, tooltip=tooltip)),
     }
 
 

@@ -8,6 +8,7 @@ from tests.auditing.families import FAMILIES, GPT2, build, llama
 
 from spectrope.auditing import audit, diff
 from spectrope.auditing.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
+from spectrope.auditing.encoding import Turning
 from spectrope.auditing.mask import Mask, describe_mask
 from spectrope.auditing.records import reach_of
 from spectrope.auditing.rotary import fit_rotation, phase_slopes
@@ -82,8 +83,20 @@ def test_buckets_are_found_without_a_declaration(buckets):
 
 def test_reach_counts_turns():
     frequencies = (4.0, 1.0, 0.05, 1e-3, 0.0)
-    found = reach_of(frequencies, trained=100, length=200)
+    turning = Turning(0, 10, 10, frequencies, (0.0,) * 5, None, None)
+    found = reach_of(turning, base=10.0, trained=100, length=200)
     assert (found.turned_in_training, found.turned, found.unseen, found.aliased) == (2, 3, 2, 1)
+    assert (found.slowed_from, found.slowdown) == (2, None)
+
+
+@pytest.mark.parametrize(("error", "slowed_from"), [(0.0, 1), (0.1, 2), (1.0, None)])
+def test_reach_says_where_scaling_sets_in(error, slowed_from):
+    """Base 16 gives 1, 1/2, 1/4, 1/8; here the last three are slowed, as far as errors let one see."""
+    turning = Turning(0, 8, 8, (1.0, 0.4, 0.05, 0.02), (0.0, error, error / 10, error / 10), None, None)
+    found = reach_of(turning, base=16.0, trained=100, length=100)
+    assert found.slowed_from == slowed_from
+    assert found.slowdown == pytest.approx({1: 6.25, 2: 6.25, None: 1.0}[slowed_from])
+    assert reach_of(turning, 16.0, 100, 100, noise=10.0).slowed_from is None
 
 
 def test_phases_that_wrap_many_times_give_the_frequency():

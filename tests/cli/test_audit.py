@@ -8,6 +8,26 @@ from tests.auditing.families import FAMILIES, ROPES, llama
 from spectrope.cli import BAD_INPUT, main
 from spectrope.cli.show import console
 
+RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes", "layers", "paths"}
+LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
+LAYER |= {"scale", "heads", "reach"}
+ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}
+TURNING = {
+    "start",
+    "width",
+    "head_dim",
+    "frequencies",
+    "errors",
+    "gain",
+    "pairing",
+    "phase_error",
+    "base",
+    "sense",
+}
+HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
+REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}
+ABSOLUTE = {"block", "variation", "table", "first_row", "declared_row", "verdict", "findings"}
+
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory):
@@ -55,6 +75,41 @@ def test_a_mismatch_ends_with_1_and_says_why(checkpoints, tmp_path, capsys):
     assert "Every layer" not in out
 
 
+def test_a_slice_of_layers_keeps_their_numbers(checkpoints, capsys):
+    arguments = ("audit", str(checkpoints / "deep"), "--layers", "2:", "--length", "32", "--json")
+    assert main((*arguments, "--batch", "3", "--device", "cpu")) == 0
+    read = json.loads(capsys.readouterr().out)
+    assert [layer["layer"] for layer in read["layers"]] == [2, 3]
+    assert [layer["position"] for layer in read["layers"]] == ["relative", "NoPE"]
+
+
+def test_beyond_the_declared_length_one_reads_how_far_pairs_turn(checkpoints, capsys):
+    assert main(("audit", str(checkpoints / "one"), "--length", "256")) == 0
+    line = "layers 0, 1: 3 of 8 pairs turn fully within 256 positions, 2 within the declared 128; "
+    assert line in capsys.readouterr().out
+
+
+def test_the_page_is_written(checkpoints, tmp_path, capsys):
+    page = tmp_path / "new" / "page.html"
+    assert main(("audit", str(checkpoints / "one"), "--length", "32", "--out", str(page))) == 0
+    assert str(page) in capsys.readouterr().out
+    assert "Every layer applies what the configuration declares." in page.read_text()
+
+
+def test_the_schema_of_the_record_is_stable(checkpoints, capsys):
+    """Whoever reads records relies on these names; a change of them is a change for users."""
+    assert main(("audit", str(checkpoints / "one"), "--length", "32", "--json")) == 0
+    read = json.loads(capsys.readouterr().out)
+    layer = read["layers"][0]
+    assert read.keys() == RECORD
+    assert layer.keys() == LAYER
+    assert layer["effective"].keys() == layer["declared"].keys() == ENCODING
+    assert layer["effective"]["turning"].keys() == TURNING
+    assert layer["heads"][0].keys() == HEAD
+    assert layer["reach"].keys() == REACH
+    assert read["absolutes"][0].keys() == ABSOLUTE
+
+
 def test_json_is_the_whole_record(checkpoints, capsys):
     assert main(("audit", str(checkpoints / "one"), "--length", "32", "--json")) == 0
     read = json.loads(capsys.readouterr().out)
@@ -94,6 +149,9 @@ def test_diff_as_json(checkpoints, capsys):
         (("audit", "nowhere/to-be-found"), "is no folder and not in the local cache; --allow-download"),
         (("audit", "{root}"), "holds no config.json, so it is no checkpoint."),
         (("audit", "{root}/one", "--length", "4"), "an audit's length must be at least 8; got 4."),
+        (("audit", "{root}/one", "--batch", "1"), "an audit compares at least 2 random vectors; got 1."),
+        (("audit", "{root}/one", "--layers", "x"), "layers are given as FIRST:LAST+1, such as 0:4"),
+        (("audit", "{root}/one", "--layers", "5:9"), "layers must take at least one of 0 to 1; got 5:9."),
         (
             ("audit", "{root}/opt", "--length", "200"),
             "does not run at length 200; its configuration gives it 128",

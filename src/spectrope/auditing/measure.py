@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from spectrope.auditing.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
@@ -16,7 +16,7 @@ from spectrope.probes.constant_content import Kernel
 from spectrope.spectral.anova import LogitSums, fit_lag_effects, lag_anova
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
-SAMPLES = 64  # Lags of a head's kernel that are kept.
+NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 
 def measure(
@@ -151,6 +151,13 @@ def _heads(
     return tuple(records)
 
 
+def _kept(n: int) -> Int[Tensor, " kept"]:
+    """Distances below n at which kernels are sampled, ascending from 0."""
+    if n <= NEAR + FAR:
+        return torch.arange(n)
+    return torch.cat([torch.arange(NEAR), torch.linspace(NEAR, n - 1, FAR).round().long()])
+
+
 def _curve(
     kernel: Kernel, head: int, scale: float, bias: Float[Tensor, "h i j"] | None, mask: Mask
 ) -> tuple[float | None, tuple[int, ...], tuple[float, ...]]:
@@ -162,7 +169,7 @@ def _curve(
     else:
         effects = fit_lag_effects(LogitSums.of_matrix(scale * q @ k.T + bias[head], causal))
     lag = torch.arange(0 if causal else 1 - n, n)
-    kept = torch.linspace(0, len(lag) - 1, min(SAMPLES, len(lag))).round().long()
+    kept = _kept(n) if causal else torch.cat([n - 1 - _kept(n).flip(0)[:-1], n - 1 + _kept(n)])
     values = effects.lags[kept] - effects.lags[0 if causal else n - 1]
     distance = None if math.isnan(effects.share) else max(1 - effects.share, 0.0)
     return distance, tuple(lag[kept].tolist()), tuple(values.tolist())

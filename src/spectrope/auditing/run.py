@@ -1,6 +1,6 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +13,15 @@ from spectrope.auditing.encoding import LayerEncoding
 from spectrope.auditing.fields import Declaration
 from spectrope.auditing.measure import measure
 from spectrope.auditing.paths import path_records
-from spectrope.auditing.records import AbsoluteRecord, Audit, LayerRecord, Position, Verdict, reach_of
+from spectrope.auditing.records import (
+    AbsoluteRecord,
+    Audit,
+    LayerRecord,
+    Position,
+    Reach,
+    Verdict,
+    reach_of,
+)
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import declared_config, layer_name, open_model, trained_length
 from spectrope.probes.constant_content import Kernel, attention_modules, constant_content
@@ -23,8 +31,18 @@ LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
+def unwatched(done: int, total: int) -> None:
+    """The watcher that shows nothing."""
+
+
 def audit(
-    model: "nn.Module | str | Path", *, length: int | None = None, paths: bool = False, seed: int = 0
+    model: "nn.Module | str | Path",
+    *,
+    length: int | None = None,
+    paths: bool = False,
+    batch: int = 2,
+    seed: int = 0,
+    watch: Callable[[int, int], None] = unwatched,
 ) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
 
@@ -36,16 +54,21 @@ def audit(
         length: Positions; None takes 512, or as many as the model takes.
         paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
             with those of a plain forward pass.
+        batch: Random vectors, each one row of the batch.
         seed: Of the random vectors.
+        watch: Called with the numbers of layers measured and in all.
 
     Raises:
-        ConfigError: If `length` is below 8, or the configuration lacks what its architecture needs.
+        ConfigError: If `length` is below 8 or `batch` below 2, or the configuration lacks what its
+            architecture needs.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
     """
     model = model if isinstance(model, nn.Module) else open_model(model)
     length = default_length(model) if length is None else length
     if length < 8:
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
+    if batch < 2:
+        raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
@@ -57,8 +80,10 @@ def audit(
 
         def receive(kernel: Kernel) -> None:
             layers.append(layer_record(kernel, declaration, varying, length, noise))
+            watch(len(layers), len(modules))
 
-        constant_content(inner, modules, length, receive, seed=seed)
+        watch(0, len(modules))
+        constant_content(inner, modules, length, receive, contents=batch, seed=seed)
         served = path_records(model, noise, seed) if paths else ()
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
@@ -115,8 +140,6 @@ def layer_record(
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
     verdict, reason = judge(declared, effective, findings)
-    trained = declaration.get("max_position_embeddings", "n_positions", "max_seq_len")
-    turning = effective.turning
     return LayerRecord(
         module=module,
         stack=stack,
@@ -129,8 +152,20 @@ def layer_record(
         reason=reason,
         scale=scale,
         heads=heads,
-        reach=reach_of(turning.frequencies, int(trained), length) if turning and trained else None,
+        reach=layer_reach(declared, effective, declaration, length, noise),
     )
+
+
+def layer_reach(
+    declared: LayerEncoding, effective: LayerEncoding, declaration: Declaration, length: int, noise: float
+) -> Reach | None:
+    """How far a measured rotation turns, where the configuration states a length."""
+    trained = declaration.get("max_position_embeddings", "n_positions", "max_seq_len")
+    if effective.turning is None or not trained:
+        return None
+    base = declared.turning.base if declared.turning else None
+    base = base or effective.turning.fit().base
+    return reach_of(effective.turning, base, int(trained), length, noise)
 
 
 def judge(declared: LayerEncoding, effective: LayerEncoding, findings: list[Finding]) -> tuple[Verdict, str]:

@@ -2,13 +2,15 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from spectrope import auditing
-from spectrope.cli.checkpoints import Checkpoints, LengthOption
+from spectrope.cli.checkpoints import BatchOption, Checkpoints, LengthOption, progress
 from spectrope.cli.show import console, table
+from spectrope.report.audit_page import reaches, write_audit
 
 MISMATCH = 1
 
@@ -24,18 +26,28 @@ class Audit(Checkpoints):
         tyro.conf.Positional[str], tyro.conf.arg(name="model", help="Local folder, or id of a cached model.")
     ]
     length: LengthOption = None
+    batch: BatchOption = 2
     paths: Annotated[
         bool, tyro.conf.arg(help="Compare decoding from a cache, padding and packing with a plain pass.")
     ] = False
     json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
+    out: Annotated[Path | None, tyro.conf.arg(help="Write a page with the kernels drawn: one HTML file.")] = (
+        None
+    )
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""
-        found = auditing.audit(self.open(self.model), length=self.length, paths=self.paths)
+        model = self.open(self.model)
+        with progress("auditing") as watch:
+            found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
+        if self.out is not None:
+            write_audit(found, self.out)
         if self.json:
             print(json.dumps(found.to_dict()))
-        else:
-            show(found)
+            return 0 if found.ok else MISMATCH
+        show(found)
+        if self.out is not None:
+            console.print(f"Page: {self.out.resolve()}", highlight=False, soft_wrap=True)
         return 0 if found.ok else MISMATCH
 
 
@@ -47,6 +59,9 @@ def show(found: auditing.Audit) -> None:
     )
     if found.paths:
         table("", ("path", "verdict"), [(record.path, record.verdict) for record in found.paths])
+    for names, text in reaches(found).items():
+        layers = "layers" if "," in names else "layer"
+        console.print(f"{layers} {names}: {text}", highlight=False, markup=False, soft_wrap=True)
     for where, why in reasons(found):
         console.print(f"{where}: {why}", highlight=False, markup=False, soft_wrap=True)
     if found.ok:

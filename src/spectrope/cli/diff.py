@@ -9,7 +9,7 @@ import tyro
 from spectrope.auditing import Difference, audit, diff
 from spectrope.auditing.run import default_length
 from spectrope.cli.audit import MISMATCH
-from spectrope.cli.checkpoints import Checkpoints, LengthOption
+from spectrope.cli.checkpoints import Checkpoints, LengthOption, progress
 from spectrope.cli.show import console, table
 
 
@@ -31,7 +31,8 @@ class Diff(Checkpoints):
         """Audit both, print what differs, and say by the exit code whether anything does."""
         models = [self.open(source) for source in (self.first, self.second)]
         length = self.length or min(map(default_length, models))
-        found = diff(*(audit(model, length=length) for model in models))
+        with progress("auditing") as watch:
+            found = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:
             print(json.dumps(found.to_dict()))
         else:

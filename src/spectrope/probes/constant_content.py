@@ -20,7 +20,8 @@ class Kernel:
     """What one layer's attention applies to content that is the same at every position.
 
     Args:
-        call: Queries, keys, bias and mask as the kernel received them; the batch holds the contents.
+        call: Queries, keys, bias and mask as the kernel received them, moved to the CPU; the batch holds the
+            contents.
         sources: Outputs of the layer's inner modules at the first position, with shape (b, width), in the
             order in which they ran: among them are the queries and keys before any encoding.
     """
@@ -91,7 +92,7 @@ def constant_content(
 
     def receive(call: Call) -> None:
         if call.module in sources:
-            sink(Kernel(call, sources.pop(call.module)))
+            sink(Kernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
 
     with before(model, modules, replace), after(model, inner, note), recorded(model, receive):
         model(**Inputs(batch=contents, length=length).of(model))

@@ -4,6 +4,7 @@ from spectrope.models.adapters.hooks import after, before, states_of, with_state
 from spectrope.models.adapters.inputs import Inputs, trained_length
 from spectrope.models.adapters.load import open_model
 from spectrope.models.adapters.record import Call, recorded
+from spectrope.models.adapters.slices import parse_layers
 from spectrope.models.adapters.structure import block_of, declared_config, layer_name
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "declared_config",
     "layer_name",
     "open_model",
+    "parse_layers",
     "recorded",
     "states_of",
     "trained_length",

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.models.adapters.slices import chosen_layers, cut_config, read_layers, renumber
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -20,6 +21,7 @@ def open_model(
     trust_remote_code: bool = False,
     allow_pickle: bool = False,
     dtype: Dtype = "auto",
+    layers: slice | None = None,
 ) -> nn.Module:
     """The model of a checkpoint, in evaluation mode on the CPU.
 
@@ -29,10 +31,14 @@ def open_model(
         trust_remote_code: Whether code that comes with the checkpoint may run.
         allow_pickle: Whether weights may be unpickled, which can run code, where there are no safetensors.
         dtype: Of the weights; "auto" keeps the checkpoint's.
+        layers: Which layers to have, None for all; the weights of others are not read, and those taken keep
+            their numbers. Such a model is for measuring layers by themselves.
 
     Raises:
-        ConfigError: If there is no such checkpoint, or it has no configuration that can be read.
-        UnsupportedError: If its weights are pickled, it needs code of its own, or transformers is missing.
+        ConfigError: If there is no such checkpoint, it has no configuration that can be read, or none of the
+            layers.
+        UnsupportedError: If its weights are pickled, it needs code of its own, transformers is missing, or a
+            layer shares weights with one that is left out.
     """
     transformers = _library()
     folder = Path(source)
@@ -42,8 +48,31 @@ def open_model(
     with _explained(str(source), allow_download):
         config = transformers.AutoConfig.from_pretrained(str(source), **options)
         cls = _model_class(transformers, config)
+        if layers is not None:
+            return _sliced(cls, config, str(source), chosen_layers(config, layers), dtype, options)
         safe = None if allow_pickle else True
         model = cls.from_pretrained(str(source), config=config, dtype=dtype, use_safetensors=safe, **options)
+    return model.eval()
+
+
+def _sliced(
+    cls: Any, config: Any, source: str, chosen: range, dtype: Dtype, options: dict[str, Any]
+) -> nn.Module:
+    """The model of the chosen layers alone, which remembers the configuration of the whole."""
+    where = {"local_files_only": options["local_files_only"]}
+    tensors = read_layers(source, chosen, **where)
+    cut = cut_config(config, chosen)
+    model, loaded = cls.from_pretrained(
+        None, config=cut, state_dict=tensors, dtype=dtype, output_loading_info=True
+    )
+    if missing := sorted(loaded["missing_keys"]):
+        raise UnsupportedError(
+            f"layers {chosen.start}:{chosen.stop} of {source} need weights that are kept in other layers: "
+            f"{missing[0]}; take layers from 0 on."
+        )
+    renumber(model, chosen)
+    config._name_or_path = model.config._name_or_path = source
+    model.whole_config = config
     return model.eval()
 
 

@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -37,6 +37,12 @@ class Call:
     allowed: Bool[Tensor, "#b #h i j"]
     scale: float | None
     logits: Float[Tensor, "b h i j"] | None = None
+
+    def cpu(self) -> "Call":
+        """The same on the CPU."""
+        tensors = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: value.cpu() for name, value in tensors.items() if isinstance(value, Tensor)}
+        return replace(self, **moved)
 
     def products(self) -> Float[Tensor, "b h i j"]:
         """Dot products of queries and keys, unscaled."""

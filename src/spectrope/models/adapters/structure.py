@@ -30,7 +30,7 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     Returns:
         "library" and "file"; the latter is empty for a model that was not loaded from disk.
     """
-    config: Any = model.config
+    config: Any = getattr(model, "whole_config", model.config)
     fields = _plain(config.get_text_config().to_dict())
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 

@@ -1,0 +1,147 @@
+"""The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from spectrope.auditing import Audit, LayerRecord
+from spectrope.report.audit_figures import (
+    DECLARED,
+    EFFECTIVE,
+    HEADS,
+    kernel_panels,
+    pair_panels,
+    slope_panels,
+)
+from spectrope.report.figures.base import Panel
+from spectrope.report.shell import rendered, write_page
+from spectrope.report.spec import page_spec
+
+KERNELS = (
+    "What the lag adds to each head's logits when every position holds one and the same content, freed of "
+    "what all keys of a query share; at the 32 nearest lags and some beyond. Content is random, so curves "
+    "differ from head to head; what shows is whether they decay, oscillate or stay flat."
+)
+PAIRS = (
+    "How many positions each coordinate pair takes for a full turn. Dots are measured, rings declared; a dot "
+    "outside its ring is a fault. Pairs above a dashed line never turn fully within that length."
+)
+SLOPES = "How many logits each head loses per position of distance. Dots are measured, rings declared."
+
+
+@dataclass(frozen=True)
+class Section:
+    """One kind of drawing; its panels are numbered through the page.
+
+    Args:
+        name: Anchor.
+        title: Heading.
+        caption: How to read it.
+        panels: Its panels.
+        first: Number of the first.
+        keyed: Whether dots and rings need a key.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    first: int
+    keyed: bool
+
+
+def write_audit(found: Audit, path: Path) -> Path:
+    """Write the page of an audit, whole or not at all.
+
+    Args:
+        found: The audit.
+        path: HTML file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    return write_page(render_audit(found), path)
+
+
+def render_audit(found: Audit) -> str:
+    """The page as text."""
+    sections = _sections(found)
+    return rendered(
+        "audit.html",
+        "audit.css",
+        found=found,
+        counts=_counts(found),
+        rows=[_row(layer) for layer in found.layers],
+        reaches=reaches(found),
+        sections=sections,
+        specs=[page_spec(panel) for section in sections for panel in section.panels],
+        colours={"effective": EFFECTIVE, "declared": DECLARED},
+    )
+
+
+def reaches(found: Audit) -> dict[str, str]:
+    """What the rotations reach at the audited length, in words, by layers that share it."""
+    shared: dict[str, list[str]] = {}
+    for layer in found.layers:
+        if layer.reach is not None and layer.effective.turning is not None:
+            shared.setdefault(_reach(layer), []).append(layer.name)
+    return {", ".join(names): text for text, names in shared.items()}
+
+
+def _sections(found: Audit) -> list[Section]:
+    more = any(len(layer.heads) > HEADS for layer in found.layers)
+    kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
+    drawn = [
+        ("pairs", "How fast pairs turn", PAIRS, pair_panels(found), True),
+        ("slopes", "How steep biases fall", SLOPES, slope_panels(found), True),
+        ("kernels", "Kernels over lag", kernels, kernel_panels(found), False),
+    ]
+    sections, first = [], 0
+    for name, title, caption, panels, keyed in drawn:
+        if panels:
+            sections.append(Section(name, title, caption, panels, first, keyed))
+            first += len(panels)
+    return sections
+
+
+def _counts(found: Audit) -> dict[str, int]:
+    """Layers by verdict, matches first."""
+    verdicts = [layer.verdict for layer in found.layers]
+    order = ("matches", "differs", "undeclared", "cannot tell")
+    return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
+
+
+def _row(layer: LayerRecord) -> dict[str, str]:
+    base = layer.declared.turning.base if layer.declared.turning else None
+    return {
+        "name": layer.name,
+        "position": layer.position,
+        "effective": layer.effective.describe(base),
+        "declared": layer.declared.describe(base),
+        "mask": str(layer.effective.mask),
+        "verdict": layer.verdict,
+        "why": "; ".join(map(str, layer.findings)) or layer.reason,
+    }
+
+
+def _reach(layer: LayerRecord) -> str:
+    reach, turning = layer.reach, layer.effective.turning
+    assert reach is not None
+    assert turning is not None
+    pairs = len(turning.frequencies)
+    parts = [
+        f"{reach.turned} of {pairs} pairs turn fully within {reach.length} positions, "
+        f"{reach.turned_in_training} within the declared {reach.trained}"
+    ]
+    if reach.length > reach.trained:
+        parts.append(f"{reach.unseen} reach angles that no position within the declared length has")
+    if reach.aliased:
+        parts.append(
+            f"{reach.aliased} turn by more than half a turn per position, so their sense is ambiguous"
+        )
+    if reach.slowed_from is not None:
+        most = "which stand still at the end" if reach.slowdown is None else f"by up to {reach.slowdown:.4g}"
+        parts.append(f"pairs are slowed from pair {reach.slowed_from} on, {most}")
+    return "; ".join(parts) + "."

@@ -11,10 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError
+from spectrope.spectral.banded import WIDEST, banded_extreme
 from spectrope.spectral.extremes import condition_number_estimate, extremal_eigenvalues
 from spectrope.spectral.kernel import rope_kernel
 from spectrope.spectral.lanczos import Start, largest_ritz_value
 from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.symbol import symbol_range
 
 
 def kms_eigenvalues(rho, n):
@@ -83,6 +85,49 @@ def test_the_distance_matrix(n):
 def test_fejers_kernel_whose_least_eigenvalues_crowd_near_zero(width):
     operator = ToeplitzOperator.hermitian((1 - torch.arange(700, dtype=torch.float64) / width).clamp(min=0))
     agree(extremal_eigenvalues(operator), torch.linalg.eigvalsh(operator.dense()).numpy())
+
+
+def test_a_narrow_band_is_certified_as_narrowly_as_its_value_where_eigenvalues_crowd():
+    operator = ToeplitzOperator.hermitian((1 - torch.arange(2000, dtype=torch.float64) / 16).clamp(min=0))
+    found, symbol = extremal_eigenvalues(operator), symbol_range(operator)
+    values = torch.linalg.eigvalsh(operator.dense()).numpy()
+    for end, value in ((found.smallest, values[0]), (found.largest, values[-1])):
+        assert end.lower_bound - 1e-13 <= value <= end.upper_bound + 1e-13
+        assert end.width_bound < 1e-8
+    assert symbol.min_bound - symbol.lower_bound > 1e-6  # what the symbol alone proves
+    assert found.smallest.value_estimate == pytest.approx(
+        values[0], rel=1e-8
+    )  # of itself, not of the largest
+
+
+@pytest.mark.parametrize("n", [129, 500])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_random_bands_against_the_dense_solver(n, is_complex):
+    rng = torch.Generator().manual_seed(n)
+    t = torch.zeros(n, dtype=torch.complex128 if is_complex else torch.float64)
+    t[:WIDEST] = torch.randn(WIDEST, generator=rng, dtype=t.dtype)
+    t[0] = t[0].real.item()
+    operator = ToeplitzOperator.hermitian(t)
+    values, found = torch.linalg.eigvalsh(operator.dense()).numpy(), extremal_eigenvalues(operator)
+    agree(found, values)
+    for end, value in ((found.smallest, values[0]), (found.largest, values[-1])):
+        assert end.lower_bound - 1e-12 <= value <= end.upper_bound + 1e-12
+        assert end.width_bound < 1e-7
+        assert abs(values - end.value_estimate).min() <= end.residual_bound + 1e-12
+
+
+def test_a_factorisation_exposes_a_run_that_met_a_neighbour():
+    n = 200
+    operator = ToeplitzOperator.hermitian(torch.tensor([2.0, -1.0, *[0] * (n - 2)]))
+    second = (2 * math.pi / (n + 1) * torch.arange(1, n + 1, dtype=torch.float64)).sin()
+    second = second * (-1.0) ** torch.arange(n)  # of the second greatest eigenvalue
+    met, ceiling = banded_extreme(operator, second, (3.9, 4.0), 1.0, 1e-9)
+    assert met.value == pytest.approx(2 + 2 * math.cos(2 * math.pi / (n + 1)), abs=1e-9)
+    assert ceiling == 4.0
+    signs = (-1.0) ** torch.arange(n, dtype=torch.float64)
+    found, proven = banded_extreme(operator, signs, (3.9, 4.0), 1.0, 1e-9)
+    assert found.value == pytest.approx(2 + 2 * math.cos(math.pi / (n + 1)), abs=1e-9)
+    assert found.value <= proven < 4.0
 
 
 @settings(deadline=None, max_examples=25)

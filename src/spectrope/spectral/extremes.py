@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
+from spectrope.spectral.banded import WIDEST, banded_extreme
 from spectrope.spectral.checks import check
 from spectrope.spectral.lanczos import RitzValue, best_start, largest_ritz_value
 from spectrope.spectral.operator import ToeplitzOperator
@@ -59,8 +60,9 @@ def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -
     :math:`\sin(\pi(j+1)/(n+1))\,e^{-ij\theta^*}`, and closer still to a slightly stretched one. Lanczos
     starts from the best mix of both (`trial_vectors`) at the leading peaks of the Fejér mean; a random start
     finds a wrong eigenvalue, or none. Real matrices commute with reversal, so symmetric and skew vectors are
-    searched
-    apart: their extremes nearly coincide. The bracket of `symbol_range` certifies what was found.
+    searched apart: their extremes nearly coincide. The bracket of `symbol_range` certifies what was found.
+    Matrices of up to 32 lags beside the diagonal, whose eigenvalues crowd wherever such a symbol is flat, are
+    inverted instead, and their bracket is as narrow as the error: see `banded_extreme`.
 
     Args:
         operator: Hermitian, n x n; up to 128 rows are solved densely.
@@ -80,8 +82,10 @@ def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -
     if operator.n <= DENSE_ROWS:
         return _dense_extremes(operator, limits)
     goal = tolerance * max(abs(limits.min_bound), abs(limits.max_bound))
-    top = _search(operator, smoothed, limits.upper_bound, 1.0, goal)
-    bottom = _search(operator, smoothed, -limits.lower_bound, -1.0, goal)
+    search = _search_banded if 0 < operator.bandwidth <= WIDEST else _search
+    top, above = search(operator, smoothed, (limits.max_bound, limits.upper_bound), 1.0, goal)
+    bottom, below = search(operator, smoothed, (-limits.min_bound, -limits.lower_bound), -1.0, goal)
+    limits = replace(limits, lower_bound=-below, upper_bound=above)
     return Extremes(_smallest(-bottom.value, bottom, limits), _largest(top.value, top, limits))
 
 
@@ -129,10 +133,29 @@ def complex_trial_vectors(n: int, theta: float, like: Tensor) -> Inexact[Tensor,
     return torch.stack([phase.cos(), phase * phase.sin()]) * torch.exp(-1j * theta * x)
 
 
+def mixed_wave(operator: ToeplitzOperator, angles: list[float]) -> Inexact[Tensor, " n"]:
+    """A sum of half waves, with a tenth of a full one, at these angles: neither symmetric nor skew."""
+    n, lags = operator.n, operator.lags
+    x = torch.arange(n, dtype=torch.float64, device=lags.device) - (n - 1) / 2
+    phase = x * (math.pi / (n + 1))
+    carriers = torch.outer(torch.tensor(angles, dtype=x.dtype, device=x.device), x)
+    waves = (carriers - math.pi / 4).cos() if operator.is_real else torch.exp(-1j * carriers)
+    return (phase.cos() + 0.1 * (2 * phase).sin()) * waves.sum(0)
+
+
+def _search_banded(
+    operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
+) -> tuple[RitzValue, float]:
+    """The largest eigenvalue of sign * operator, from waves at all peaks, and an upper bound on it."""
+    start = mixed_wave(operator, _peaks(operator, sign * smoothed))
+    return banded_extreme(operator, start, limits, sign, goal)
+
+
 def _search(
-    operator: ToeplitzOperator, smoothed: Tensor, ceiling: float, sign: float, goal: float
-) -> RitzValue:
+    operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
+) -> tuple[RitzValue, float]:
     """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
+    _, ceiling = limits
     most = min(max(MOST_WORK // operator.n, 40), 1000)
     angles = _peaks(operator, sign * smoothed)
 
@@ -142,7 +165,7 @@ def _search(
     starts = (best_start(apply, trial, ceiling) for trial in _trials(operator, angles))
     runs = [largest_ritz_value(apply, start, goal, most) for start in starts]
     best = max(runs, key=lambda run: run.value)
-    return RitzValue(best.value, best.residual_bound, sum(run.products for run in runs))
+    return RitzValue(best.value, best.residual_bound, sum(run.products for run in runs)), ceiling
 
 
 def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:

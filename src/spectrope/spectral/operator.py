@@ -77,6 +77,12 @@ class ToeplitzOperator:
         """Whether all lags below 0 vanish, exactly."""
         return not bool(self.lags[: self.n - 1].any())
 
+    @cached_property
+    def bandwidth(self) -> int:
+        """The largest lag, either way, whose entry is not zero: all matrices are banded, some narrowly."""
+        filled = self.lags.nonzero()[:, 0]
+        return int((filled - (self.n - 1)).abs().max()) if len(filled) else 0
+
     def adjoint(self) -> "ToeplitzOperator":
         """The conjugate transpose."""
         return ToeplitzOperator(self.lags.flip(0).conj().resolve_conj())
@@ -114,7 +120,7 @@ class ToeplitzOperator:
         size = self._size
         if self.is_real and not x.is_complex():
             return irfft(rfft(x, size).mul_(self._transfer), size)[..., : self.n]
-        transfer = fft(circulant_column(self.lags, size), size)
+        transfer = fft(circulant_column(self._band, size), size)
         return ifft(fft(x, size).mul_(transfer), size)[..., : self.n]
 
     def rmatvec(self, x: Tensor) -> Tensor:
@@ -127,8 +133,9 @@ class ToeplitzOperator:
 
     def symbol(self, theta: Tensor) -> Tensor:
         r"""The truncated symbol :math:`f_n(\theta) = \sum_{|d|<n} t_d e^{id\theta}` at any angles."""
-        d = torch.arange(1 - self.n, self.n, dtype=torch.float64, device=self.lags.device)
-        values = torch.exp(1j * wide(theta, "theta")[..., None] * d) @ self.lags.to(torch.complex128)
+        b = self.bandwidth
+        d = torch.arange(-b, b + 1, dtype=torch.float64, device=self.lags.device)
+        values = torch.exp(1j * wide(theta, "theta")[..., None] * d) @ self._band.to(torch.complex128)
         return values.real if self.is_hermitian else values
 
     def symbol_on_grid(self, points: int) -> Tensor:
@@ -138,7 +145,7 @@ class ToeplitzOperator:
             points: M, at least 2n - 1.
         """
         check(points >= 2 * self.n - 1, f"points must be at least 2n - 1 = {2 * self.n - 1}; got {points}.")
-        column = circulant_column(self.lags, points)
+        column = circulant_column(self._band, points)
         values = rfft(column, points).conj() if self.is_real else ifft(column, points) * points
         return values.real if self.is_hermitian else values.resolve_conj()
 
@@ -151,17 +158,22 @@ class ToeplitzOperator:
         return ToeplitzOperator(self.lags * self.counts() / self.n)
 
     @cached_property
+    def _band(self) -> Tensor:
+        middle = self.n - 1
+        return self.lags[middle - self.bandwidth : middle + self.bandwidth + 1]
+
+    @cached_property
     def _size(self) -> int:
-        return fast_length(2 * self.n - 1)
+        return fast_length(self.n + self.bandwidth)  # beyond it, no lag that is not zero wraps around
 
     @cached_property
     def _transfer(self) -> Tensor:
-        transfer = rfft(circulant_column(self.lags, self._size), self._size)
+        transfer = rfft(circulant_column(self._band, self._size), self._size)
         return transfer.real.contiguous() if self.is_hermitian else transfer
 
 
 def circulant_column(lags: Inexact[Tensor, " lags"], size: int) -> Inexact[Tensor, " size"]:
-    """First column of the circulant of this size that holds the Toeplitz matrix in its corner."""
+    """First column of the circulant of this size with these lags, -(n-1) to n-1, around its diagonal."""
     n = (len(lags) + 1) // 2
     column = lags.new_zeros(size)
     column[:n] = lags[n - 1 :]

@@ -13,7 +13,7 @@ from spectrope.spectral.operator import ToeplitzOperator
 
 CHUNK, GROUP = 64, 8  # rows per chunk, chunks at a time
 FEATURES = 8  # one cache line of float64
-TRANSFORM_POINTS = 2**18
+TRANSFORM_POINTS, TRANSPOSED = 2**18, 2**20  # numbers at a time
 
 
 def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
@@ -37,16 +37,22 @@ def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
 
 
 def _diagonal_sums(q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]) -> Float[Tensor, " lags"]:
-    n, d = q.shape
+    n = len(q)
     size = fast_length(2 * n - 1)
     total = torch.zeros(size // 2 + 1, dtype=torch.complex128, device=q.device)
     at_once = max(1, TRANSFORM_POINTS // size)
-    for start in range(0, d, FEATURES):
-        blocks = (x[:, start : start + FEATURES].T.contiguous().split(at_once) for x in (q, k))
-        for left, right in zip(*blocks, strict=True):
-            total += torch.linalg.vecdot(rfft(right, size), rfft(left, size), dim=0)
+    for left, right in zip(_features(q, at_once), _features(k, at_once), strict=True):
+        total += torch.linalg.vecdot(rfft(right, size), rfft(left, size), dim=0)
     sums = irfft(total, size)
     return torch.cat([sums[size - n + 1 :], sums[:n]])
+
+
+def _features(x: Float[Tensor, "n d"], at_once: int) -> Iterator[Float[Tensor, "f n"]]:
+    """Features as rows, a few at a time; a whole matrix is transposed twice as fast as its parts."""
+    n, d = x.shape
+    turned = max(FEATURES, TRANSPOSED // n)
+    for start in range(0, d, turned):
+        yield from x[:, start : start + turned].T.contiguous().split(at_once)
 
 
 def nearest_toeplitz(matrix: Tensor, causal: bool = False) -> ToeplitzOperator:

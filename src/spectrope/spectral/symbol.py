@@ -69,9 +69,10 @@ def bracket(operator: ToeplitzOperator, truncated: Tensor, smoothed: Tensor) -> 
 def grid_excess_bound(operator: ToeplitzOperator, points: int, half_width: float) -> float:
     r"""How far a Hermitian symbol can leave its range on M equispaced angles, whatever it does in between.
 
-    The least of two proven bounds: Ehlich and Zeller's, :math:`w\,(1/\cos(\pi (n-1)/M) - 1)` with w half the
-    width on the grid; and Taylor's, :math:`\tfrac12 (\pi/M)^2 \sum_d d^2 |t_d|`, since an interior extremum
-    lies within :math:`\pi/M` of a grid point and has no slope. The second wins when lags decay.
+    The least of two proven bounds: Ehlich and Zeller's, :math:`w\,(1/\cos(\pi b/M) - 1)` with b the largest
+    lag and w half the width on the grid; and Taylor's, :math:`\tfrac12 (\pi/M)^2 \sum_d d^2 |t_d|`, since an
+    interior extremum lies within :math:`\pi/M` of a grid point and has no slope. The second wins when lags
+    decay.
 
     Args:
         operator: Hermitian, n x n.
@@ -81,17 +82,18 @@ def grid_excess_bound(operator: ToeplitzOperator, points: int, half_width: float
     References:
         Schwankung von Polynomen zwischen Gitterpunkten (Ehlich and Zeller, 1964).
     """
-    n = operator.n
+    n, b = operator.n, operator.bandwidth
     d = torch.arange(n, dtype=torch.float64, device=operator.lags.device)
     curvature = 2 * (d**2 * operator.lags[n - 1 :].abs()).sum().item()
     taylor = 0.5 * (math.pi / points) ** 2 * curvature
-    return min(half_width * (1 / math.cos(math.pi * (n - 1) / points) - 1), taylor)
+    return min(half_width * (1 / math.cos(math.pi * b / points) - 1), taylor)
 
 
 def modulus_bound(operator: ToeplitzOperator, oversampling: int = OVERSAMPLING) -> float:
     r"""A bound on :math:`\max|f_n|`, and so on the spectral norm of any Toeplitz matrix, in its units.
 
-    :math:`\|T\|_2 \le \max_\theta |f_n(\theta)| \le \max_k |f_n(\theta_k)| / \cos(\pi (n-1)/M)`.
+    :math:`\|T\|_2 \le \max_\theta |f_n(\theta)| \le \max_k |f_n(\theta_k)| / \cos(\pi b/M)`,
+    b the largest lag.
 
     References:
         Schwankung von Polynomen zwischen Gitterpunkten (Ehlich and Zeller, 1964).
@@ -99,7 +101,7 @@ def modulus_bound(operator: ToeplitzOperator, oversampling: int = OVERSAMPLING) 
     check(oversampling >= 3, f"oversampling must be at least 3; got {oversampling}.")
     points = fast_length(oversampling * operator.n)
     on_grid = operator.symbol_on_grid(points).abs().amax().item()
-    return on_grid / math.cos(math.pi * (operator.n - 1) / points)
+    return on_grid / math.cos(math.pi * operator.bandwidth / points)
 
 
 def require_hermitian(operator: ToeplitzOperator) -> None:

@@ -9,6 +9,7 @@ from tyro.conf import subcommand
 
 from spectrope.cli.ablate import Ablate
 from spectrope.cli.audit import Audit
+from spectrope.cli.claims import Claims
 from spectrope.cli.compare import Compare
 from spectrope.cli.diff import Diff
 from spectrope.cli.encodings import Encodings
@@ -27,6 +28,7 @@ Command = (
     | Annotated[Audit, subcommand("audit")]
     | Annotated[Diff, subcommand("diff")]
     | Annotated[Spectrum, subcommand("spectrum")]
+    | Annotated[Claims, subcommand("claims")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Runs, subcommand("runs")]
     | Annotated[Encodings, subcommand("encodings")]

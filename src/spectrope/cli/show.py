@@ -1,7 +1,7 @@
 """What commands print: tables and progress on the terminal, one line for a mistake."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import polars as pl
 from rich import box
@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 
 from spectrope.sweeps.events import Event
+from spectrope.sweeps.pace import Pace
 
 console = Console()
 errors = Console(stderr=True)
@@ -89,3 +90,37 @@ def bars(labels: Sequence[str]) -> Iterator[Bars]:
     )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         yield Bars(progress, labels)
+
+
+@contextlib.contextmanager
+def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Callable[[int, Event], None]]:
+    """One bar for a whole plan, with the time that is left; where output is no terminal, a line per job."""
+    columns = (
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:.0f} %, {task.fields[done]} of {task.fields[jobs]} runs"),
+        TextColumn("about {task.fields[left]} left"),
+    )
+    done = 0
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=1.0, done=0, jobs=len(labels), left=lasting(pace.remaining))
+
+        def watch(number: int, event: Event) -> None:
+            nonlocal done
+            pace.watch(number, event)
+            left = lasting(pace.remaining)
+            if event.stage == "done":
+                done += 1
+                accuracy = "" if event.accuracy is None else f", held-out {100 * event.accuracy:.1f} %"
+                line = f"{done} of {len(labels)}: {labels[number]}{accuracy}; about {left} left"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+            progress.update(bar, completed=pace.share, done=done, left=left)
+
+        yield watch
+
+
+def lasting(seconds: float) -> str:
+    """A time span as people say it: "40 s", "12 min", "3 h 20 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -94,7 +94,7 @@ def complete(
     run = train(job.experiment, root, device, listen, stop)
     for name in job.tables:
         if not run.has_frame(name):
-            MEASURES[name](run, device, listen)
+            MEASURES[name].take(run, device, listen)
     listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

@@ -6,8 +6,9 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,17 +19,45 @@ from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
+from spectrope.sweeps.engine import Engine, Keep, Watcher, unwatched
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.rows import Row
+from spectrope.sweeps.runs import find_run, run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
-Watcher = Callable[[int, Event], None]
 SECONDS_BETWEEN_LOOKS = 0.2
 
 
-def unwatched(number: int, event: Event) -> None:
-    """The watcher that shows nothing."""
+@dataclass(frozen=True)
+class Local(Engine):
+    """The engine that uses this machine alone.
+
+    Args:
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads.
+    """
+
+    device: Device = "auto"
+    workers: int = 1
+
+    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+        """Do the jobs in this machine's processes; see `Engine`."""
+        left = dict(enumerate(jobs))
+
+        def told(number: int, event: Event) -> None:
+            if event.stage == "done":
+                keep(Row.of(run_for(left.pop(number).experiment, root)))
+            watch(number, event)
+
+        try:
+            execute(jobs, root, device=self.device, workers=self.workers, watch=told)
+        finally:  # A worker may end before what it told has come.
+            for job in left.values():
+                run = find_run(job.experiment, root)
+                if run is not None and job.is_done(run):
+                    keep(Row.of(run))
 
 
 def execute(

@@ -1,35 +1,61 @@
 """What can be measured on a finished run, under the name of the table that it leaves."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 
 from spectrope.ablation.protocols import PROTOCOLS
 from spectrope.core.errors import UnknownNameError
 from spectrope.store import Run
-from spectrope.sweeps.ablate import Exact, ablate
-from spectrope.sweeps.events import Listener
+from spectrope.sweeps.ablate import EXAMPLES, Exact, ablate
+from spectrope.sweeps.events import Listener, silent
 from spectrope.sweeps.lengths import lengths
 from spectrope.sweeps.spectrum import spectrum
+from spectrope.training.config import Experiment
 
-Measure = Callable[[Run, torch.device, Listener], object]
+
+@dataclass(frozen=True)
+class Measure:
+    """One thing to measure.
+
+    Args:
+        apply: Measures a run on a device and keeps the table with it, telling a listener.
+        examples: How many examples it takes of an experiment's data, in proportion to which its cost grows.
+    """
+
+    apply: Callable[[Run, torch.device, Listener], object]
+    examples: Callable[[Experiment], int]
+
+    def take(self, run: Run, device: torch.device, listen: Listener = silent) -> None:
+        """Measure a finished run."""
+        self.apply(run, device, listen)
+
+
+def _held_out(experiment: Experiment) -> int:
+    return min(EXAMPLES, experiment.n_test)
+
+
+def _all(experiment: Experiment) -> int:
+    return experiment.n_train + _held_out(experiment)
+
+
+def _fixed(experiment: Experiment) -> int:
+    return 1
 
 
 def _ablation(protocol: str) -> Measure:
     method = Exact(protocol=PROTOCOLS[protocol])
-    return lambda run, device, listen: ablate(run, device, method, listen)
-
-
-def _plain(measure: Callable[..., object]) -> Measure:
-    return lambda run, device, listen: measure(run, device, listen=listen)
+    examples = _held_out if method.protocol.data == "held-out" else _all
+    return Measure(lambda run, device, listen: ablate(run, device, method, listen), examples)
 
 
 MEASURES: Mapping[str, Measure] = {
     "ablation": _ablation("controlled"),
     "ablation-value-bias-unrestored": _ablation("R9"),
     "ablation-all": _ablation("R10"),
-    "lengths": _plain(lengths),
-    "spectrum": _plain(spectrum),
+    "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
+    "spectrum": Measure(lambda run, device, listen: spectrum(run, device, listen=listen), _fixed),
 }
 
 

@@ -1,0 +1,100 @@
+"""What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+from spectrope.claims.seen import Seen
+from spectrope.claims.verdict import Part, Verdict, decide
+from spectrope.core.errors import ConfigError
+from spectrope.core.registry import Registry
+from spectrope.stats.power import detectable_difference
+from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.rows import Rows
+from spectrope.training.conditions import THROWN
+from spectrope.training.config import Experiment
+
+CLAIMS: Registry["Claim"] = Registry("claim", "spectrope.claims")
+PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
+
+
+class Claim(ABC):
+    """A statement that runs can support or contradict.
+
+    A subclass names itself (`class Dropout(Claim, name="dropout")`), says which runs it needs in `arms`, and
+    what it predicts of them in `parts`; planning, the verdict, the page and the command line follow.
+    """
+
+    kind: ClassVar[str]
+    number: ClassVar[int]  # Place among the paper's claims.
+    title: ClassVar[str]
+    statement: ClassVar[str]  # What the paper says.
+    source: ClassVar[str]  # Where.
+    prediction: ClassVar[str]  # In symbols.
+    test: ClassVar[str]  # How it is decided.
+    paper: ClassVar[str]  # The paper's own numbers.
+    conditions: ClassVar[tuple[str, ...]] = tuple(THROWN)
+    unplanned: ClassVar[str] = ""  # Why under these conditions alone.
+    tables: ClassVar[tuple[str, ...]] = ("ablation",)  # What is measured on each run.
+    minimum_seeds: ClassVar[int] = MIN_SEEDS
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            CLAIMS.register(name, cls)
+
+    @abstractmethod
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        """The runs of one seed, by the names that `parts` calls them."""
+
+    @abstractmethod
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        """What the claim predicts of them; it holds if every part does."""
+
+    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Experiment]:
+        """All runs under a condition, seed by seed.
+
+        Raises:
+            ConfigError: If the claim is not tested under that condition.
+        """
+        if condition not in self.conditions:
+            known = ", ".join(self.conditions)
+            raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
+        arms = (self.arms(condition, scale, seed).values() for seed in seeds)
+        return list(dict.fromkeys(one for group in arms for one in group))
+
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
+        """The same with what is measured on each."""
+        return [Job(one, self.tables) for one in self.plan(condition, scale, seeds)]
+
+    def judge(self, rows: Rows, condition: str = "controlled", scale: str = "mini") -> Verdict:
+        """The verdict of the rows that there are, over all of their seeds."""
+        seeds = sorted({row.experiment.seed for row in rows if row.experiment.scale == scale})
+        seen = Seen.of(rows, {seed: self.arms(condition, scale, seed) for seed in seeds})
+        return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
+
+    def power(self, seeds: int) -> str:
+        """What a number of seeds can show, stated before they run."""
+        if seeds < self.minimum_seeds:
+            return f"{seeds} seeds can only be inconclusive; {self.minimum_seeds} are the fewest."
+        d = detectable_difference(seeds)
+        return (
+            f"{seeds} seeds show an effect that exceeds the smallest of interest by {d:.2f} standard "
+            "deviations between seeds, four times in five."
+        )
+
+
+def chosen_claims(names: Sequence[str]) -> list[Claim]:
+    """The claims of these names or numbers, all if there are none, in the paper's order.
+
+    Raises:
+        UnknownNameError: If a name is not known.
+    """
+    everything = sorted((CLAIMS[name]() for name in CLAIMS), key=lambda claim: (claim.number, claim.kind))
+    if not names:
+        return everything
+    numbers = {str(claim.number) for claim in everything}
+    kinds = {CLAIMS[name].kind for name in names if name not in numbers}
+    return [claim for claim in everything if claim.kind in kinds or str(claim.number) in names]

@@ -1,0 +1,90 @@
+"""Claim 2: what encodings do on Task 2, where position does not matter, in both readings of the paper."""
+
+from collections.abc import Iterator
+
+from spectrope.claims.arms import ACCURACY, NAMES, by_encoding
+from spectrope.claims.base import Claim
+from spectrope.claims.predictions import AtLeast, Within
+from spectrope.claims.quantities import held_out, overfit
+from spectrope.claims.seen import Seen
+from spectrope.claims.verdict import Part
+from spectrope.training.config import Experiment
+
+BIASED = ("sinusoidal", "random", "alibi")
+
+
+class CountingOrdering(Claim):
+    """What both readings share; they differ in the place of RoPE."""
+
+    statement_of_others = (
+        "positional biases mildly hurt; random overfits most; ALiBi suffers most; relative is like NoPE."
+    )
+    source = "Sec. 4.2, figure 3 and Table 1"
+    test = "Differences paired by seed, Student's t against the smallest effect of interest."
+    paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %; the others in figure 3 alone"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        return by_encoding("counting", condition, scale, seed)
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        for name in BIASED:
+            yield _ahead(seen, "nope", name)
+        for name in NAMES:
+            if name != "random":
+                yield Part(
+                    quantity=f"random minus {NAMES[name]}, training minus held-out accuracy",
+                    prediction=AtLeast(ACCURACY),
+                    values=seen.minus("random", name, overfit),
+                )
+        for name in NAMES:
+            if name not in ("alibi", "nope"):  # NoPE minus ALiBi is among the first.
+                yield _ahead(seen, name, "alibi")
+        yield Part(
+            quantity="relative minus NoPE, held-out accuracy",
+            prediction=Within(ACCURACY),
+            values=seen.minus("t5", "nope", held_out),
+        )
+
+
+class CountingText(CountingOrdering, name="counting-text"):
+    """RoPE ahead of NoPE, as the text has it."""
+
+    number = 2
+    title = "Task 2, as the text has it: RoPE ahead of NoPE"
+    statement = (
+        "On a position-agnostic task RoPE's test accuracy is superior; "
+        f"{CountingOrdering.statement_of_others}"
+    )
+    prediction = (
+        "acc(RoPE) − acc(NoPE) ≥ 2 points; acc(NoPE) − acc(e) ≥ 2 for absolute, random, ALiBi; "
+        "overfit(random) − overfit(e) ≥ 2; acc(e) − acc(ALiBi) ≥ 2; |acc(relative) − acc(NoPE)| ≤ 2"
+    )
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield _ahead(seen, "rope", "nope", paper=69.43 - 77.69)
+        yield from super().parts(seen)
+
+
+class CountingTable(CountingOrdering, name="counting-table"):
+    """RoPE behind NoPE, as Table 1 has it."""
+
+    number = 2
+    title = "Task 2, as Table 1 has it: RoPE behind NoPE"
+    statement = f"On a position-agnostic task RoPE is worse than NoPE; {CountingOrdering.statement_of_others}"
+    prediction = (
+        "acc(NoPE) − acc(RoPE) ≥ 2 points; acc(NoPE) − acc(e) ≥ 2 for absolute, random, ALiBi; "
+        "overfit(random) − overfit(e) ≥ 2; acc(e) − acc(ALiBi) ≥ 2; |acc(relative) − acc(NoPE)| ≤ 2"
+    )
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield _ahead(seen, "nope", "rope", paper=77.69 - 69.43)
+        yield from super().parts(seen)
+
+
+def _ahead(seen: Seen, first: str, second: str, paper: float | None = None) -> Part:
+    return Part(
+        quantity=f"{NAMES[first]} minus {NAMES[second]}, held-out accuracy",
+        prediction=AtLeast(ACCURACY),
+        values=seen.minus(first, second, held_out),
+        paper=paper,
+    )

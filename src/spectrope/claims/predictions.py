@@ -1,0 +1,143 @@
+"""What a part of a claim predicts of a quantity with one value per seed, and how seeds weigh on it.
+
+Every prediction has a smallest effect of interest, and two one-sided p-values: `p_holds` of "the prediction
+is false" and `p_fails` of "it is true", both at its edge. For means they are those of Student's t-test:
+`p_holds` is at most 2.5 % where the whole 95 % interval lies on the side that the prediction says.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from spectrope.stats.interval import Interval
+from spectrope.stats.power import detectable_difference, detectable_proportion
+from spectrope.stats.seeds import seed_proportion, t_interval
+
+LEVEL = 0.95
+ALPHA = (1 - LEVEL) / 2  # Of each one-sided test.
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What some seeds say of a prediction.
+
+    Args:
+        interval: The effect, in the unit of the prediction.
+        p_holds: One-sided p-value of "the prediction is false".
+        p_fails: One-sided p-value of "the prediction is true".
+    """
+
+    interval: Interval
+    p_holds: float
+    p_fails: float
+
+
+class Prediction(ABC):
+    """A statement about a quantity across seeds, with its smallest effect of interest."""
+
+    interest: float
+    unit: str
+
+    @abstractmethod
+    def words(self) -> str:
+        """The statement, to follow the name of the quantity."""
+
+    @abstractmethod
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        """What values say, one per seed, at least two of them."""
+
+    @abstractmethod
+    def detectable(self, n: int) -> str:
+        """What n seeds will show four times in five, in words."""
+
+
+@dataclass(frozen=True)
+class AtLeast(Prediction):
+    """The mean over seeds is at least `interest`."""
+
+    interest: float
+    unit: str = "points"
+
+    def words(self) -> str:
+        return f"at least {self.interest:g} {self.unit}"
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        above, below = one_sided(values, self.interest)
+        return Evidence(t_interval(values, LEVEL), p_holds=above, p_fails=below)
+
+    def detectable(self, n: int) -> str:
+        return _excess(n)
+
+
+@dataclass(frozen=True)
+class AtMost(Prediction):
+    """The mean over seeds is at most `interest`."""
+
+    interest: float
+    unit: str = "points"
+
+    def words(self) -> str:
+        return f"at most {self.interest:g} {self.unit}"
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        above, below = one_sided(values, self.interest)
+        return Evidence(t_interval(values, LEVEL), p_holds=below, p_fails=above)
+
+    def detectable(self, n: int) -> str:
+        return _excess(n)
+
+
+@dataclass(frozen=True)
+class Within(Prediction):
+    """The mean over seeds is at most `interest` away from 0, either way: two one-sided tests."""
+
+    interest: float
+    unit: str = "points"
+
+    def words(self) -> str:
+        return f"within {self.interest:g} {self.unit} of 0"
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        over, under = one_sided(values, self.interest)
+        right, left = one_sided(values, -self.interest)
+        return Evidence(t_interval(values, LEVEL), p_holds=max(under, right), p_fails=min(over, left))
+
+    def detectable(self, n: int) -> str:
+        return _excess(n)
+
+
+@dataclass(frozen=True)
+class InMost(Prediction):
+    """The quantity, 1 or 0, is 1 in more than half of all runs."""
+
+    interest: float = 0.5
+    unit: str = "of runs"
+
+    def words(self) -> str:
+        return "in more than half of all runs"
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        found = seed_proportion([bool(value) for value in values], LEVEL)
+        n = found.n_seeds
+        above = float(stats.binom.sf(found.count - 1, n, self.interest))
+        return Evidence(found.proportion, above, float(stats.binom.cdf(found.count, n, self.interest)))
+
+    def detectable(self, n: int) -> str:
+        share = detectable_proportion(n)
+        return f"no share with {n} seeds" if share is None else f"a share of {100 * share:.0f} %"
+
+
+def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:
+    """p-values of "the mean is at most the threshold" and of "it is at least the threshold"."""
+    if np.ptp(values) == 0:
+        difference = float(values[0]) - threshold
+        return (0.0, 1.0) if difference > 0 else (1.0, 0.0) if difference < 0 else (0.5, 0.5)
+    above = float(stats.t.sf((values.mean() - threshold) / stats.sem(values), len(values) - 1))
+    return above, 1.0 - above
+
+
+def _excess(n: int) -> str:
+    return f"{detectable_difference(n, LEVEL):.2f} SD beyond it"

@@ -1,0 +1,87 @@
+"""Numbers that claims read off a row; None where a row does not have them."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import polars as pl
+
+from spectrope.sweeps.rows import Row
+
+Quantity = Callable[[Row], float | None]
+LEARNED = 0.5  # Share of the best possible accuracy from which on a model counts as having learned its task.
+
+
+def held_out(row: Row) -> float | None:
+    """Final held-out accuracy in percent."""
+    return _percent(row, "test_accuracy")
+
+
+def shortfall(row: Row) -> float | None:
+    """Points between the best possible accuracy and the held-out one."""
+    ceiling, reached = _percent(row, "bayes_accuracy"), held_out(row)
+    return None if ceiling is None or reached is None else ceiling - reached
+
+
+def overfit(row: Row) -> float | None:
+    """Points between training and held-out accuracy."""
+    train, test = _percent(row, "train_accuracy"), held_out(row)
+    return None if train is None or test is None else train - test
+
+
+def speed(row: Row) -> float | None:
+    """Held-out accuracy in percent, averaged over the epochs: the area under the learning curve."""
+    table = row.tables.get("metrics")
+    if table is None:
+        return None
+    scores = table.filter((pl.col("split") == "test") & (pl.col("epoch") > 0))["accuracy"]
+    return None if scores.is_empty() else 100 * sum(scores) / len(scores)
+
+
+def learned(row: Row) -> bool:
+    """Whether the model reaches half of the best possible accuracy, so that it has something to lose."""
+    accuracy, ceiling = row.facts["test_accuracy"], row.facts["bayes_accuracy"]
+    return accuracy is not None and ceiling is not None and accuracy >= LEARNED * ceiling
+
+
+def gap(layers: Iterable[int] | None = None, table: str = "deposit") -> Quantity:
+    """Points by which the largest drop exceeds the second of its layer; the largest such gap of some layers.
+
+    Drops are of held-out examples that had no part in choosing the head (see `spectrope.ablation.rule`).
+
+    Args:
+        layers: Counted from 1; None means all.
+        table: Of which ablation protocol.
+    """
+    return partial(_largest_gap, layers=None if layers is None else tuple(layers), table=table)
+
+
+def deposit(layers: Iterable[int] | None = None, table: str = "deposit") -> Quantity:
+    """1 if the deposit rule finds a deposit in one of some layers, else 0."""
+    return partial(_any_deposit, layers=None if layers is None else tuple(layers), table=table)
+
+
+def shallow(n_layers: int) -> range:
+    """The layers, counted from 1, that count as shallow: the first half, and at least one."""
+    return range(1, max(1, n_layers // 2) + 1)
+
+
+def _percent(row: Row, name: str) -> float | None:
+    value = row.facts[name]
+    return None if value is None else 100 * value
+
+
+def _chosen(row: Row, layers: tuple[int, ...] | None, table: str) -> pl.DataFrame | None:
+    found = row.tables.get(table)
+    if found is None or layers is None:
+        return found
+    return found.filter(pl.col("layer").is_in(layers))
+
+
+def _largest_gap(row: Row, layers: tuple[int, ...] | None, table: str) -> float | None:
+    found = _chosen(row, layers, table)
+    return None if found is None or found.is_empty() else max(found["gap"])
+
+
+def _any_deposit(row: Row, layers: tuple[int, ...] | None, table: str) -> float | None:
+    found = _chosen(row, layers, table)
+    return None if found is None or found.is_empty() else float(any(found["deposit"]))

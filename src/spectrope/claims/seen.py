@@ -1,0 +1,65 @@
+"""The rows of a claim, arm by arm and seed by seed."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spectrope.claims.quantities import Quantity, learned
+from spectrope.sweeps.rows import Row, Rows
+from spectrope.training.config import Experiment
+
+Values = dict[int, float]  # One per seed.
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there is of the runs that a claim asks for.
+
+    Args:
+        arms: Names of the arms, in order.
+        rows: Rows by arm and seed.
+        left_out: A line for each row that exists but does not count.
+    """
+
+    arms: tuple[str, ...]
+    rows: Mapping[tuple[str, int], Row]
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Rows, arms: Mapping[int, Mapping[str, Experiment]]) -> "Seen":
+        """Look up each arm of each seed; rows in another precision than most are left out, by name."""
+        names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
+        found = {
+            (name, seed): row
+            for seed, group in arms.items()
+            for name, experiment in group.items()
+            if (row := rows.get(experiment)) is not None
+        }
+        counts = Counter(row.facts["precision"] for row in found.values())
+        most = counts.most_common(1)[0][0] if counts else None
+        odd = {key: row for key, row in found.items() if row.facts["precision"] != most}
+        left_out = tuple(
+            f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {most}"
+            for (name, seed), row in odd.items()
+        )
+        return cls(names, {key: row for key, row in found.items() if key not in odd}, left_out)
+
+    @property
+    def n_layers(self) -> int:
+        """Depth of the models, or 0 if there are none."""
+        return max((row.experiment.model.n_layers for row in self.rows.values()), default=0)
+
+    def values(self, arm: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
+        """A quantity of one arm, by seed, where it is defined."""
+        own = {seed: row for (name, seed), row in self.rows.items() if name == arm}
+        read = {seed: quantity(row) for seed, row in own.items() if learned(row) or not only_learned}
+        return {seed: value for seed, value in sorted(read.items()) if value is not None}
+
+    def minus(self, first: str, second: str, quantity: Quantity) -> Values:
+        """A quantity of the first arm minus that of the second, by seed, where both have it."""
+        return difference(self.values(first, quantity), self.values(second, quantity))
+
+
+def difference(first: Values, second: Values) -> Values:
+    """First minus second, where both are defined."""
+    return {seed: value - second[seed] for seed, value in first.items() if seed in second}

@@ -1,0 +1,74 @@
+"""Claim 3: one head of a shallow layer carries Task 1 under RoPE, and nowhere else."""
+
+from collections.abc import Iterator
+
+from spectrope.ablation.rule import DEFAULT_RULE
+from spectrope.claims.arms import NAMES, RIVALS, by_encoding
+from spectrope.claims.base import Claim
+from spectrope.claims.predictions import AtLeast, AtMost, InMost
+from spectrope.claims.quantities import deposit, gap, shallow
+from spectrope.claims.seen import Seen
+from spectrope.claims.verdict import Part
+from spectrope.training.config import Experiment
+
+GAP = DEFAULT_RULE.gap  # Points by which one head must stand out.
+TASKS = {"distance": "Task 1", "counting": "Task 2"}
+
+
+class SingleHead(Claim, name="single-head"):
+    """The single-head deposit pattern."""
+
+    number = 3
+    title = "A single-head deposit under RoPE on Task 1, and nowhere else"
+    statement = (
+        "Under RoPE, ablating one head of a shallow layer destroys Task 1 accuracy; the other encodings, and "
+        "Task 2, show no such head."
+    )
+    source = "Sec. 5.1, figures 4 and 8; appendix C.2 tells of some shallow heads under absolute too"
+    prediction = (
+        "gap ≥ 10 points in a shallow layer, and the deposit rule finds a deposit there in most runs, under "
+        "RoPE on Task 1; gap ≤ 10 points in every layer otherwise"
+    )
+    test = (
+        "The gap is the largest drop minus the second of its layer, on held-out examples that did not choose "
+        "the head; its mean over seeds by Student's t. The rule adds that the head has most of its layer's "
+        "drop, by bounds corrected for the number of layers; runs with a deposit are counted. Shallow is the "
+        "first half of the layers. A model that has not learned its task can show neither a deposit nor its "
+        "absence: its seed does not count."
+    )
+    paper = "no number in the text; figure 4 shows one head of layer 1 far from the rest"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        return {
+            f"{task}/{name}": one
+            for task in TASKS
+            for name, one in by_encoding(task, condition, scale, seed).items()
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        layers = shallow(seen.n_layers)
+        yield Part(
+            quantity="RoPE, Task 1, gap in shallow layers",
+            prediction=AtLeast(GAP),
+            values=seen.values("distance/rope", gap(layers), only_learned=True),
+        )
+        yield Part(
+            quantity="RoPE, Task 1, runs with a deposit in a shallow layer",
+            prediction=InMost(),
+            values=seen.values("distance/rope", deposit(layers), only_learned=True),
+        )
+        for name in RIVALS:
+            yield _none(seen, "distance", name)
+        for name in NAMES:
+            yield _none(seen, "counting", name)
+
+
+def _none(seen: Seen, task: str, name: str) -> Part:
+    arm = f"{task}/{name}"
+    found = seen.values(arm, deposit(), only_learned=True)
+    return Part(
+        quantity=f"{NAMES[name]}, {TASKS[task]}, gap in any layer",
+        prediction=AtMost(GAP),
+        values=seen.values(arm, gap(), only_learned=True),
+        note=f"a deposit in {sum(found.values()):.0f} of {len(found)} runs",
+    )

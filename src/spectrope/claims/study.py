@@ -1,0 +1,106 @@
+"""Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spectrope.claims.base import Claim
+from spectrope.claims.verdict import Verdict
+from spectrope.core.config import Configured
+from spectrope.core.errors import SpectropeError, require
+from spectrope.store import broken_runs, find_runs
+from spectrope.sweeps.engine import Engine, Watcher, unwatched
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.rows import Row, Rows
+from spectrope.training.config import Experiment
+
+
+@dataclass(frozen=True)
+class Study(Configured):
+    """Some claims at one scale.
+
+    Args:
+        claims: The claims.
+        conditions: Whose confounds; each claim is tested under those of them that concern it.
+        scale: How large the runs are.
+        seeds: Seeds of every arm.
+    """
+
+    claims: tuple[Claim, ...]
+    conditions: tuple[str, ...]
+    scale: str
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for field in ("claims", "conditions", "seeds"):
+            require(len(getattr(self, field)) > 0, self, field, "at least one")
+
+    def cases(self) -> list[tuple[Claim, str]]:
+        """Each claim with each condition that concerns it."""
+        return [
+            (claim, name) for claim in self.claims for name in self.conditions if name in claim.conditions
+        ]
+
+    def jobs(self) -> list[Job]:
+        """What there is to do, claim by claim; a run that several claims need comes once, with all tables."""
+        return merged(job for claim, name in self.cases() for job in claim.jobs(name, self.scale, self.seeds))
+
+    def verdicts(self, rows: Rows) -> list[Verdict]:
+        """The verdict of each case on the rows that there are."""
+        return [claim.judge(rows, condition, self.scale) for claim, condition in self.cases()]
+
+
+def merged(jobs: Iterable[Job]) -> list[Job]:
+    """One job per experiment, which leaves the tables of all jobs of that experiment."""
+    tables: dict[Experiment, dict[str, None]] = {}
+    for job in jobs:
+        tables.setdefault(job.experiment, {}).update(dict.fromkeys(job.tables))
+    return [Job(experiment, tuple(names)) for experiment, names in tables.items()]
+
+
+def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
+    """The jobs whose rows are not there yet."""
+    return [job for job in jobs if not rows.covers(job)]
+
+
+def harvest(root: Path, wanted: Container[Experiment], rows: Rows) -> tuple[int, list[str]]:
+    """Take the rows of finished runs, where they add something.
+
+    Args:
+        root: Folder of the run folders.
+        wanted: Runs of other experiments are left alone.
+        rows: Where the rows go.
+
+    Returns:
+        How many there were, and a line for each run that cannot be read.
+
+    Raises:
+        StoreError: If `root` is no folder, or the rows cannot be written.
+    """
+    complaints = [f"{path.name}: {reason}" for path, reason in broken_runs(root)]
+    found = 0
+    for run in find_runs(root):
+        if not run.finished:
+            continue
+        try:
+            row = Row.of(run)
+        except SpectropeError as error:
+            complaints.append(f"{run.id}: {error}")
+            continue
+        known = rows.get(row.experiment)
+        if row.experiment in wanted and not set(row.tables) <= set(known.tables if known else ()):
+            rows.add(row)
+            found += 1
+    return found, complaints
+
+
+def carry_out(
+    jobs: Sequence[Job], rows: Rows, root: Path, engine: Engine, watch: Watcher = unwatched
+) -> None:
+    """Do the jobs that no row covers, adding each row as its job ends.
+
+    Raises:
+        Interrupted: After Ctrl-C; what was done is kept.
+        SpectropeError: If a job fails; the others are done first.
+    """
+    engine(outstanding(jobs, rows), root, watch, rows.add)

@@ -1,0 +1,182 @@
+"""`spectrope claims`: every statement of the paper, tested."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import tyro
+from tyro.conf import subcommand
+
+from spectrope.claims.base import Claim, chosen_claims
+from spectrope.claims.study import Study, carry_out, harvest, outstanding
+from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
+from spectrope.cli.show import complain, console, lasting, plan_bar, table
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
+from spectrope.sweeps.calibrate import Cost, calibrate
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.local import Local
+from spectrope.sweeps.pace import Pace
+from spectrope.sweeps.rows import Rows
+from spectrope.training.conditions import THROWN
+from spectrope.training.config import Experiment
+
+Names = Annotated[
+    tyro.conf.Positional[tuple[str, ...]],
+    tyro.conf.arg(name="claim", help="Names or numbers; none means all."),
+]
+Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Whose confounds to keep.")]
+Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the rows, a file per scale.")]
+Seeds = Annotated[int, tyro.conf.arg(help="Seeds 0, 1, ... of every run; 6 are the fewest that decide.")]
+RESULTS = Path("results")
+
+
+def load_rows(folder: Path, scale: str) -> Rows:
+    """The rows of a scale; those that cannot be read are named on standard error."""
+    rows = Rows.load(folder / f"{scale}.jsonl")
+    for complaint in rows.complaints:
+        complain(f"left out: {complaint}")
+    return rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class List:
+    """What the claims say, and what the rows say of them so far."""
+
+    names: Names = ()
+    scale: Scale = "mini"
+    rows: Results = RESULTS
+
+    def run(self) -> None:
+        """Print a row per claim."""
+        rows = load_rows(self.rows, self.scale)
+        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, (0,))
+        told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
+        for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
+            told[claim].append(f"{condition}: {verdict.outcome}, {verdict.n_seeds}")
+        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(told[one])) for one in study.claims]
+        table("", ("claim", "says", "verdict, seeds"), lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Carry out the runs that claims need and no row holds yet; Ctrl-C keeps everything."""
+
+    names: Names = ()
+    conditions: Conditions = tuple(THROWN)
+    scale: Scale = "mini"
+    seeds: Seeds = 6
+    rows: Results = RESULTS
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+    workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
+
+    def __post_init__(self) -> None:
+        require(self.seeds >= 1, self, "seeds", "at least 1")
+        require(self.workers >= 1, self, "workers", "at least 1")
+
+    def run(self) -> None:
+        """Take up finished runs, print the plan, do it, print the verdicts."""
+        study = Study(tuple(chosen_claims(self.names)), self.conditions, self.scale, tuple(range(self.seeds)))
+        jobs, rows = study.jobs(), load_rows(self.rows, self.scale)
+        if self.runs.exists() and not self.dry_run:
+            gather(self.runs, jobs, rows)
+        left = outstanding(jobs, rows)
+        costs = self._costs(left)
+        show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
+        if self.dry_run:
+            return
+        if left:
+            pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
+            with plan_bar([job.experiment.label for job in left], pace) as watch:
+                carry_out(left, rows, self.runs, Local(self.device, self.workers), watch)
+        show_verdicts(study, rows)
+
+    @property
+    def _workers(self) -> int:
+        return 1 if choose_device(self.device).type == "cuda" else self.workers
+
+    def _costs(self, jobs: list[Job]) -> list[Cost]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(max(1, WORKERS // self._workers))
+        try:
+            with console.status("Timing a few steps of each kind of run"):
+                return calibrate(jobs, choose_device(self.device))
+        finally:
+            torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harvest:
+    """Take the rows of finished runs, such as those of `spectrope compare`, that some claim needs."""
+
+    names: Names = ()
+    scale: Scale = "mini"
+    seeds: Seeds = 6
+    rows: Results = RESULTS
+    runs: RunsRoot = ROOT
+
+    def run(self) -> None:
+        """Add rows, and name the runs that cannot be read."""
+        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, tuple(range(self.seeds)))
+        gather(self.runs, study.jobs(), load_rows(self.rows, self.scale))
+
+
+Action = (
+    Annotated[List, subcommand("list")]
+    | Annotated[Run, subcommand("run")]
+    | Annotated[Harvest, subcommand("harvest")]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """Test every statement of the paper: with its confounds, as its code ran it, and without them."""
+
+    action: Action
+
+    def run(self) -> None:
+        """Do what is asked."""
+        self.action.run()
+
+
+def gather(root: Path, jobs: list[Job], rows: Rows) -> None:
+    """Take the rows of finished runs and say how many."""
+    found, complaints = harvest(root, {job.experiment for job in jobs}, rows)
+    for complaint in complaints:
+        complain(f"left out: {complaint}")
+    console.print(f"{found} new rows from {root}; {len(rows)} in all.", highlight=False, soft_wrap=True)
+
+
+def show_plan(study: Study, rows: Rows, costs: dict[Experiment, Cost], workers: int) -> None:
+    """Print what each claim still needs, what it can show, and what all of it will cost."""
+    lines = []
+    for claim, condition in study.cases():
+        jobs = claim.jobs(condition, study.scale, study.seeds)
+        missing = [job for job in jobs if not rows.covers(job)]
+        seconds = sum(costs[job.experiment].total for job in missing) / workers
+        lines.append(
+            (f"{claim.number} {claim.kind}", condition, str(len(jobs)), str(len(missing)), lasting(seconds))
+        )
+    table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
+    seconds = sum(cost.total for cost in costs.values()) / workers
+    console.print(
+        f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time. "
+        + study.claims[0].power(len(study.seeds)),
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_verdicts(study: Study, rows: Rows) -> None:
+    """Print a row per claim and condition."""
+    lines = []
+    for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
+        lines.append((f"{claim.number} {claim.kind}", condition, verdict.outcome, verdict.reason))
+    table(
+        f"Verdicts at scale {study.scale}, which speak for no other",
+        ("claim", "condition", "verdict", "why"),
+        lines,
+    )

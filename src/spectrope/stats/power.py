@@ -1,0 +1,43 @@
+"""What a number of seeds can show, before any of them is run."""
+
+import numpy as np
+from scipy import optimize, stats
+
+from spectrope.core.errors import ConfigError
+
+
+def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> float:
+    r"""Smallest excess of a mean over a threshold that n seeds show, in standard deviations between seeds.
+
+    The d at which Student's interval of that level lies above the threshold with the given probability:
+    :math:`P(T_{n-1}(d\sqrt n) > t_{n-1,(1+level)/2}) = power`, with T noncentral.
+
+    Raises:
+        ConfigError: If there are fewer than two seeds.
+    """
+    if n < 2:
+        raise ConfigError(f"the power of a t interval needs at least 2 seeds; got {n}.")
+    critical = stats.t.ppf((1 + level) / 2, n - 1)
+
+    def lacking(d: float) -> float:
+        return float(stats.nct.sf(critical, n - 1, d * np.sqrt(n))) - power
+
+    return float(optimize.brentq(lacking, 0.0, 10 * critical))  # pyright: ignore[reportArgumentType]
+
+
+def detectable_proportion(n: int, level: float = 0.95, power: float = 0.8) -> float | None:
+    """Smallest share of all runs that must show something for n of them to tell that most do.
+
+    "Tell" as in `seed_proportion`: the Clopper-Pearson interval lies above one half. None where even n of n
+    would not.
+
+    Raises:
+        ConfigError: If there is no seed.
+    """
+    if n < 1:
+        raise ConfigError(f"the power of a proportion needs at least 1 seed; got {n}.")
+    alpha = (1 - level) / 2
+    enough = next((k for k in range(n + 1) if stats.binom.sf(k - 1, n, 0.5) <= alpha), None)
+    if enough is None:
+        return None
+    return float(stats.beta.ppf(power, enough, n - enough + 1))

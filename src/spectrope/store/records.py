@@ -1,0 +1,67 @@
+"""Records as lines of JSON, one file for many: to be committed, appended to, and read past damage."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spectrope.core.config import config_hash
+from spectrope.core.errors import StoreError
+from spectrope.store.files import disk_errors
+
+CHECK = "check"
+
+
+def append_record(path: Path, record: Mapping[str, Any]) -> None:
+    """Add a record to the end of a file, made if need be, and force it to disk.
+
+    The line ends with a checksum of the record, so that one cut off by a crash is told from a whole one. It
+    is written at once, behind whatever a crash has left.
+
+    Raises:
+        StoreError: If the disk is full, read-only or forbidden.
+    """
+    checked = {**record, CHECK: config_hash(dict(record))}
+    line = json.dumps(checked, separators=(",", ":"), allow_nan=False) + "\n"
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            size = os.fstat(handle).st_size
+            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+            os.write(handle, (b"\n" if torn else b"") + line.encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_records(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The whole records of a file, without their checksums, and a complaint for each line that is none.
+
+    Raises:
+        StoreError: If the file cannot be read.
+    """
+    with disk_errors(path, "read"):
+        lines = path.read_bytes().split(b"\n")
+    records, complaints = [], []
+    for number, line in enumerate(lines, start=1):
+        if line:
+            try:
+                records.append(_record(line))
+            except StoreError as error:
+                complaints.append(f"{path.name}, line {number}: {error}")
+    return records, complaints
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        raise StoreError("no JSON, as a line that a crash has cut off.") from None
+    if not isinstance(record, dict) or CHECK not in record:
+        raise StoreError("no record with a checksum.")
+    check = record.pop(CHECK)
+    if config_hash(record) != check:
+        raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")
+    return record

@@ -1,0 +1,60 @@
+"""How far a plan has come, and how long the rest will take."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from spectrope.sweeps.events import Event
+
+TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
+
+
+class Pace:
+    """Turns what jobs tell into a share done and a remaining time.
+
+    Work is counted in expected seconds of one worker, so that long jobs weigh more than short ones; the speed
+    is the one observed, once enough has been, so that expectations off by a factor do no harm.
+
+    Args:
+        training: Expected seconds of training, job by job.
+        measuring: Expected seconds of what follows, job by job.
+        workers: Jobs at a time.
+        clock: Seconds that pass.
+    """
+
+    def __init__(
+        self,
+        training: Sequence[float],
+        measuring: Sequence[float],
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.training, self.measuring, self.workers, self.clock = training, measuring, workers, clock
+        self.total = sum(training) + sum(measuring)
+        self.done = [0.0] * len(training)
+        self.begun = clock()
+
+    def watch(self, number: int, event: Event) -> None:
+        """Take in what happened in the job of that number."""
+        train, measure = self.training[number], self.measuring[number]
+        if event.stage == "done":
+            self.done[number] = train + measure
+        elif event.stage == "train":
+            self.done[number] = max(self.done[number], train * event.done / event.total)
+        else:
+            self.done[number] = max(self.done[number], train + 0.5 * measure * event.done / event.total)
+
+    @property
+    def share(self) -> float:
+        """Of the work that is done, between 0 and 1."""
+        return sum(self.done) / self.total if self.total else 1.0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the plan is done: at the expected speed at first, then at the observed."""
+        left, elapsed = self.total - sum(self.done), self.clock() - self.begun
+        expected = left / self.workers
+        if not sum(self.done) or not elapsed:
+            return expected
+        observed = left * elapsed / sum(self.done)
+        trust = min(1.0, self.share / TRUSTED)
+        return trust * observed + (1 - trust) * expected

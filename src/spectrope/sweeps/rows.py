@@ -1,0 +1,187 @@
+"""What a finished run contributes to a study: a small record, enough to judge claims by."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from spectrope.core.config import config_hash, from_dict, to_dict
+from spectrope.core.errors import ConfigError, StoreError
+from spectrope.store import RESULTS_VERSION, Run
+from spectrope.store.records import append_record, read_records
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.measures import MEASURES
+from spectrope.sweeps.runs import DATA_VERSION, experiment_of
+from spectrope.training.config import Experiment
+
+DIGITS = 6  # Significant ones that a row keeps.
+FACTS = (
+    "finished_at",
+    "seconds",
+    "commit",
+    "device",
+    "precision",
+    "machine",
+    "bayes_accuracy",
+    "train_accuracy",
+    "test_accuracy",
+    "test_loss",
+    "n_parameters",
+)
+DRAWN = ("layer", "head", "drop", "low", "high")
+KEPT: Mapping[str, tuple[str, ...] | None] = {
+    "metrics": ("epoch", "step", "split", "loss", "accuracy"),
+    **{name: DRAWN if name.startswith("ablation") else None for name in MEASURES},
+    **{name.replace("ablation", "deposit"): None for name in MEASURES if name.startswith("ablation")},
+}  # Tables of a run, and their columns; None keeps all.
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished run as a claim sees it.
+
+    Args:
+        experiment: What was run.
+        facts: Of the run's manifest: scores as fractions, seconds, commit, precision, machine.
+        tables: The run's tables by name, as far as there are any.
+        run: The run's id when it was recorded.
+    """
+
+    experiment: Experiment
+    facts: Mapping[str, Any]
+    tables: Mapping[str, pl.DataFrame]
+    run: str
+
+    @classmethod
+    def of(cls, run: Run) -> "Row":
+        """The row of a finished run.
+
+        Raises:
+            StoreError: If it is unfinished or damaged.
+        """
+        manifest = run.manifest
+        tables = {
+            name: run.frame(name).select(columns or pl.all())
+            for name, columns in KEPT.items()
+            if run.has_frame(name)
+        }
+        return cls(experiment_of(run), {name: manifest.get(name) for name in FACTS}, tables, run.id)
+
+    def record(self) -> dict[str, Any]:
+        """This row as JSON-ready values."""
+        return {
+            "run": self.run,
+            "results_version": RESULTS_VERSION,
+            "data_version": DATA_VERSION,
+            "config": to_dict(self.experiment),
+            "facts": dict(self.facts),
+            "tables": {name: _columns(table) for name, table in self.tables.items()},
+        }
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Row":
+        """Read a row back.
+
+        Raises:
+            StoreError: If it is of another version, no row, or its experiment is not one of today's.
+        """
+        run = record.get("run", "unknown")
+        for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
+            if record.get(name) != current:
+                raise StoreError(f"run {run} has {name} {record.get(name)}, not {current}.")
+        try:
+            identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
+            experiment = from_dict(Experiment, record["config"])
+            tables = {name: pl.DataFrame(columns) for name, columns in record["tables"].items()}
+            facts = {name: record["facts"][name] for name in FACTS}
+        except ConfigError as error:
+            raise StoreError(f"run {run} is of another program: {error}") from None
+        except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+            raise StoreError(f"run {run} is no row of a study.") from None
+        if identity != run:
+            raise StoreError(f"run {run} has the configuration of run {identity}.")
+        return cls(experiment, facts, tables, run)
+
+    def covers(self, job: Job) -> bool:
+        """Whether this row holds all that a job would make."""
+        return job.experiment == self.experiment and set(job.tables) <= set(self.tables)
+
+    def joined(self, later: "Row") -> "Row":
+        """This row with what a later one of the same experiment adds or replaces."""
+        return replace(later, tables={**self.tables, **later.tables})
+
+
+@dataclass
+class Rows:
+    """Rows by experiment, in memory and in a file that grows by one line per row.
+
+    Args:
+        path: The file; None keeps them in memory alone.
+        complaints: A line for each record that was left out.
+    """
+
+    path: Path | None = None
+    complaints: list[str] = field(default_factory=list)
+    _rows: dict[Experiment, Row] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> "Rows":
+        """The rows of a file; what cannot be read as a row of this version is named in `complaints`.
+
+        Raises:
+            StoreError: If the file cannot be read.
+        """
+        rows = cls(path)
+        records, complaints = read_records(path) if path.exists() else ([], [])
+        rows.complaints += complaints
+        for record in records:
+            try:
+                rows._take(Row.read(record))
+            except StoreError as error:
+                rows.complaints.append(f"{path.name}: {error}")
+        return rows
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Rows":
+        """Rows in memory."""
+        found = cls()
+        for row in rows:
+            found._take(row)
+        return found
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, experiment: Experiment) -> Row | None:
+        """The row of an experiment, if there is one."""
+        return self._rows.get(experiment)
+
+    def covers(self, job: Job) -> bool:
+        """Whether a job need not be run again."""
+        row = self.get(job.experiment)
+        return row is not None and row.covers(job)
+
+    def add(self, row: Row) -> None:
+        """Take a row in, and write it to the file where there is one.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        self._take(row)
+        if self.path is not None:
+            append_record(self.path, self._rows[row.experiment].record())
+
+    def _take(self, row: Row) -> None:
+        earlier = self._rows.get(row.experiment)
+        self._rows[row.experiment] = row if earlier is None else earlier.joined(row)
+
+
+def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:
+    numbers = pl.col(pl.Float64, pl.Float32)
+    finite = pl.when(numbers.is_finite()).then(numbers.round_sig_figs(DIGITS)).name.keep()
+    return table.with_columns(finite).to_dict(as_series=False)

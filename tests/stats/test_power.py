@@ -1,0 +1,42 @@
+"""Planned power, against simulation and against statsmodels' and R's published values."""
+
+import numpy as np
+import pytest
+
+from spectrope.core.errors import ConfigError
+from spectrope.stats.power import detectable_difference, detectable_proportion
+from spectrope.stats.seeds import seed_proportion, t_interval
+
+
+def test_the_difference_is_that_of_power_tables():
+    # R: power.t.test(n=20, type="one.sample", power=.8), strict=FALSE gives delta = 0.6604
+    assert detectable_difference(20) == pytest.approx(0.660, abs=2e-3)
+
+
+@pytest.mark.parametrize("n", [3, 6, 12])
+def test_that_excess_is_shown_as_often_as_promised(n):
+    rng = np.random.default_rng(n)
+    values = rng.normal(detectable_difference(n), 1.0, (1000, n))
+    shown = np.mean([t_interval(row).low > 0 for row in values])
+    assert shown == pytest.approx(0.8, abs=0.04)
+
+
+@pytest.mark.parametrize("n", [6, 9, 12])
+def test_that_share_is_told_as_often_as_promised(n):
+    share = detectable_proportion(n)
+    assert share is not None
+    counts = np.random.default_rng(n).binomial(n, share, 2000)
+    verdicts = {k: seed_proportion([True] * k + [False] * (n - k)).verdict for k in range(n + 1)}
+    assert np.mean([verdicts[int(k)] == "holds" for k in counts]) == pytest.approx(0.8, abs=0.03)
+
+
+def test_five_of_five_tell_nothing():
+    assert detectable_proportion(5) is None
+    assert detectable_proportion(6) == pytest.approx(0.8 ** (1 / 6))
+
+
+def test_too_few_are_refused():
+    with pytest.raises(ConfigError, match="needs at least 2 seeds; got 1"):
+        detectable_difference(1)
+    with pytest.raises(ConfigError, match="needs at least 1 seed; got 0"):
+        detectable_proportion(0)

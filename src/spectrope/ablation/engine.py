@@ -1,11 +1,5 @@
-"""Class logits of many ablated variants of one model, each distinct stretch of computation done once.
+"""Class logits of many ablated variants of a decoder, piece by piece of the data."""
 
-A head's removal changes nothing before its layer and, within it, only what follows the output projection.
-Variants form a tree, branching where they begin to differ: the trunk is walked once per piece of the data,
-and all branches of a layer that bear one variant each are walked together as one batch.
-"""
-
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +13,7 @@ from spectrope.ablation.fills import LayerMeans
 from spectrope.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.ablation.interventions import Variant
 from spectrope.ablation.passes import Piece
+from spectrope.ablation.tree import Tree, changes_in, fills_of
 from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
@@ -76,7 +71,7 @@ def ablated_logits(
         ConfigError: If the model has no such head, or there is no other example to resample from.
         UnsupportedError: If a fill has no meaning for the model's encoding.
     """
-    fills = {ablation.fill for variant in variants for ablation in variant}
+    fills = fills_of(variants)
     for variant in variants:
         for ablation in variant:
             ablation.check(model.config)
@@ -106,96 +101,64 @@ def _pieces(
             given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
             piece = Piece.of(model, batch.to(device), means=means, donors=given)
             room = max(1, tokens // batch.inputs.numel())
-            for which, logits in _Tree(piece, variants, room).grow():
+            for which, logits in Tree(_Stages(piece), variants, room).grow():
                 yield Found(torch.tensor(which), index, logits.float().cpu())
 
 
 @dataclass(frozen=True)
-class _Tree:
-    """The variants of one piece.
-
-    Args:
-        piece: The examples.
-        variants: What to change.
-        room: Variants that fit in one batch.
-    """
+class _Stages:
+    """A decoder on one piece of the data."""
 
     piece: Piece
-    variants: Sequence[Variant]
-    room: int
 
-    def grow(self) -> Iterator[tuple[list[int], Tensor]]:
-        """Places of variants and their logits (v, b, classes), in any order."""
-        yield from self._trunk(0, self.piece.x, list(range(len(self.variants))))
+    @property
+    def n_layers(self) -> int:
+        return len(self.piece.model.blocks)
 
-    def at(self, which: int, layer: int) -> Variant:
-        """What a variant changes in a layer."""
-        return tuple(sorted({a for a in self.variants[which] if a.layer == layer}))
+    def start(self) -> Tensor:
+        return self.piece.x
 
-    def _trunk(self, layer: int, x: Tensor, which: list[int]) -> Iterator[tuple[list[int], Tensor]]:
-        """Variants that share the state x (b, t, c) before a layer."""
-        if layer == len(self.piece.model.blocks):
-            yield which, self.piece.readout(x[None]).expand(len(which), -1, -1)
-            return
-        groups: dict[Variant, list[int]] = defaultdict(list)
-        for w in which:
-            groups[self.at(w, layer)].append(w)
-        fork, block = _Fork.of(self.piece, layer, x, list(groups)), self.piece.block(layer)
-        for changes, members in groups.items():
-            if len(members) > 1:
-                yield from self._trunk(layer + 1, block.feed_forward(fork.after(changes), None), members)
-        single = [(members[0], changes) for changes, members in groups.items() if len(members) == 1]
-        for start in range(0, len(single), self.room):
-            some = single[start : start + self.room]
-            states = torch.stack([fork.after(changes) for _, changes in some])
-            yield from self._branches(layer + 1, block.feed_forward(states, None), [w for w, _ in some])
+    def fork(self, layer: int, x: Tensor, changes: Sequence[Variant]) -> "_Fork":
+        site, out = self.piece.site(layer, x[None]), self.piece.block(layer).out
+        differences: dict[str, Tensor] = {f: site.filled(f) - site.outputs for f in fills_of(changes)}
+        intact = x + out(site.outputs.transpose(1, 2).flatten(2))
+        return _Fork(self.piece, layer, intact, differences, out.weight)
 
-    def _branches(self, layer: int, x: Tensor, which: list[int]) -> Iterator[tuple[list[int], Tensor]]:
-        """Variants with a state each, x (v, b, t, c), before a layer, side by side to the end."""
-        for later in range(layer, len(self.piece.model.blocks)):
-            changes = [self.at(w, later) for w in which]
-            outputs = self._outputs(later, x, changes)
-            x = self.piece.block(later).after_heads(x.flatten(0, 1), outputs, None).view_as(x)
-        yield which, self.piece.readout(x)
-
-    def _outputs(self, layer: int, x: Tensor, changes: list[Variant]) -> Tensor:
-        """Head outputs (v * b, h, t, k) with each variant's own changes made."""
-        if not any(changes):
-            return self.piece.outputs(layer, x)
-        site = self.piece.site(layer, x)
-        outputs = site.outputs.clone().unflatten(0, x.shape[:2])
-        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in _fills(changes)}
-        for row, variant in enumerate(changes):
-            for ablation in variant:
-                outputs[row, :, ablation.head] = fills[ablation.fill][row, :, ablation.head]
-        return outputs.flatten(0, 1)
-
-
-def _fills(changes: Sequence[Variant]) -> set[str]:
-    return {ablation.fill for variant in changes for ablation in variant}
+    def read(self, x: Tensor) -> Tensor:
+        return self.piece.readout(x[None])[0]
 
 
 @dataclass(frozen=True)
 class _Fork:
-    """A layer in which variants part: its attention is computed once, then corrected head by head.
+    """A layer whose attention is computed once, then corrected head by head.
 
     Args:
+        piece: The examples.
+        layer: Number of the layer.
         intact: The residual stream behind attention, nothing changed, with shape (b, t, c).
         differences: What each fill would change in the heads' outputs, with shape (b, h, t, k).
         weight: Of the output projection, with shape (c, h * k).
     """
 
+    piece: Piece
+    layer: int
     intact: Tensor
     differences: dict[str, Tensor]
     weight: Tensor
 
-    @classmethod
-    def of(cls, piece: Piece, layer: int, x: Tensor, variants: Sequence[Variant]) -> "_Fork":
-        site, out = piece.site(layer, x[None]), piece.block(layer).out
-        differences: dict[str, Tensor] = {f: site.filled(f) - site.outputs for f in _fills(variants)}
-        return cls(x + out(site.outputs.transpose(1, 2).flatten(2)), differences, out.weight)
+    def advance(self, changes: Variant) -> Tensor:
+        return self.piece.block(self.layer).feed_forward(self._after(changes), None)
 
-    def after(self, changes: Variant) -> Tensor:
+    def finish(self, variants: Sequence[Variant]) -> Tensor:
+        """All variants side by side, from states x (v, b, t, c)."""
+        states = torch.stack([self._after(changes_in(variant, self.layer)) for variant in variants])
+        x = self.piece.block(self.layer).feed_forward(states, None)
+        for layer in range(self.layer + 1, len(self.piece.model.blocks)):
+            outputs = self._outputs(layer, x, [changes_in(variant, layer) for variant in variants])
+            x = self.piece.block(layer).after_heads(x.flatten(0, 1), outputs, None).view_as(x)
+        return self.piece.readout(x)
+
+    def _after(self, changes: Variant) -> Tensor:
         """The residual stream behind attention with some heads changed, through their columns alone."""
         x = self.intact
         for ablation in changes:
@@ -204,6 +167,18 @@ class _Fork:
             columns = self.weight[:, ablation.head * width : (ablation.head + 1) * width]
             x = x + F.linear(difference, columns)
         return x
+
+    def _outputs(self, layer: int, x: Tensor, changes: list[Variant]) -> Tensor:
+        """Head outputs (v * b, h, t, k) with each variant's own changes made."""
+        if not any(changes):
+            return self.piece.outputs(layer, x)
+        site = self.piece.site(layer, x)
+        outputs = site.outputs.clone().unflatten(0, x.shape[:2])
+        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in fills_of(changes)}
+        for row, variant in enumerate(changes):
+            for ablation in variant:
+                outputs[row, :, ablation.head] = fills[ablation.fill][row, :, ablation.head]
+        return outputs.flatten(0, 1)
 
 
 def correctness(

@@ -88,7 +88,7 @@ def run(name: str, cases: Iterable[Case], *, threads: int = 1, repeats: int = 5)
             continue
         rows.append(measured(case, repeats))
         print(_line(rows[-1]), flush=True)
-    _store(name, rows)
+    store(name, [asdict(row) for row in rows])
     if wrong:
         sys.exit("\n".join(wrong))
 
@@ -162,12 +162,13 @@ def _columns(label: str, *cells: str) -> str:
     return f"{label:>36} " + " ".join(f"{cell:>9}" for cell in cells)
 
 
-def _store(name: str, rows: list[Row]) -> None:
+def store(name: str, rows: list[dict[str, Any]]) -> None:
+    """Write rows with the machine and the versions that they were measured on; print the file's path."""
     result: dict[str, Any] = {
         "benchmark": name,
         "machine": machine(),
         "versions": {package: version(package) for package in PACKAGES},
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
     }
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"

@@ -1,8 +1,8 @@
 """How many head-forwards the adaptive sweep saves on trained models, and how well screening orders the heads.
 
 `python -m benchmarks.adaptive RUN ...` takes finished run folders; without any, it trains RoPE and T5 on the
-distance task at scale mini first. Every model is swept exactly over 30,000 examples that it has never seen. The
-gate: each adaptive interval, at 95 % for all heads together, covers the exact drop.
+distance task at scale mini first. Every model is swept exactly over 30,000 examples that it has never seen.
+The gate: each adaptive interval, at 95 % for all heads together, covers the exact drop.
 """
 
 import sys

@@ -9,19 +9,21 @@ import torch
 from spectrope.core.errors import ConfigError
 from spectrope.spectral.kernel import rope_kernel
 from spectrope.spectral.learning import (
-    TangentKernel,
     frequency_share_test,
-    gauss_newton,
     gradient_spectrum,
     head_participation,
     lag_gradients,
     logit_gradient,
+)
+from spectrope.spectral.majorisation import majorises
+from spectrope.spectral.rope import rope_logits
+from spectrope.spectral.tangent import (
+    TangentKernel,
+    gauss_newton,
     softmax_curvature,
     summarise,
     tangent_kernel,
 )
-from spectrope.spectral.majorisation import majorises
-from spectrope.spectral.rope import rope_logits
 
 FREQUENCIES = torch.tensor([1.0, 0.2, 0.05, 0.01], dtype=torch.float64)
 GRID = torch.cartesian_prod(torch.arange(5), torch.arange(5))
@@ -39,16 +41,18 @@ def rotate(x, angles):
     return torch.view_as_real(z).flatten(1)
 
 
+@pytest.mark.parametrize("own_keys", [False, True])
 @pytest.mark.parametrize("frequencies", [None, FREQUENCIES])
-def test_the_tangent_kernel_is_that_of_automatic_differentiation(frequencies):
+def test_the_tangent_kernel_is_that_of_automatic_differentiation(frequencies, own_keys):
     x, w_q, w_k = weights(0)
+    y = weights(1)[0] if own_keys else x
     angles = torch.outer(torch.arange(5.0, dtype=torch.float64), FREQUENCIES * (frequencies is not None))
 
     def logits(w_q, w_k):
-        return (rotate(x @ w_q.T, angles) @ rotate(x @ w_k.T, angles).T).flatten()
+        return (rotate(x @ w_q.T, angles) @ rotate(y @ w_k.T, angles).T).flatten()
 
     jacobian = torch.cat([j.flatten(1) for j in torch.autograd.functional.jacobian(logits, (w_q, w_k))], 1)
-    found = tangent_kernel(x, x @ w_q.T, x @ w_k.T, GRID, frequencies)
+    found = tangent_kernel(x, x @ w_q.T, y @ w_k.T, GRID, frequencies, x_keys=y if own_keys else None)
     torch.testing.assert_close(found.matrix, jacobian @ jacobian.T)
     summary = found.summary()
     assert summary.trace == pytest.approx((jacobian**2).sum().item())
@@ -108,8 +112,9 @@ def test_the_logit_gradient_is_the_softmaxs_and_its_rows_sum_to_zero():
     assert found.sum(-1).abs().max().item() < 1e-12
 
 
+@pytest.mark.parametrize("own_keys", [False, True])
 @pytest.mark.parametrize("causal", [False, True])
-def test_gradients_by_lag_and_frequency_are_those_by_the_form(causal):
+def test_gradients_by_lag_and_frequency_are_those_by_the_form(causal, own_keys):
     """The gradient by M at a frequency, by automatic differentiation of x_i^T M x_j cos(delta theta)."""
     rng = torch.Generator().manual_seed(0)
     x, g = (
@@ -117,20 +122,21 @@ def test_gradients_by_lag_and_frequency_are_those_by_the_form(causal):
         torch.randn(3, 7, 7, generator=rng, dtype=torch.float64),
     )
     g = g.tril() if causal else g
-    by_lag = lag_gradients(g, x, causal)
+    y = torch.randn(3, 7, 4, generator=rng, dtype=torch.float64) if own_keys else x
+    by_lag = lag_gradients(g, x, causal, y if own_keys else None)
     spectrum = gradient_spectrum(by_lag, FREQUENCIES, causal)
     i = torch.arange(7, dtype=torch.float64)
     for t, theta in enumerate(FREQUENCIES):
         parts = []
         for wave in (torch.cos, torch.sin):
             form = torch.zeros(4, 4, dtype=torch.float64, requires_grad=True)
-            logits = (x @ form @ x.mT) * wave((i[:, None] - i) * theta)
+            logits = (x @ form @ y.mT) * wave((i[:, None] - i) * theta)
             (part,) = torch.autograd.grad((g * logits).sum(), form)
             parts.append(part)
         assert spectrum.frequency_energy[t].item() == pytest.approx(sum((p**2).sum().item() for p in parts))
         norm = torch.linalg.matrix_norm(torch.complex(parts[0], -parts[1]), 2)
         assert spectrum.largest[t].item() == pytest.approx(norm.item())
-    constant = torch.einsum("bij,bic,bjd->cd", g, x, x)
+    constant = torch.einsum("bij,bic,bjd->cd", g, x, y)
     assert spectrum.constant_energy == pytest.approx((constant**2).sum().item())
     assert spectrum.lag_energy.shape == (7 if causal else 13,)
     assert (spectrum.frequency_shares <= 1).all()
@@ -190,12 +196,13 @@ KERNEL = TangentKernel(torch.eye(2, dtype=torch.float64))
     ("call", "match"),
     [
         (lambda x: tangent_kernel(x[:3], x, x, GRID[:1]), "x must have 4 rows"),
+        (lambda x: tangent_kernel(x, x, x, GRID[:1], x_keys=x[:3]), "x_keys must have 4 rows"),
         (lambda x: tangent_kernel(x, x, x, GRID), "must lie in 0 ... 3; got 0 ... 4"),
         (lambda x: tangent_kernel(x, x, x, GRID[:, :1]), r"must be \(p, 2\)"),
         (lambda x: tangent_kernel(x, x, x, GRID[:1], torch.ones(1)), "must number 2; got 1"),
         (lambda x: gauss_newton(KERNEL, torch.eye(3)), r"curvature must be \(2, 2\)"),
         (lambda x: gauss_newton(KERNEL, -torch.eye(2)), "positive semidefinite; got -1"),
-        (lambda x: lag_gradients(torch.ones(1, 3, 3), x[None]), "got \\(1, 3, 3\\) and \\(1, 4, 4\\)"),
+        (lambda x: lag_gradients(torch.ones(1, 3, 3), x[None]), "got \\(1, 3, 3\\), \\(1, 4, 4\\)"),
         (lambda x: lag_gradients(torch.full((1, 4, 4), math.nan), x[None]), "logit_grad must be finite"),
         (lambda x: frequency_share_test(torch.zeros(3, 2, 2).double(), FREQUENCIES), "must not all be zero"),
         (lambda x: head_participation(torch.zeros(3)), "no head takes part"),

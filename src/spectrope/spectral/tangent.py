@@ -1,0 +1,144 @@
+"""Tangent kernels of attention logits, with rotation and without, and the curvature that training meets."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.spectral.anova import ratio
+from spectrope.spectral.checks import angles, check, factors, real_matrix, square, vector
+from spectrope.spectral.rope import Pairs, complex_pairs
+
+
+@dataclass(frozen=True, eq=False)
+class TangentKernel:
+    r"""The empirical neural tangent kernel Θ of logits: inner products of their gradients by W_Q and W_K.
+
+    Args:
+        matrix: Θ, positive semidefinite, in squared logit units per squared unit of weight, with shape (p,
+            p).
+    """
+
+    matrix: Float[Tensor, "p p"]
+
+    @property
+    def eigenvalues(self) -> Float[Tensor, " p"]:
+        """Decreasing: the rates at which modes of the logits learn."""
+        return torch.linalg.eigvalsh(self.matrix).flip(0)
+
+    def summary(self) -> "KernelSummary":
+        """Largest eigenvalue, trace and effective rank."""
+        return summarise(self.matrix)
+
+
+@dataclass(frozen=True)
+class KernelSummary:
+    """Three figures of a positive semidefinite matrix.
+
+    Args:
+        largest: Its largest eigenvalue, in its units.
+        trace: Sum of its eigenvalues.
+        effective_rank: trace / largest; not a number for a zero matrix.
+    """
+
+    largest: float
+    trace: float
+    effective_rank: float
+
+
+def summarise(matrix: Float[Tensor, "p p"]) -> KernelSummary:
+    """The three figures of a positive semidefinite matrix."""
+    values = torch.linalg.eigvalsh(matrix)
+    largest, trace = values[-1].item(), values.sum().item()
+    return KernelSummary(largest, trace, ratio(trace, largest, 0.0))
+
+
+def tangent_kernel(
+    x: Tensor,
+    q: Tensor,
+    k: Tensor,
+    pairs_of_positions: Tensor,
+    frequencies: Tensor | None = None,
+    pairs: Pairs = "adjacent",
+    x_keys: Tensor | None = None,
+) -> TangentKernel:
+    r"""Θ over pairs (i, j) for :math:`L_{ij} = \langle R_iW_Qx_i, R_jW_Kx_j\rangle`, with RoPE or without.
+
+    .. math:: \Theta_{(ij),(i'j')} = \langle x_i, x_{i'}\rangle \langle R_{j-i}k_j, R_{j'-i'}k_{j'}\rangle
+              + \langle x_j, x_{j'}\rangle \langle R_{i-j}q_i, R_{i'-j'}q_{i'}\rangle.
+
+    For Gaussian weights its mean is the one without rotation, times :math:`C(\delta-\delta')` entry by entry,
+    C the RoPE kernel: in the mean the spectrum contracts, and one draw deviates by about head_dim^{-1/2}.
+
+    Args:
+        x: Inputs to the projections, with shape (n, c).
+        q: Queries W_Q x before rotation, with shape (n, d).
+        k: Keys W_K x before rotation, with shape (n, d).
+        pairs_of_positions: (i, j), with shape (p, 2).
+        frequencies: Radians per position, with shape (d/2,); None for no rotation.
+        pairs: How coordinates pair up.
+        x_keys: Inputs to the projection of keys where they are not x, with shape (n, c).
+
+    Raises:
+        ConfigError: If the shapes do not fit, or a position does not exist.
+    """
+    x, (q, k) = real_matrix(x, "x"), factors(q, k)
+    y = x if x_keys is None else real_matrix(x_keys, "x_keys")
+    for name, side in (("x", x), ("x_keys", y)):
+        check(len(side) == len(q), f"{name} must have {len(q)} rows, as q and k; got {len(side)}.")
+    i, j = _positions(pairs_of_positions, len(x))
+    z_q, z_k = complex_pairs(q, pairs)[i], complex_pairs(k, pairs)[j]
+    if frequencies is not None:
+        theta = angles(frequencies)
+        check(len(theta) == z_q.shape[1], f"frequencies must number {z_q.shape[1]}; got {len(theta)}.")
+        turn = torch.exp(1j * torch.outer((i - j).to(torch.float64), theta))
+        z_q, z_k = z_q * turn, z_k * turn.conj()
+    by_query = (x[i] @ x[i].T) * (z_k @ z_k.mH).real
+    by_key = (y[j] @ y[j].T) * (z_q @ z_q.mH).real
+    return TangentKernel(by_query + by_key)
+
+
+def _positions(pairs_of_positions: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    shape = tuple(pairs_of_positions.shape)
+    check(
+        len(shape) == 2 and shape[1] == 2 and shape[0] > 0, f"pairs_of_positions must be (p, 2); got {shape}."
+    )
+    low, high = (int(v) for v in pairs_of_positions.aminmax())
+    check(low >= 0 and high < n, f"pairs_of_positions must lie in 0 ... {n - 1}; got {low} ... {high}.")
+    return pairs_of_positions[:, 0], pairs_of_positions[:, 1]
+
+
+def gauss_newton(kernel: TangentKernel, curvature: Tensor) -> Float[Tensor, "p p"]:
+    r"""The Gauss–Newton matrix :math:`S^{1/2}\Theta S^{1/2}` in logit space: the curvature that training
+    meets.
+
+    Its nonzero eigenvalues are those of the Gauss–Newton approximation to the Hessian by the weights. That Θ
+    contracts does not make it contract: measured, the ratio of the largest eigenvalues with RoPE to without
+    runs from .65 to 7.5.
+
+    Args:
+        kernel: Θ over p logits.
+        curvature: S, the loss's second derivative by these logits, positive semidefinite, with shape (p, p).
+    """
+    s = square(curvature, "curvature")
+    check(
+        s.shape == kernel.matrix.shape,
+        f"curvature must be {tuple(kernel.matrix.shape)}; got {tuple(s.shape)}.",
+    )
+    values, vectors = torch.linalg.eigh(s)
+    floor = -1e-10 * values.abs().max().item()
+    check(values[0].item() >= floor, f"curvature must be positive semidefinite; got {values[0].item():.3g}.")
+    root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T
+    return root @ kernel.matrix @ root
+
+
+def softmax_curvature(pattern: Tensor) -> Float[Tensor, "n n"]:
+    r"""Second derivative of a softmax's cross-entropy by its logits,
+    :math:`\operatorname{diag}(a) - aa^\top`.
+
+    Args:
+        pattern: One row a of attention, with shape (n,).
+    """
+    a = vector(pattern, "pattern")
+    return torch.diag(a) - torch.outer(a, a)

@@ -2,11 +2,15 @@
 
 import torch
 
+from spectrope.attention.latent import Latent
 from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
 
 SIZES = {"vocabulary": 17, "n_labels": 7, "max_length": 12, "d_model": 16, "n_layers": 3, "n_heads": 4}
+
+
+LATENT = Latent.Config(latent=18, query_latent=13, rotary_dim=4)  # three heads' worth of columns for four
 
 
 def decoder(encoding="rope", *, seed=0, dtype=torch.float64, **fields):

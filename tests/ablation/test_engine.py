@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.ablation.models import decoder, examples
+from tests.ablation.models import LATENT, decoder, examples
 from torch.testing import assert_close
 
 from spectrope.ablation import passes
@@ -28,6 +28,14 @@ CONDITIONS = {
     "memory": {"memory": "embeddings"},
     "released": {"causal": False, "memory": "embeddings", "padding": "visible", "classes": "vocabulary"},
     "last": {"pooling": "last", "final_norm": True},
+    "latent": {"attention": LATENT},
+    "latent, released": {
+        "attention": replace(LATENT, rotary_queries="shared"),
+        "feed_forward": "gelu",
+        "causal": False,
+        "memory": "embeddings",
+        "final_norm": True,
+    },
 }
 FILLS = ["zero", "mean", "position-only", "content-only", "value-bias"]
 CLOSE = {"rtol": 0, "atol": 1e-5}  # `predict` and the engine hand over float32; see test_float64 for more
@@ -57,7 +65,7 @@ def test_every_single_head_as_one_forward_per_head(encoding, condition):
     assert (moved > 1e-2).all()  # every head matters, so that nothing above holds by accident
 
 
-@pytest.mark.parametrize("condition", ["controlled", "released"])
+@pytest.mark.parametrize("condition", ["controlled", "released", "latent"])
 @pytest.mark.parametrize("fill", FILLS)
 def test_every_fill_as_one_forward_per_head(fill, condition):
     model, data = decoder("alibi", **CONDITIONS[condition]), examples()

@@ -11,6 +11,7 @@ from spectrope.encodings.base import ENCODINGS, Context, Tag
 from spectrope.encodings.blend import Blend
 from spectrope.encodings.fope import FoPE
 from spectrope.encodings.harope import HARoPE
+from spectrope.encodings.misread_rotary import MisreadRotary
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
@@ -18,7 +19,7 @@ from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.encodings.xpos import XPos
 
 N, H, D = 9, 3, 8
-ROTARIES = ("xpos", "fope", "harope", "blend")
+ROTARIES = ("xpos", "fope", "harope", "blend", "misread_rope")
 
 
 def draw(*shape, seed=0):
@@ -28,6 +29,36 @@ def draw(*shape, seed=0):
 def context():
     pos = torch.arange(N)[None]
     return Context(draw(2, H, N, D), draw(2, H, N, D, seed=1), pos, pos)
+
+
+@pytest.mark.parametrize("pairs", ["adjacent", "halves"])
+def test_the_misread_table_by_hand(pairs):
+    """Width 8: sines of the angles a, b, c, d and then their cosines, read as sine, cosine, sine, ..."""
+    x, p = draw(1, 1, 1, 8), 3.0
+    a, b, c, d = (p * 10000.0 ** (-j / 4) for j in range(4))
+    sines, cosines = [math.sin(a), math.sin(c), math.cos(a), math.cos(c)], []
+    cosines += [math.sin(b), math.sin(d), math.cos(b), math.cos(d)]
+    v = x.flatten().tolist()
+    firsts, seconds = (v[::2], v[1::2]) if pairs == "adjacent" else (v[:4], v[4:])
+    turned = [
+        (u * co - w * si, u * si + w * co)
+        for u, w, si, co in zip(firsts, seconds, sines, cosines, strict=True)
+    ]
+    flat = (
+        [n for pair in turned for n in pair]
+        if pairs == "adjacent"
+        else [n for side in zip(*turned, strict=True) for n in side]
+    )
+    encoding = MisreadRotary.Config(head_dim=8, pairs=pairs).build()
+    got = encoding.rotate(x, torch.tensor([[p]], dtype=torch.float64), "query")
+    assert_close(got.flatten(), torch.tensor(flat, dtype=torch.float64))
+
+
+def test_the_misread_table_loses_half_the_pairs_at_the_origin():
+    x = draw(1, 1, 1, 8)
+    got = MisreadRotary.Config(head_dim=8).build().rotate(x, torch.zeros(1, 1), "query")
+    assert not got[..., :4].any()
+    assert got[..., 4:].norm() > x[..., 4:].norm()
 
 
 def test_xpos_decays_each_pair_by_its_own_rate():
@@ -124,7 +155,7 @@ def test_schedules_decide_the_laws(kind):
     ("kind", "field", "value", "message"),
     [
         *((kind, "head_dim", 7, "head_dim must be even and positive") for kind in ROTARIES),
-        *((kind, "n_heads", 0, "n_heads must be at least 1") for kind in ROTARIES if kind != "xpos"),
+        *((kind, "n_heads", 0, "n_heads must be at least 1") for kind in ("fope", "harope", "blend")),
         ("xpos", "gamma", 0.0, "gamma must be positive"),
         ("xpos", "scale_base", 0.0, "scale_base must be positive"),
         ("fope", "max_length", 6, "max_length must be at least 7"),

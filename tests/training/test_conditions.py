@@ -4,8 +4,10 @@ from dataclasses import fields
 
 import pytest
 
+from spectrope.attention.latent import Latent
 from spectrope.core.config import config_hash, to_dict
 from spectrope.core.errors import UnknownNameError
+from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS
 from spectrope.training.conditions import SWITCHES, THROWN
 from spectrope.training.scales import SCALES, experiment
@@ -35,18 +37,30 @@ def differences(task: str, encoding: str, switch: str) -> dict[str, object]:
         ("R6", "random", "/model/encoding/trainable", True),
         ("R7", "rope", "/model/padding", "visible"),
         ("R8", "rope", "/task/fillers", "any"),
+        ("R11", "mla", "/model/attention/rotary_queries", "shared"),
         ("R13", "rope", "/model/classes", "vocabulary"),
+        ("R14", "mla", "/model/feed_forward", "gelu"),
+        ("R7", "mla", "/model/final_norm", True),
     ],
 )
 def test_a_switch_changes_its_own_field(switch, encoding, field, value):
     changed = differences("distance", encoding, switch)
     assert changed[field] == value
-    alone = {"/model/encoding/causal"} if switch == "R1" else set()
-    assert {key for key in changed if not key.startswith("/model/encoding")} <= {field} | alone
+    assert {key for key in changed if not key.startswith("/model/encoding")} <= {field}
 
 
 @pytest.mark.parametrize(
-    ("switch", "untouched"), [("R3", "alibi"), ("R4", "rope"), ("R5", "t5"), ("R6", "learned")]
+    ("switch", "untouched"),
+    [
+        ("R3", "alibi"),
+        ("R3", "mla"),
+        ("R4", "rope"),
+        ("R5", "t5"),
+        ("R6", "learned"),
+        ("R11", "rope"),
+        ("R11", "mla+alibi"),
+        ("R14", "rope"),
+    ],
 )
 def test_a_switch_of_one_encoding_leaves_the_others(switch, untouched):
     assert differences("distance", untouched, switch) == {}
@@ -64,10 +78,39 @@ def test_the_released_input_term_is_the_concatenated_sinusoid():
     assert list(parts) == ["rope", "sinusoidal"]
 
 
+@pytest.mark.parametrize("scale", list(SCALES))
+def test_latent_attention_has_half_the_width_of_the_stream(scale):
+    one = experiment("distance", "mla", scale=scale)
+    half = one.model.d_model // 2
+    assert one.model.attention == Latent.Config(latent=half, query_latent=half)
+    assert (one.encoding_name, one.model.encoding.kind) == ("mla", "rope")
+    assert one.model.padding == "masked"
+
+
+def test_latent_attention_takes_other_encodings_and_other_widths():
+    given = experiment("distance", ALiBi.Config(), attention=Latent.Config(latent=32, query_latent=32))
+    assert experiment("distance", "mla+alibi") == given
+    assert given.encoding_name == "mla+alibi"
+    assert experiment("distance", "multi_head+t5") == experiment("distance", "t5")
+
+
+def test_released_latent_attention():
+    model = experiment("distance", "mla", condition="released").model
+    assert [part["kind"] for part in to_dict(model.encoding)["parts"]] == ["misread_rope", "learned"]
+    assert model.encoding.parts[0].head_dim == model.attention.rotary_dim
+    assert (model.causal, model.memory, model.padding, model.final_norm) == (
+        False,
+        "embeddings",
+        "masked",
+        True,
+    )
+    assert experiment("distance", "mla", condition="described").model.encoding.kind == "rope"
+
+
 @pytest.mark.parametrize("condition", list(THROWN))
 def test_conditions_are_their_switches(condition):
     for task in SCALES["mini"]:
-        for encoding in ("nope", "rope", "t5", "alibi", "random"):
+        for encoding in ("nope", "rope", "t5", "alibi", "random", "mla"):
             expected = experiment(task, encoding)
             for name in THROWN[condition]:
                 expected = SWITCHES[name](expected)
@@ -78,7 +121,7 @@ def test_conditions_are_their_switches(condition):
 def test_conditions_and_scales_and_seeds_and_encodings_are_other_runs():
     runs = [
         experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
-        for encoding in ENCODINGS
+        for encoding in (*ENCODINGS, "mla", "mla+alibi", "mla+t5")
         if encoding not in {"sum", "path"}  # a sum of RoPE is RoPE's R3, and PaTH has no bidirectional form
         for scale in SCALES
         for condition in THROWN
@@ -101,6 +144,8 @@ def test_the_paper_scale_has_the_paper_settings():
     [
         ({"task": "distanse"}, "unknown task 'distanse'; did you mean distance"),
         ({"encoding": "ropee"}, "unknown encoding 'ropee'; did you mean rope"),
+        ({"encoding": "mlaa"}, "unknown encoding 'mlaa'; did you mean mla"),
+        ({"encoding": "mla+ropee"}, "unknown encoding 'ropee'; did you mean rope"),
         ({"scale": "minny"}, "unknown scale 'minny'; did you mean mini"),
         ({"condition": "released2"}, "unknown condition 'released2'; did you mean released"),
     ],

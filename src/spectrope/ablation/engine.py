@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.ablation.fills import LayerMeans
+from spectrope.ablation.fills import LayerMeans, Site
 from spectrope.ablation.gather import data_means, derangement, donor_outputs
-from spectrope.ablation.interventions import Variant
+from spectrope.ablation.interventions import COLUMNS, Variant
 from spectrope.ablation.passes import Piece
 from spectrope.ablation.tree import Tree, changes_in, fills_of
 from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
@@ -120,9 +120,10 @@ class _Stages:
 
     def fork(self, layer: int, x: Tensor, changes: Sequence[Variant]) -> "_Fork":
         site, out = self.piece.site(layer, x[None]), self.piece.block(layer).out
-        differences: dict[str, Tensor] = {f: site.filled(f) - site.outputs for f in fills_of(changes)}
+        fills = fills_of(changes) - {COLUMNS}
+        differences: dict[str, Tensor] = {fill: site.filled(fill) - site.outputs for fill in fills}
         intact = x + out(site.outputs.transpose(1, 2).flatten(2))
-        return _Fork(self.piece, layer, intact, differences, out.weight)
+        return _Fork(self.piece, layer, site, intact, differences, out.weight)
 
     def read(self, x: Tensor) -> Tensor:
         return self.piece.readout(x[None])[0]
@@ -135,6 +136,7 @@ class _Fork:
     Args:
         piece: The examples.
         layer: Number of the layer.
+        site: Its heads, nothing changed.
         intact: The residual stream behind attention, nothing changed, with shape (b, t, c).
         differences: What each fill would change in the heads' outputs, with shape (b, h, t, k).
         weight: Of the output projection, with shape (c, h * k).
@@ -142,6 +144,7 @@ class _Fork:
 
     piece: Piece
     layer: int
+    site: Site
     intact: Tensor
     differences: dict[str, Tensor]
     weight: Tensor
@@ -161,6 +164,9 @@ class _Fork:
     def _after(self, changes: Variant) -> Tensor:
         """The residual stream behind attention with some heads changed, through their columns alone."""
         x = self.intact
+        if COLUMNS in fills_of([changes]):  # changes every head
+            difference = self.site.changed(changes) - self.site.outputs
+            return x + F.linear(difference.transpose(1, 2).flatten(2), self.weight)
         for ablation in changes:
             difference = self.differences[ablation.fill][:, ablation.head]
             width = difference.shape[-1]
@@ -174,8 +180,12 @@ class _Fork:
             return self.piece.outputs(layer, x)
         site = self.piece.site(layer, x)
         outputs = site.outputs.clone().unflatten(0, x.shape[:2])
-        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in fills_of(changes)}
+        known = fills_of(changes) - {COLUMNS}
+        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in known}
         for row, variant in enumerate(changes):
+            if COLUMNS in fills_of([variant]):
+                outputs[row] = self.piece.site(layer, x[row : row + 1]).changed(variant)
+                continue
             for ablation in variant:
                 outputs[row, :, ablation.head] = fills[ablation.fill][row, :, ablation.head]
         return outputs.flatten(0, 1)

@@ -1,26 +1,28 @@
 """What takes the place of a head's output."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.ablation.interventions import COLUMNS, HeadAblation
 from spectrope.attention import attention, fastest
+from spectrope.attention.heads import Heads
+from spectrope.attention.latent import Latent
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 from spectrope.encodings.nope import NoPE
-from spectrope.models.decoder import Heads
 
 
 @dataclass(frozen=True)
 class LayerMeans:
-    """Means over the tokens of a data set, in the intact model, of one layer's heads, each (h, k)."""
+    """Means over the tokens of a data set, in the intact model, of one layer's heads."""
 
     outputs: Float[Tensor, "h k"]
-    queries: Float[Tensor, "h k"]
-    keys: Float[Tensor, "h k"]
+    queries: Float[Tensor, "h d"]
+    keys: Float[Tensor, "h d"]
 
 
 @dataclass(frozen=True)
@@ -47,17 +49,36 @@ class Site:
     means: LayerMeans | None = None
     donors: Tensor | None = None
 
-    def attend(self, ctx: Context, encoding: Encoding) -> Float[Tensor, "b h i k"]:
-        """What the heads would put out with another context or encoding, on the same values."""
+    def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
+        """What the heads would put out with another context or encoding, or on other values."""
         name = fastest(encoding, self.v.device) if self.impl == "auto" else self.impl
-        return attention(ctx, self.v, encoding, causal=self.heads.causal, impl=name)
+        return attention(ctx, self.v if v is None else v, encoding, causal=self.heads.causal, impl=name)
+
+    def changed(self, ablations: Iterable[HeadAblation]) -> Float[Tensor, "b h i k"]:
+        """Outputs of all heads with some ablations of this layer made at once.
+
+        Raises:
+            UnsupportedError: If a fill has no meaning for the attention or the encoding.
+        """
+        ablations = list(ablations)
+        columns = {ablation.head for ablation in ablations if ablation.fill == COLUMNS}
+        outputs = without_columns(self, columns) if columns else self.outputs
+        outputs = outputs.clone()
+        for fill in {ablation.fill for ablation in ablations} - {COLUMNS}:
+            heads = [ablation.head for ablation in ablations if ablation.fill == fill]
+            outputs[:, heads] = self.filled(fill)[:, heads]
+        return outputs
 
     def filled(self, fill: str) -> Float[Tensor, "b h i k"]:
         """What takes the place of every head's output.
 
         Raises:
-            UnsupportedError: If the fill has no meaning for the encoding.
+            UnsupportedError: If the fill has no meaning for the encoding, or changes no head by itself.
         """
+        if fill == COLUMNS:
+            raise UnsupportedError(
+                f"fill {fill!r} changes all heads of a layer; it has no output for one head."
+            )
         return FILLS[fill](self).to(self.outputs.dtype).expand_as(self.outputs)
 
 
@@ -77,7 +98,7 @@ def _resample(site: Site) -> Tensor:
 
 def _value_bias(site: Site) -> Tensor:
     """Rows of a pattern sum to 1, so values that are all equal to their bias come out as it is."""
-    return site.heads.qkv.bias[2 * site.heads.inner :].view(site.heads.n_heads, 1, -1)
+    return site.heads.value_bias()
 
 
 def _position_only(site: Site) -> Tensor:
@@ -103,6 +124,37 @@ def _content_only(site: Site) -> Tensor:
     q = site.encoding.rotate(site.ctx.q, here[0], "query")
     k = site.encoding.rotate(site.ctx.k, here[1], "key")
     return site.attend(replace(site.ctx, q=q, k=k), NoPE(NoPE.Config()))
+
+
+def without_columns(site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:
+    """Outputs of all heads where some columns of the up-projections of latent attention are zero (R12).
+
+    What was meant for head h, its rows h * head_dim to (h + 1) * head_dim, is done to these columns instead:
+    to latents of queries, and of keys and values. Heads beyond the width of the latents change nothing.
+
+    Raises:
+        UnsupportedError: If attention is not latent.
+    """
+    latent = site.heads
+    if not isinstance(latent, Latent):
+        raise UnsupportedError(
+            f"fill {COLUMNS!r} needs attention 'mla'; this model has {type(latent).__name__}, "
+            "whose public protocol is 'R9'."
+        )
+    x_q, x_k = site.ctx.x_q, site.ctx.x_k
+    assert x_q is not None
+    assert x_k is not None
+
+    def cut(latents: Tensor) -> Tensor:
+        keep = torch.ones_like(latents[0, 0])
+        for head in heads:
+            keep[head * latent.head_dim : (head + 1) * latent.head_dim] = 0
+        return latents * keep
+
+    z, c = latent.query_down(x_q), latent.key_value_down(x_k)
+    q = latent.expand_queries(cut(z) if latent.compresses_queries else z)
+    k, v = latent.expand_keys_values(cut(c), latent.rotary_key(x_k))
+    return site.attend(replace(site.ctx, q=q, k=k), site.encoding, v)
 
 
 FILLS: dict[str, Callable[[Site], Tensor]] = {

@@ -1,5 +1,7 @@
 """What fills take from the rest of the data set: means over its tokens, and other examples."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -22,17 +24,23 @@ def data_means(
     position would keep what a positional head knows.
     """
     device = next(model.parameters()).device
-    sums: list[Tensor] = []
+    sums: list[list[tuple[Tensor, ...]]] = []
     for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
         with precision(device, dtype):
             piece = Piece.of(model, batch.to(device))
             counted = piece.stream.real if model.padding_is_inert else torch.ones_like(piece.stream.real)
             weights = counted.double()[:, None, :, None]
-            sites = [torch.stack([s.outputs, s.ctx.q, s.ctx.k]) for s in intact_sites(piece)]
-            sums.append(torch.stack([(site.double() * weights).sum((1, 3)) for site in sites]))
+            sites = ((site.outputs, site.ctx.q, site.ctx.k) for site in intact_sites(piece))
+            sums.append([tuple((x.double() * weights).sum((0, 2)) for x in site) for site in sites])
     tokens = int(data.lengths.sum()) if model.padding_is_inert else data.inputs.numel()
-    means = (torch.stack(sums).sum(0) / tokens).float()
-    return tuple(LayerMeans(*layer) for layer in means)
+    layers = zip(*sums, strict=True)
+    return tuple(
+        LayerMeans(*(_mean(parts, tokens) for parts in zip(*layer, strict=True))) for layer in layers
+    )
+
+
+def _mean(sums: Sequence[Tensor], tokens: int) -> Tensor:
+    return (torch.stack(list(sums)).sum(0) / tokens).float()
 
 
 def derangement(n: int, seed: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spectrope.ablation.fills import LayerMeans, Site
 from spectrope.ablation.interventions import HeadAblation, Variant
-from spectrope.encodings.base import Context, Encoding
+from spectrope.encodings.base import Encoding
 from spectrope.evaluation.score import predict
 from spectrope.models.decoder import Block, Decoder, Heads, Stream
 from spectrope.tasks.base import Batch
@@ -36,12 +36,13 @@ def ablated(
     for ablation in ablations:
         ablation.check(model.config)
     with contextlib.ExitStack() as hooks:
-        for ablation in ablations:
-            block, layer = model.blocks[ablation.layer], ablation.layer
+        for layer in {ablation.layer for ablation in ablations}:
+            own = [ablation for ablation in ablations if ablation.layer == layer]
+            block = model.blocks[layer]
             assert isinstance(block, Block)
             mean = None if means is None else means[layer]
             donor = None if donors is None else donors[layer]
-            hooks.callback(block.heads.register_forward_hook(_change(ablation, mean, donor)).remove)
+            hooks.callback(block.heads.register_forward_hook(_change(own, mean, donor)).remove)
         yield model
 
 
@@ -72,21 +73,17 @@ def forward_per_variant(
 Hook = Callable[[nn.Module, tuple[Tensor, Stream, Encoding, str], Tensor], Tensor]
 
 
-def _change(ablation: HeadAblation, means: LayerMeans | None, donors: Tensor | None) -> Hook:
-    """A forward hook for `Heads` that replaces one head's output."""
+def _change(ablations: Sequence[HeadAblation], means: LayerMeans | None, donors: Tensor | None) -> Hook:
+    """A forward hook for `Heads` that replaces outputs of some of them."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, Stream, Encoding, str], outputs: Tensor) -> Tensor:
-        changed = outputs.clone()
-        if ablation.fill == "zero":  # needs nothing computed
-            changed[:, ablation.head] = 0
+        if all(ablation.fill == "zero" for ablation in ablations):  # needs nothing computed
+            changed = outputs.clone()
+            changed[:, [ablation.head for ablation in ablations]] = 0
             return changed
         assert isinstance(module, Heads)
         x, stream, encoding, impl = inputs
-        memory = x if stream.memory is None else stream.memory
-        q, k, v = module.project(x, stream.memory)
-        ctx = Context(q, k, stream.pos, stream.pos, x, memory, stream.mask)
-        site = Site(module, encoding, ctx, v, outputs, impl, means, donors)
-        changed[:, ablation.head] = site.filled(ablation.fill)[:, ablation.head]
-        return changed
+        ctx, v = module.context(x, stream)
+        return Site(module, encoding, ctx, v, outputs, impl, means, donors).changed(ablations)
 
     return hook

@@ -8,7 +8,8 @@ from typing import Literal, get_args
 from spectrope.core.errors import UnknownNameError, require
 from spectrope.models.decoder import DecoderConfig
 
-Fill = Literal["zero", "mean", "resample", "position-only", "content-only", "value-bias"]
+Fill = Literal["zero", "mean", "resample", "position-only", "content-only", "value-bias", "latent-columns"]
+COLUMNS: Fill = "latent-columns"
 
 
 @dataclass(frozen=True, order=True)
@@ -21,7 +22,8 @@ class HeadAblation:
         fill: What takes the place of its output: "zero"; its "mean" over the tokens of a data set; the output
             on another example ("resample"); its output with queries and keys replaced by their means
             ("position-only"), or with all lags 0 and no bias ("content-only"); or its "value-bias", which is
-            what zeroing the head's rows of the value weights leaves.
+            what zeroing the head's rows of the value weights leaves. "latent-columns" changes all heads of
+            the layer instead, as the paper's code does to latent attention: see `fills.without_columns`.
     """
 
     layer: int

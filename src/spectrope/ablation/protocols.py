@@ -15,7 +15,8 @@ from spectrope.tasks.base import Batch
 class Protocol(Configured):
     """What is changed for each head, and on which examples accuracy is measured."""
 
-    fill: Fill = "zero"  # What takes the place of a head's output; R9 zeroes value rows: "value-bias".
+    # What takes the place of a head's output. R9 zeroes value rows: "value-bias"; R12 "latent-columns".
+    fill: Fill = "zero"
     restored: bool = True  # Whether a layer's last head is put back before the next layer (R9: it is not).
     data: Literal["held-out", "all"] = "held-out"  # R10 measures on all examples, training ones included.
 
@@ -34,7 +35,9 @@ PROTOCOLS = {
     "controlled": CONTROLLED,
     "R9": Protocol(fill="value-bias", restored=False),
     "R10": Protocol(data="all"),
+    "R12": Protocol(fill="latent-columns"),
     "released": Protocol(fill="value-bias", restored=False, data="all"),
+    "released-mla": Protocol(fill="latent-columns", restored=False, data="all"),
 }
 
 

@@ -24,8 +24,17 @@ def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Nois
         bias = mask if bias is None else bias if mask is None else bias + mask.to(bias.dtype)
     if bias is not None:
         bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
+    own, width = v.shape[-1], max(q.shape[-1], v.shape[-1])
+    q, k, v = (_widened(x, width) for x in (q, k, v))  # flash knows one width alone
     with sdpa_kernel(BACKENDS):
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=plain and causal)
+        out = F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, is_causal=plain and causal, scale=ctx.scale
+        )
+    return out[..., :own]
+
+
+def _widened(x: Tensor, width: int) -> Tensor:
+    return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
 def _limit(encoding: Encoding, device: torch.device) -> str | None:

@@ -2,11 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import is_dataclass
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, ClassVar, TypeVar, cast
 
-from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic import (
+    ConfigDict,
+    GetCoreSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 from pydantic_core import CoreSchema, core_schema
 
 from spectrope.core.errors import ConfigError
@@ -16,9 +22,26 @@ C = TypeVar("C")
 
 
 class Configured:
-    """Base of all configuration dataclasses: unknown fields are refused when one is read."""
+    """Base of all configuration dataclasses: unknown fields are refused when one is read.
+
+    Fields named in `added_later` are written only where they differ from their defaults, so that what was
+    written before they existed keeps its text and its hash.
+    """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+    added_later: ClassVar[frozenset[str]] = frozenset()
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        written = handler(self)
+        for field in fields(cast(Any, self)):
+            if field.name in self.added_later and getattr(self, field.name) == _default(field):
+                del written[field.name]
+        return written
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 class OneOf:

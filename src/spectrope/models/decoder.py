@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import torch
-from jaxtyping import Bool, Float
+import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.attention import attention, fastest
+from spectrope.attention.heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream
+from spectrope.attention.multi_head import MultiHead
 from spectrope.core.config import Configured, OneOf
 from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
-from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig
+from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig
 from spectrope.encodings.nope import NoPE
 from spectrope.positions.arange import Arange
 from spectrope.positions.base import POSITIONS, Positions
@@ -24,8 +26,9 @@ _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_head
 class DecoderConfig(Configured):
     """Architecture of a `Decoder`; sizes that the encoding shares are written into its configuration.
 
-    The marks R1 to R13 are the divergences between the paper's text and its public code; R3 to R6 are fields
-    of `encoding` (a `Sum`, the learned table, ALiBi's slopes, trainable random positions), R8 of the task.
+    The marks R1 to R14 are the divergences between the paper's text and its public code; R3 to R6 are fields
+    of `encoding` (a `Sum`, the learned table, ALiBi's slopes, trainable random positions), R8 of the task,
+    R11 of `encoding` and `attention`.
     """
 
     vocabulary: int = 574  # Token ids, padding included.
@@ -45,6 +48,10 @@ class DecoderConfig(Configured):
     classes: Literal["labels", "vocabulary"] = "labels"  # R13. "vocabulary" also leaves label 0 out.
     pooling: Literal["mean", "last"] = "mean"  # Over tokens, before the classifier.
     final_norm: bool = False  # LayerNorm after the last block.
+    attention: Annotated[AttentionConfig, OneOf(ATTENTIONS)] = field(default_factory=MultiHead.Config)
+    feed_forward: Literal["relu", "gelu"] = "relu"  # R14. "gelu" drops the output once more, too.
+
+    added_later = frozenset({"attention", "feed_forward"})
 
     def __post_init__(self) -> None:
         for size in _SIZES:
@@ -58,8 +65,14 @@ class DecoderConfig(Configured):
     @property
     def sizes(self) -> dict[str, int | bool]:
         """What the encoding takes over from the model."""
-        names = ("d_model", "n_heads", "head_dim", "max_length", "causal")
-        return {name: getattr(self, name) for name in names}
+        names = ("d_model", "n_heads", "max_length", "causal")
+        own = {name: getattr(self, name) for name in names}
+        return own | {"head_dim": self.attention.encoded_dim(self.head_dim)}
+
+    @property
+    def head_sizes(self) -> HeadSizes:
+        """What the heads take over from the model."""
+        return HeadSizes(self.d_model, self.n_heads, self.head_dim, self.causal)
 
     @property
     def n_outputs(self) -> int:
@@ -72,82 +85,18 @@ class DecoderConfig(Configured):
         return 0 if self.classes == "vocabulary" else None
 
 
-@dataclass(frozen=True)
-class Stream:
-    """What all layers of one forward pass share.
-
-    Args:
-        memory: Source of keys and values with shape (b, t, c), or None where it is the hidden state.
-        pos: Positions, with shape (b or 1, t).
-        real: True at tokens, False at padding, with shape (b, t).
-        mask: Attention mask, or None where nothing needs one.
-        noise: Dropout masks, or None outside training.
-    """
-
-    memory: Tensor | None
-    pos: Tensor
-    real: Bool[Tensor, "b t"]
-    mask: Bool[Tensor, "..."] | None
-    noise: Noise | None
-
-
-class Heads(nn.Module):
-    """The heads of one layer: hidden states (b, t, c) to head outputs (b, h, t, k), before the projection.
-
-    Interventions on heads hook this module's output.
-    """
-
-    def __init__(self, config: DecoderConfig) -> None:
-        super().__init__()
-        self.n_heads, self.head_dim, self.causal = config.n_heads, config.head_dim, config.causal
-        self.inner = config.n_heads * config.head_dim
-        self.qkv = nn.Linear(config.d_model, 3 * self.inner)
-
-    def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of x, and keys and values of `memory` (of x where that is None), each (b, h, t, k)."""
-        if memory is None:
-            q, k, v = self._split(self.qkv(x))
-            return q, k, v
-        return self.queries(x), *self.keys_values(memory)
-
-    def queries(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b h t k"]:
-        """Queries alone."""
-        w, b = self.qkv.weight[: self.inner], self.qkv.bias[: self.inner]
-        return self._split(nn.functional.linear(x, w, b))[0]
-
-    def keys_values(self, memory: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor]:
-        """Keys and values alone, each (b, h, t, k)."""
-        w, b = self.qkv.weight[self.inner :], self.qkv.bias[self.inner :]
-        k, v = self._split(nn.functional.linear(memory, w, b))
-        return k, v
-
-    def _split(self, flat: Float[Tensor, "b t f"]) -> Float[Tensor, "n b h t k"]:
-        """Sets of heads from a product that holds them side by side."""
-        return flat.unflatten(-1, (-1, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
-
-    def context(self, x: Float[Tensor, "b t c"], stream: Stream) -> tuple[Context, Float[Tensor, "b h t k"]]:
-        """All that an encoding may look at in this layer, and the values."""
-        q, k, v = self.project(x, stream.memory)
-        memory = x if stream.memory is None else stream.memory
-        return Context(q, k, stream.pos, stream.pos, x, memory, stream.mask), v
-
-    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
-        ctx, v = self.context(x, stream)
-        name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
-        return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
-
-
 class Block(nn.Module):
     """A pre-norm layer: x + out(heads(norm(x))), then x + feed-forward(norm(x)), dropout after each part."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.d_model)
-        self.heads = Heads(config)
+        self.heads: Heads = config.attention.build(config.head_sizes)
         self.out = nn.Linear(config.n_heads * config.head_dim, config.d_model)
         self.ff_norm = nn.LayerNorm(config.d_model)
         self.up = nn.Linear(config.d_model, config.d_ff)
         self.down = nn.Linear(config.d_ff, config.d_model)
+        self.gelu = config.feed_forward == "gelu"
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b t c"]:
         return self.after_heads(x, self.heads(self.attention_norm(x), stream, encoding, impl), stream.noise)
@@ -158,8 +107,10 @@ class Block(nn.Module):
 
     def feed_forward(self, x: Tensor, noise: Noise | None) -> Tensor:
         """The second half of the layer, from the residual stream behind attention, with any leading axes."""
-        hidden = maybe_drop(self.up(self.ff_norm(x)).relu(), noise)
-        return x + maybe_drop(self.down(hidden), noise)
+        hidden = self.up(self.ff_norm(x))
+        hidden = maybe_drop(F.gelu(hidden) if self.gelu else hidden.relu(), noise)
+        change = self.down(hidden)
+        return x + maybe_drop(maybe_drop(change, noise) if self.gelu else change, noise)
 
 
 class Decoder(nn.Module):
@@ -178,7 +129,7 @@ class Decoder(nn.Module):
         self.config, self.impl = config, impl
         self.positions = config.positions
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)
-        layers = config.encoding.build_layers(config.n_layers)
+        layers = config.attention.encode(config.encoding.build_layers(config.n_layers))
         self.encodings = nn.ModuleList(dict.fromkeys(layers))  # each once, shared or not
         self._encoding_of = [list(self.encodings).index(encoding) for encoding in layers]
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))

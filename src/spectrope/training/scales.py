@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from spectrope.attention.heads import ATTENTIONS, AttentionConfig
+from spectrope.attention.multi_head import MultiHead
 from spectrope.core.config import from_dict
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.encodings.rotary import Rotary
 from spectrope.models.decoder import DecoderConfig
 from spectrope.tasks.base import TASKS, TaskConfig
 from spectrope.training.conditions import apply_condition
@@ -84,24 +87,28 @@ def experiment(
     seed: int = 0,
     epochs: int | None = None,
     n_examples: int | None = None,
+    attention: AttentionConfig | None = None,
 ) -> Experiment:
     """The experiment that compares an encoding on a task at a scale, under a condition.
 
     Args:
         task: A registered task.
-        encoding: A registered encoding, with its defaults, or its configuration.
+        encoding: A registered encoding, with its defaults, or its configuration; "mla" is latent attention
+            with RoPE, as wide as the scale asks, and "mla+alibi" the same with another encoding.
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Of data, weights, order and dropout.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's, 70 % of it for training.
+        attention: What makes queries, keys and values; None takes what the name says.
 
     Raises:
         UnknownNameError: If a name is not known.
         ConfigError: If sizes break a rule.
     """
     preset = _preset(task, scale)
-    config = ENCODINGS.config(encoding)() if isinstance(encoding, str) else encoding
+    config, named = _named(encoding, preset.model.d_model)
+    attention = attention or named
     built = preset.task.build()
     sizes = {"vocabulary": built.vocabulary, "n_labels": built.n_classes, "max_length": built.max_length}
     n = preset.n_examples if n_examples is None else n_examples
@@ -109,9 +116,9 @@ def experiment(
     training = preset.training if epochs is None else replace(preset.training, epochs=epochs)
     return apply_condition(
         Experiment(
-            encoding_name=config.kind,
+            encoding_name=_full_name(config, attention),
             task=preset.task,
-            model=replace(preset.model, encoding=config.fitted(seed=seed), **sizes),
+            model=replace(preset.model, encoding=config.fitted(seed=seed), attention=attention, **sizes),
             training=training,
             n_train=n_train,
             n_test=n - n_train,
@@ -120,6 +127,25 @@ def experiment(
             seed=seed,
         )
     )
+
+
+def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig, AttentionConfig]:
+    """An encoding and the attention that its name asks for."""
+    if not isinstance(encoding, str):
+        return encoding, MultiHead.Config()
+    first, _, rest = encoding.partition("+")
+    if first in ATTENTIONS:
+        return ENCODINGS.config(rest or Rotary.Config.kind)(), ATTENTIONS.config(first).for_width(d_model)
+    if encoding not in ENCODINGS:
+        raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS])
+    return ENCODINGS.config(encoding)(), MultiHead.Config()
+
+
+def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:
+    """What an experiment is called: its encoding, behind the name of an unusual attention."""
+    if isinstance(attention, MultiHead.Config):
+        return encoding.kind
+    return attention.kind if isinstance(encoding, Rotary.Config) else f"{attention.kind}+{encoding.kind}"
 
 
 def _preset(task: str, scale: str) -> Preset:

@@ -1,0 +1,128 @@
+"""The heads of one layer, from hidden states to head outputs; what makes queries, keys and values differs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from spectrope.attention.base import attention, fastest
+from spectrope.core.config import Configured
+from spectrope.core.noise import Noise
+from spectrope.core.registry import Registry
+from spectrope.encodings.base import Context, Encoding
+
+ATTENTIONS: Registry["Heads"] = Registry("attention", "spectrope.attention")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What all layers of one forward pass share.
+
+    Args:
+        memory: Source of keys and values with shape (b, t, c), or None where it is the hidden state.
+        pos: Positions, with shape (b or 1, t).
+        real: True at tokens, False at padding, with shape (b, t).
+        mask: Attention mask, or None where nothing needs one.
+        noise: Dropout masks, or None outside training.
+    """
+
+    memory: Tensor | None
+    pos: Tensor
+    real: Bool[Tensor, "b t"]
+    mask: Bool[Tensor, "..."] | None
+    noise: Noise | None
+
+
+@dataclass(frozen=True)
+class HeadSizes:
+    """What the heads take over from the model.
+
+    Args:
+        d_model: Width of the residual stream.
+        n_heads: Heads of the layer.
+        head_dim: Width of one head's values, and of its queries and keys where nothing else is said.
+        causal: Whether attention sees the past alone.
+    """
+
+    d_model: int
+    n_heads: int
+    head_dim: int
+    causal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionConfig(Configured):
+    """Base of the configurations of attention: what makes queries, keys and values."""
+
+    kind: ClassVar[str]
+
+    @classmethod
+    def for_width(cls, d_model: int) -> "AttentionConfig":
+        """The defaults of this kind in a residual stream of some width."""
+        return cls()
+
+    def encoded_dim(self, head_dim: int) -> int:
+        """Coordinates of each query and key that the encoding acts on."""
+        return head_dim
+
+    def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
+        """What acts on queries and keys in each layer, from its encoding; what layers share stays shared."""
+        return list(layers)
+
+    def build(self, sizes: HeadSizes) -> "Heads":
+        """The heads of one layer."""
+        return ATTENTIONS[self.kind](self, sizes)
+
+
+class Heads(nn.Module, ABC):
+    """Base of the heads of one layer: hidden states (b, t, c) to outputs (b, h, t, k), before the projection.
+
+    Interventions on heads hook this module's output.
+
+    Args:
+        config: What makes queries, keys and values.
+        sizes: What the heads take over from the model.
+    """
+
+    Config: ClassVar[type[AttentionConfig]] = AttentionConfig
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            ATTENTIONS.register(name, cls)
+
+    def __init__(self, config: AttentionConfig, sizes: HeadSizes) -> None:
+        super().__init__()
+        self.n_heads, self.head_dim, self.causal = sizes.n_heads, sizes.head_dim, sizes.causal
+        self.inner = sizes.n_heads * sizes.head_dim
+
+    @abstractmethod
+    def queries(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b h t d"]:
+        """Queries before rotation."""
+
+    @abstractmethod
+    def keys_values(self, memory: Float[Tensor, "b t c"]) -> tuple[Tensor, Tensor]:
+        """Keys before rotation, (b, h, t, d), and values, (b, h, t, k)."""
+
+    @abstractmethod
+    def value_bias(self) -> Float[Tensor, "h 1 k"]:
+        """What is left of the values where their weights are zero."""
+
+    def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x, and keys and values of `memory` (of x where that is None)."""
+        return self.queries(x), *self.keys_values(x if memory is None else memory)
+
+    def context(self, x: Float[Tensor, "b t c"], stream: Stream) -> tuple[Context, Float[Tensor, "b h t k"]]:
+        """All that an encoding may look at in this layer, and the values."""
+        q, k, v = self.project(x, stream.memory)
+        memory = x if stream.memory is None else stream.memory
+        return Context(q, k, stream.pos, stream.pos, x, memory, stream.mask), v
+
+    def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
+        ctx, v = self.context(x, stream)
+        name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
+        return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)

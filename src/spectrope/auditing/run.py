@@ -23,7 +23,7 @@ from spectrope.auditing.records import (
     reach_of,
 )
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters import declared_config, layer_name, open_model, trained_length
+from spectrope.models.adapters import declared_config, evaluating, layer_name, open_model, trained_length
 from spectrope.probes.constant_content import Kernel, attention_modules, constant_content
 from spectrope.probes.constant_token import Absolute, constant_token
 
@@ -100,17 +100,6 @@ def audit(
 def default_length(model: nn.Module) -> int:
     """Positions of an audit where none are given."""
     return min(LENGTH, trained_length(model) or LENGTH)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout while the block runs."""
-    training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(training)
 
 
 @contextmanager

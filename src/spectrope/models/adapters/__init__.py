@@ -1,23 +1,39 @@
 """Hugging Face models: loading them, and reading what their attention kernels receive."""
 
-from spectrope.models.adapters.hooks import after, before, states_of, with_states
+from spectrope.models.adapters.hooks import after, before, evaluating, running, states_of, with_states
 from spectrope.models.adapters.inputs import Inputs, trained_length
 from spectrope.models.adapters.load import open_model
 from spectrope.models.adapters.record import Call, recorded
+from spectrope.models.adapters.sites import (
+    HeadSite,
+    blocks_of,
+    first_of,
+    head_sites,
+    in_parts,
+    linear_weight,
+)
 from spectrope.models.adapters.slices import parse_layers
 from spectrope.models.adapters.structure import block_of, declared_config, layer_name
 
 __all__ = [
     "Call",
+    "HeadSite",
     "Inputs",
     "after",
     "before",
     "block_of",
+    "blocks_of",
     "declared_config",
+    "evaluating",
+    "first_of",
+    "head_sites",
+    "in_parts",
     "layer_name",
+    "linear_weight",
     "open_model",
     "parse_layers",
     "recorded",
+    "running",
     "states_of",
     "trained_length",
     "with_states",

@@ -54,3 +54,27 @@ def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) ->
     if args and isinstance(args[0], Tensor):
         return (states, *args[1:]), given
     return args, given | {"hidden_states": states}
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout while the block runs."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+@contextlib.contextmanager
+def running(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """Another function in the place of a module's own forward pass while the block runs."""
+    own = module.__dict__.get("forward")
+    module.forward = forward
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own

@@ -1,0 +1,219 @@
+"""What every head of a language model is worth on some sequences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from spectrope.ablation.checkpoint import CheckpointStages, Subject
+from spectrope.ablation.engine import Watch, unwatched
+from spectrope.ablation.gather import derangement
+from spectrope.ablation.interventions import HeadAblation, Variant
+from spectrope.ablation.tree import Tree, fills_of
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.models.adapters import evaluating
+from spectrope.stats.examples import mean_intervals
+from spectrope.stats.interval import Intervals, ends
+from spectrope.tasks.sequences import Sequences
+
+CheckpointFill = Literal["zero", "mean", "resample"]
+# Tokens of one batch, copies included: enough to fill the device.
+TOKENS = {"cpu": 2**10, "cuda": 2**15}
+
+
+@dataclass(frozen=True)
+class HeadCost:
+    """What changing one head costs; layers and heads count from 0, as in the checkpoint.
+
+    Args:
+        layer: Layer of the head.
+        head: Its number within the layer.
+        fill: What took the place of its output.
+        loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
+        loss_increase_low: Lower end of its 95 % interval over sequences.
+        loss_increase_high: Upper end.
+        drop: Intact minus ablated accuracy, in percentage points, likewise.
+        drop_low: Lower end of its interval.
+        drop_high: Upper end.
+        n: Sequences.
+    """
+
+    layer: int
+    head: int
+    fill: str
+    loss_increase: float
+    loss_increase_low: float
+    loss_increase_high: float
+    drop: float
+    drop_low: float
+    drop_high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class CheckpointSweep:
+    """Loss and accuracy of every sequence, for the intact model and with each head changed.
+
+    Args:
+        fill: What took the place of heads' outputs.
+        heads: Layer and number of each head.
+        intact: Mean loss in nats and accuracy as a fraction of each sequence.
+        ablated: The same for each head.
+    """
+
+    fill: str
+    heads: tuple[tuple[int, int], ...]
+    intact: Float[np.ndarray, "n 2"]
+    ablated: Float[np.ndarray, "heads n 2"]
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the intact model, in nats per scored token."""
+        return float(self.intact[:, 0].mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy of the intact model, as a fraction."""
+        return float(self.intact[:, 1].mean())
+
+    def costs(self) -> list[HeadCost]:
+        """One row per head, layer by layer, with paired intervals over sequences."""
+        change = (self.ablated - self.intact).swapaxes(0, 1)
+        found = {
+            "loss_increase": mean_intervals(change[..., 0]),
+            "drop": mean_intervals(change[..., 1]).scaled(-100),
+        }
+        return [self._row(found, place) for place in range(len(self.heads))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        rows = [vars(cost) for cost in self.costs()]
+        return {"loss": self.loss, "accuracy": self.accuracy, "fill": self.fill, "heads": rows}
+
+    def _row(self, found: dict[str, Intervals], place: int) -> HeadCost:
+        values: dict[str, Any] = {}
+        for name, intervals in found.items():
+            values |= ends(name, intervals.at(place))
+        low, high = sorted((values["drop_low"], values["drop_high"]))
+        layer, head = self.heads[place]
+        values |= {"drop_low": low, "drop_high": high, "fill": self.fill, "n": len(self.intact)}
+        return HeadCost(layer=layer, head=head, **values)
+
+
+def checkpoint_sweep(
+    model: nn.Module,
+    data: Sequences,
+    *,
+    fill: CheckpointFill = "zero",
+    tokens: int | None = None,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> CheckpointSweep:
+    """Change every head of a language model by itself, before the output projection, exactly.
+
+    Layers before the head's, and its own layer's attention, are computed once for all heads of its layer.
+
+    Args:
+        model: A Hugging Face language model with one stack of layers; its weights are never touched.
+        data: Sequences, at least two.
+        fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, or its
+            output on another sequence.
+        tokens: Tokens in one batch, copies included; None takes what fills the device.
+        seed: Pairs sequences where outputs are resampled.
+        watch: Called with the numbers of heads done and in all.
+
+    Raises:
+        ConfigError: If there are fewer than two sequences.
+        UnsupportedError: If the model is no such model, or sequences of different lengths are resampled.
+    """
+    if len(data) < 2:
+        raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
+    subject = Subject.of(model)
+    heads = tuple((layer, head) for layer, site in enumerate(subject.sites) for head in range(site.n_heads))
+    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in heads)]
+    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
+    return CheckpointSweep(fill, heads, scores[0], scores[1:])
+
+
+@torch.no_grad()
+def checkpoint_scores(
+    subject: Subject,
+    data: Sequences,
+    variants: Sequence[Variant],
+    *,
+    tokens: int | None = None,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> Float[Tensor, "v n 2"]:
+    """Mean loss in nats and accuracy of every sequence under every variant, in float64.
+
+    Args:
+        subject: The model.
+        data: The sequences.
+        variants: What to change; the empty variant is the intact model.
+        tokens: Tokens in one batch, copies included; None takes what fills the device.
+        seed: Pairs sequences where outputs are resampled.
+        watch: Called with the numbers of variants done and in all, in whole sequences.
+
+    Raises:
+        ConfigError: If the model has no such head.
+        UnsupportedError: If a fill has no meaning here, or sequences of different lengths are resampled.
+    """
+    _check(subject, data, variants)
+    device = next(subject.model.parameters()).device
+    tokens = tokens or TOKENS[device.type]
+    scores = torch.zeros(len(variants), len(data), 2, dtype=torch.float64)
+    donors = data[derangement(len(data), seed)] if "resample" in fills_of(variants) else None
+    done = 0
+    with evaluating(subject.model):
+        means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
+        for index, piece in _pieces(data, tokens):
+            given = None if donors is None else subject.captured(donors[index].to(device))
+            stages = CheckpointStages(subject, piece.to(device), means, given)
+            room = max(1, tokens // piece.ids.numel())
+            for which, found in Tree(stages, variants, room).grow():
+                scores[torch.tensor(which)[:, None], index] = found.double().cpu()
+                done += len(which) * len(index)
+                watch(done // len(data), len(variants))
+    return scores
+
+
+def _pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
+    """Sequences of about the same length together, without common padding."""
+    order = data.lengths.argsort(stable=True)
+    for index in order.split(max(1, tokens // data.ids.shape[1])):
+        yield index, data[index].trimmed()
+
+
+def _means(subject: Subject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
+    """Mean heads of every layer over all tokens."""
+    device = next(subject.model.parameters()).device
+    sums: list[Tensor] | None = None
+    for _, piece in _pieces(data, tokens):
+        weights = piece.real.to(device, torch.float64)[..., None]
+        found = [(heads.double() * weights).sum((0, 1)) for heads in subject.captured(piece.to(device))]
+        sums = found if sums is None else [a + b for a, b in zip(sums, found, strict=True)]
+    assert sums is not None
+    return [total / int(data.lengths.sum()) for total in sums]
+
+
+def _check(subject: Subject, data: Sequences, variants: Sequence[Variant]) -> None:
+    """Refuse heads that the model does not have and fills that have no meaning for it."""
+    for ablation in (ablation for variant in variants for ablation in variant):
+        layers = len(subject.sites)
+        n_heads = subject.sites[ablation.layer].n_heads if 0 <= ablation.layer < layers else 0
+        if not 0 <= ablation.head < n_heads:
+            raise ConfigError(
+                f"the model has no head {ablation.head} in layer {ablation.layer}; it has {layers}."
+            )
+        if ablation.fill not in ("zero", "mean", "resample"):
+            raise UnsupportedError(
+                f"fill {ablation.fill!r} needs queries and keys taken apart, which is done in runs; "
+                "a checkpoint takes zero, mean or resample."
+            )
+    if "resample" in fills_of(variants) and len(data.lengths.unique()) > 1:
+        raise UnsupportedError("fill 'resample' needs sequences of one length; cut them with --length.")

@@ -26,8 +26,8 @@ class DistanceOrdering(Claim, name="distance-ordering"):
     source = "Sec. 4.2, figure 2 and Table 1"
     prediction = (
         "acc(RoPE) − acc(e) ≥ 2 points and speed(RoPE) − speed(e) ≥ 2 points for every other e; "
-        "acc(absolute) − acc(e) ≥ 2 for e behind it; train − test ≥ 5 under random; "
-        "ceiling − acc ≥ 50 under ALiBi, NoPE and relative"
+        "acc(absolute) − acc(e) ≥ 2 for e behind it; train − test ≥ 5 under random; ceiling − acc ≥ 50 "
+        "under ALiBi, NoPE and relative"
     )
     test = (
         "Differences paired by seed, Student's t against the smallest effect of interest. Speed is held-out "

@@ -56,17 +56,23 @@ class Prediction(ABC):
 
 @dataclass(frozen=True)
 class AtLeast(Prediction):
-    """The mean over seeds is at least `interest`."""
+    """The mean over seeds is at least `interest`.
+
+    Where the quantity was chosen as the largest of several, `tried` says of how many: the interval and
+    `p_holds` are then corrected by Bonferroni.
+    """
 
     interest: float
     unit: str = "points"
+    tried: int = 1
 
     def words(self) -> str:
         return f"at least {self.interest:g} {self.unit}"
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         above, below = one_sided(values, self.interest)
-        return Evidence(t_interval(values, LEVEL), p_holds=above, p_fails=below)
+        level = 1 - (1 - LEVEL) / self.tried
+        return Evidence(t_interval(values, level), p_holds=min(1.0, self.tried * above), p_fails=below)
 
     def detectable(self, n: int) -> str:
         return _excess(n)

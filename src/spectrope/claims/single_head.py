@@ -21,8 +21,8 @@ class SingleHead(Claim, name="single-head"):
     number = 3
     title = "A single-head deposit under RoPE on Task 1, and nowhere else"
     statement = (
-        "Under RoPE, ablating one head of a shallow layer destroys Task 1 accuracy; the other encodings, and "
-        "Task 2, show no such head."
+        "Under RoPE, ablating one head of a shallow layer destroys Task 1 accuracy; the other encodings, "
+        "and Task 2, show no such head."
     )
     source = "Sec. 5.1, figures 4 and 8; appendix C.2 tells of some shallow heads under absolute too"
     prediction = (
@@ -30,11 +30,11 @@ class SingleHead(Claim, name="single-head"):
         "RoPE on Task 1; gap ≤ 10 points in every layer otherwise"
     )
     test = (
-        "The gap is the largest drop minus the second of its layer, on held-out examples that did not choose "
-        "the head; its mean over seeds by Student's t. The rule adds that the head has most of its layer's "
-        "drop, by bounds corrected for the number of layers; runs with a deposit are counted. Shallow is the "
-        "first half of the layers. A model that has not learned its task can show neither a deposit nor its "
-        "absence: its seed does not count."
+        "The gap is the largest drop minus the second of its layer, on held-out examples that did not "
+        "choose the head; its mean over seeds by Student's t. The rule adds that the head has most of its "
+        "layer's drop, by bounds corrected for the number of layers; runs with a deposit are counted. "
+        "Shallow is the first half of the layers. A model that has not learned its task can show neither a "
+        "deposit nor its absence: its seed does not count."
     )
     paper = "no number in the text; figure 4 shows one head of layer 1 far from the rest"
 

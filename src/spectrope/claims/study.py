@@ -6,7 +6,6 @@ from pathlib import Path
 
 from spectrope.claims.base import Claim
 from spectrope.claims.verdict import Verdict
-from spectrope.core.config import Configured
 from spectrope.core.errors import SpectropeError, require
 from spectrope.store import broken_runs, find_runs
 from spectrope.sweeps.engine import Engine, Watcher, unwatched
@@ -16,7 +15,7 @@ from spectrope.training.config import Experiment
 
 
 @dataclass(frozen=True)
-class Study(Configured):
+class Study:
     """Some claims at one scale.
 
     Args:

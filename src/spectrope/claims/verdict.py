@@ -128,6 +128,8 @@ def _whole(findings: Sequence[Finding], minimum: int) -> tuple[Outcome, str]:
     if missing := next((f for f in findings if f.part.premise and f.outcome != "holds"), None):
         return "inconclusive", f"its premise {_told(missing)}: {missing.part.quantity}"
     parts = [finding for finding in findings if not finding.part.premise]
+    if not parts:
+        return "inconclusive", "no difference that is worth explaining"
     counts = {name: [f for f in parts if f.outcome == name] for name in ("holds", "fails", "inconclusive")}
     of = f"of {len(parts)} parts"
     if counts["fails"]:

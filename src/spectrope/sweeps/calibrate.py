@@ -1,29 +1,29 @@
-"""What a plan will cost, from a few steps of each kind of job on this machine."""
+"""What a plan will cost, from a few steps of each kind of run on this machine."""
 
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
-from spectrope.core.config import config_hash
+from spectrope.core.config import config_hash, to_dict
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.loop import Trainer
 
-STEPS, EXAMPLES = 5, 256  # Of the calibration: optimiser steps, and held-out examples.
+STEPS, EXAMPLES = 3, 256  # Of the calibration: optimiser steps, and held-out examples.
+FORWARD = 1 / 3  # Share of a step that its forward pass takes.
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Expected seconds of a job on one worker that has the machine to itself."""
+    """Expected seconds of a job on one worker that has its share of the machine."""
 
     training: float
     measuring: float
@@ -34,67 +34,90 @@ class Cost:
         return self.training + self.measuring
 
 
+@dataclass(frozen=True)
+class Timing:
+    """What a shortened run took: seconds to make its data, and per step of the optimiser."""
+
+    making: float
+    step: float
+
+
 def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
-    """Expected cost of each job; jobs that differ in nothing but the seed are timed once.
+    """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
 
-    A job is timed on a few steps and examples; its cost grows in proportion to steps and to examples.
+    Runs that differ in their seed alone are timed once. A measurement is timed on a few examples of the first
+    run that needs it; for others it is taken to be as much slower as their steps are.
     """
-    known: dict[str, Cost] = {}
+    timed: dict[str, Timing] = {}
+    relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
+    costs = []
     for job in jobs:
-        kind = _kind(job)
-        if kind not in known:
-            known[kind] = time_job(job, device)
-    return [known[_kind(job)] for job in jobs]
-
-
-def time_job(job: Job, device: torch.device) -> Cost:
-    """Train and measure a shortened job in a folder that is then removed, and scale up what it took."""
-    with tempfile.TemporaryDirectory() as folder:
-        short = shortened(job.experiment)
-        run = run_for(short, Path(folder))
-        begun = time.perf_counter()
-        trainer = Trainer(short, run, device)
-        making = time.perf_counter() - begun
-        moments: list[float] = []
-        trainer.fit(lambda progress: moments.append(time.perf_counter()))
-        run.finish({})
-        measuring = 0.0
+        kind = _kind(job.experiment)
+        if kind not in timed:
+            timed[kind] = time_training(job.experiment, device)
+        timing = timed[kind]
         for name in job.tables:
+            if name not in relative:
+                relative[name] = time_measure(job.experiment, name, device) / timing.step
+        measuring = sum(relative[name] for name in job.tables) * timing.step
+        costs.append(Cost(_training(job.experiment, timing), measuring))
+    return costs
+
+
+def time_training(experiment: Experiment, device: torch.device) -> Timing:
+    """Take a few steps of a shortened run, in a folder that is then removed."""
+    with tempfile.TemporaryDirectory() as folder:
+        short = shortened(experiment)
+        begun = time.perf_counter()
+        trainer = Trainer(short, run_for(short, Path(folder)), device)
+        making = time.perf_counter() - begun
+        spans = []
+        for _ in range(STEPS + 1):  # The first one warms up.
             begun = time.perf_counter()
-            MEASURES[name].take(run, device)
-            seconds = time.perf_counter() - begun
-            examples = MEASURES[name].examples
-            measuring += seconds * examples(job.experiment) / examples(short)
-    return Cost(_training(job.experiment, short, making, moments), measuring)
+            trainer.step(trainer.train_data)
+            _wait(device)
+            spans.append(time.perf_counter() - begun)
+    return Timing(making, median(spans[1:]))
+
+
+def time_measure(experiment: Experiment, name: str, device: torch.device) -> float:
+    """Seconds that a measurement of the whole run will take, from one of a shortened run."""
+    with tempfile.TemporaryDirectory() as folder:
+        short = shortened(experiment)
+        run = run_for(short, Path(folder))
+        Trainer(short, run, device).fit()
+        run.finish({})
+        begun = time.perf_counter()
+        MEASURES[name].take(run, device)
+        seconds = time.perf_counter() - begun
+    return seconds * MEASURES[name].examples(experiment) / MEASURES[name].examples(short)
 
 
 def shortened(experiment: Experiment) -> Experiment:
-    """The same with a few steps on a few examples."""
-    training = replace(experiment.training, epochs=1, eval_examples=EXAMPLES)
-    n_train = min(experiment.n_train, STEPS * training.batch_size)
-    n_test = min(experiment.n_test, EXAMPLES)
-    return replace(experiment, training=training, n_train=n_train, n_test=n_test)
+    """The same with one step, on few examples."""
+    training = replace(experiment.training, epochs=1, eval_examples=1)
+    n_train = min(experiment.n_train, training.batch_size)
+    return replace(experiment, training=training, n_train=n_train, n_test=min(experiment.n_test, EXAMPLES))
 
 
-def _training(whole: Experiment, short: Experiment, making: float, moments: Sequence[float]) -> float:
-    """Seconds of the whole training, from the moments before each step of the short one and at its end."""
-    spans = [later - earlier for earlier, later in pairwise(moments)]
-    step = median(spans[:-1] or spans)  # The last one scores the epoch as well.
-    scored = max(0.0, spans[-1] - step) / _scored(short)
-    steps = whole.training.epochs * -(-whole.n_train // whole.training.batch_size)
+def _training(whole: Experiment, timing: Timing) -> float:
+    """Seconds to make the data, take all steps, and score both splits after each epoch."""
+    config, short = whole.training, shortened(whole)
     examples = (whole.n_train + whole.n_test) / (short.n_train + short.n_test)
-    return making * examples + steps * step + (whole.training.epochs + 1) * scored * _scored(whole)
+    steps = config.epochs * whole.n_train / config.batch_size
+    scored = min(config.eval_examples, whole.n_train) + min(config.eval_examples, whole.n_test)
+    scoring = (config.epochs + 1) * scored / config.batch_size * FORWARD
+    return timing.making * examples + (steps + scoring) * timing.step
 
 
-def _scored(experiment: Experiment) -> int:
-    """Examples scored after an epoch."""
-    n = experiment.training.eval_examples
-    return min(n, experiment.n_train) + min(n, experiment.n_test)
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
-def _kind(job: Job) -> str:
-    """What jobs that differ in their seed alone share."""
-    return config_hash(_seedless(job.to_dict()))
+def _kind(experiment: Experiment) -> str:
+    """What runs that differ in their seed alone share."""
+    return config_hash(_seedless(to_dict(experiment)))
 
 
 def _seedless(value: Any) -> Any:

@@ -1,0 +1,64 @@
+"""Claim 6: RoPE with an absolute input term."""
+
+from collections.abc import Iterator
+
+from spectrope.claims.base import Claim
+from spectrope.claims.predictions import AtLeast, AtMost, InMost
+from spectrope.claims.quantities import deposit, gap
+from spectrope.claims.seen import Seen
+from spectrope.claims.single_head import GAP
+from spectrope.claims.verdict import Part
+from spectrope.encodings.sum import Sum
+from spectrope.training.config import Experiment
+from spectrope.training.scales import experiment
+
+
+class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
+    """The deposit when a sinusoid is added to the input."""
+
+    number = 6
+    title = "With an absolute term, the deposit leaves layer 1 and is back from layer 2"
+    statement = "RoPE with an absolute input embedding has no deposit in layer 1; it reappears from layer 2."
+    source = "Sec. 5.2, figure 6"
+    prediction = (
+        "gap(layer 1) ≤ 10 points and gap(layers ≥ 2) ≥ 10 points under RoPE + absolute on Task 1, with a "
+        "deposit in layers ≥ 2 in most runs, given gap(layer 1) ≥ 10 points under RoPE alone"
+    )
+    test = (
+        "The gap as in claim 3. Where RoPE alone has no deposit in layer 1, none can be gone, and the claim "
+        "stays inconclusive."
+    )
+    paper = "figure 6; no number in the text"
+    conditions = ("controlled", "described")
+    unplanned = "Not under `released`: the public code adds the absolute term to RoPE itself (R3)."
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        encodings = {"alone": "rope", "both": Sum.Config()}
+        return {
+            name: experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+            for name, encoding in encodings.items()
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        later = range(2, seen.n_layers + 1)
+        yield Part(
+            quantity="RoPE alone, gap in layer 1",
+            prediction=AtLeast(GAP),
+            values=seen.values("alone", gap((1,)), only_learned=True),
+            premise=True,
+        )
+        yield Part(
+            quantity="RoPE + absolute, gap in layer 1",
+            prediction=AtMost(GAP),
+            values=seen.values("both", gap((1,)), only_learned=True),
+        )
+        yield Part(
+            quantity="RoPE + absolute, gap from layer 2",
+            prediction=AtLeast(GAP),
+            values=seen.values("both", gap(later), only_learned=True),
+        )
+        yield Part(
+            quantity="RoPE + absolute, runs with a deposit from layer 2",
+            prediction=InMost(),
+            values=seen.values("both", deposit(later), only_learned=True),
+        )

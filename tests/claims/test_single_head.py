@@ -1,0 +1,48 @@
+"""Claim 3 on rows with known answers."""
+
+import pytest
+from tests.claims.made import jitter, rows_of
+
+from spectrope.claims.quantities import shallow
+from spectrope.claims.single_head import SingleHead
+
+CLAIM = SingleHead()
+
+
+def say(rope=(40.0, 2.0, 1.0), others=(2.0, 1.0, 1.0), test=95.0):
+    def tell(arm, seed):
+        gaps = rope if arm == "distance/rope" else others
+        return {"gaps": tuple(gap + jitter(seed) for gap in gaps), "test": test}
+
+    return tell
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome"),
+    [
+        (say(), "holds"),
+        (say(rope=(2.0, 1.0, 1.0)), "fails"),
+        (say(rope=(2.0, 40.0, 1.0)), "fails"),  # Not in a shallow layer.
+        (say(others=(2.0, 1.0, 30.0)), "fails"),
+        (say(rope=(15.0, 2.0, 1.0)), "inconclusive"),  # A gap, but no deposit by the rule.
+        (say(others=(10.0, 1.0, 1.0)), "inconclusive"),
+    ],
+)
+def test_known_gaps(tell, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_models_that_have_not_learned_do_not_count():
+    verdict = CLAIM.judge(rows_of(CLAIM, say(test=40.0)))
+    assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+
+
+def test_deposits_are_counted():
+    verdict = CLAIM.judge(rows_of(CLAIM, say(others=(25.0, 1.0, 1.0))))
+    notes = {finding.part.quantity: finding.part.note for finding in verdict.findings}
+    assert notes["NoPE, Task 1, gap in any layer"] == "a deposit in 6 of 6 runs"
+
+
+@pytest.mark.parametrize(("depth", "layers"), [(1, [1]), (3, [1]), (4, [1, 2]), (6, [1, 2, 3])])
+def test_shallow_layers_are_the_first_half(depth, layers):
+    assert list(shallow(depth)) == layers

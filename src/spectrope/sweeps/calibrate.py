@@ -17,7 +17,7 @@ from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.loop import Trainer
 
-STEPS, EXAMPLES = 3, 256  # Of the calibration: optimiser steps, and held-out examples.
+STEPS, EXAMPLES = 5, 256  # Of the calibration: optimiser steps, and held-out examples.
 FORWARD = 1 / 3  # Share of a step that its forward pass takes.
 
 

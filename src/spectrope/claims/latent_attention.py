@@ -1,0 +1,72 @@
+"""Claim 7: multi-head latent attention."""
+
+from collections.abc import Iterator
+
+from spectrope.claims.arms import ACCURACY, by_encoding
+from spectrope.claims.base import Claim
+from spectrope.claims.predictions import AtLeast, AtMost
+from spectrope.claims.quantities import deposit, gap, held_out
+from spectrope.claims.seen import Seen
+from spectrope.claims.single_head import GAP, TASKS
+from spectrope.claims.verdict import Part
+from spectrope.training.config import Experiment
+
+SMALL = 10.0  # Points that count as a small cost in accuracy, at most.
+TABLE_1 = {
+    "distance": {"mla": 88.34, "rope": 92.64, "nope": 3.51},
+    "counting": {"mla": 97.41, "rope": 69.43, "nope": 77.69},
+}
+NAMES = {"mla": "MLA", "rope": "RoPE", "nope": "NoPE"}
+
+
+class LatentAttention(Claim, name="latent-attention"):
+    """MLA against RoPE and NoPE: Table 1, and no indispensable head."""
+
+    number = 7
+    title = "MLA keeps most of RoPE's accuracy and has no indispensable head"
+    statement = (
+        "MLA, which concatenates a plain and a rotary part, spreads the deposit over heads at a small cost "
+        "in accuracy on Task 1, and is best on Task 2."
+    )
+    source = "Sec. 5.3, Table 1 and figure 7"
+    prediction = (
+        "Task 1: acc(RoPE) − acc(MLA) ≤ 10 points, acc(MLA) − acc(NoPE) ≥ 2, gap ≤ 10 in every layer of "
+        "MLA; Task 2: acc(MLA) − acc(NoPE) ≥ 2, acc(NoPE) − acc(RoPE) ≥ 2"
+    )
+    test = (
+        "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed, "
+        "not columns of the up-projections (R12)."
+    )
+    paper = (
+        "Table 1, test accuracy on Task 1 and 2: MLA 88.34 and 97.41 %, RoPE 92.64 and 69.43, NoPE 3.51 and "
+        "77.69"
+    )
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        return {
+            f"{task}/{name}": one
+            for task in TASKS
+            for name, one in by_encoding(task, condition, scale, seed, NAMES).items()
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield _difference(seen, "distance", "rope", "mla", AtMost(SMALL))
+        yield _difference(seen, "distance", "mla", "nope", AtLeast(ACCURACY))
+        yield _difference(seen, "counting", "mla", "nope", AtLeast(ACCURACY))
+        yield _difference(seen, "counting", "nope", "rope", AtLeast(ACCURACY))
+        found = seen.values("distance/mla", deposit(), only_learned=True)
+        yield Part(
+            quantity="MLA, Task 1, gap in any layer",
+            prediction=AtMost(GAP),
+            values=seen.values("distance/mla", gap(), only_learned=True),
+            note=f"a deposit in {sum(found.values()):.0f} of {len(found)} runs",
+        )
+
+
+def _difference(seen: Seen, task: str, first: str, second: str, prediction: AtLeast | AtMost) -> Part:
+    return Part(
+        quantity=f"{TASKS[task]}, {NAMES[first]} minus {NAMES[second]}, held-out accuracy",
+        prediction=prediction,
+        values=seen.minus(f"{task}/{first}", f"{task}/{second}", held_out),
+        paper=TABLE_1[task][first] - TABLE_1[task][second],
+    )

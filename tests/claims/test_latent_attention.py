@@ -1,0 +1,39 @@
+"""Claim 7 on rows with known answers."""
+
+import pytest
+from tests.claims.made import jitter, rows_of
+
+from spectrope.claims.latent_attention import TABLE_1, LatentAttention
+
+CLAIM = LatentAttention()
+
+
+def say(final, gaps=(2.0, 1.0, 1.0)):
+    def tell(arm, seed):
+        task, name = arm.split("/")
+        return {"test": final[task][name] + 0.3 * jitter(seed) * (name == "mla"), "gaps": gaps}
+
+    return tell
+
+
+ALIKE = {task: dict.fromkeys(scores, 99.0) for task, scores in TABLE_1.items()}
+NEAR = {**TABLE_1, "distance": TABLE_1["distance"] | {"mla": 82.7}}
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome"),
+    [
+        (say(TABLE_1), "holds"),
+        (say(ALIKE), "fails"),
+        (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "fails"),
+        (say(NEAR), "inconclusive"),
+    ],
+)
+def test_known_tables(tell, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_each_difference_stands_beside_the_paper_s():
+    verdict = CLAIM.judge(rows_of(CLAIM, say(TABLE_1)))
+    for finding in verdict.findings[:-1]:
+        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.1)

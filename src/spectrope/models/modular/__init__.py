@@ -1,0 +1,1 @@
+"""Models of operations on residues, one per file."""

@@ -100,6 +100,15 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
 
 
+def test_a_run_is_measured_as_it_trains(tmp_path, capsys):
+    options = ("train", "--encoding", "nope", "--epochs", "1", "--examples", "150", "--probe", "learning")
+    assert main((*options, "--every", "1")) == 0
+    (run,) = find_runs(tmp_path / "runs")
+    assert run.frame("learning").height == 2 * 24
+    capsys.readouterr()
+    assert "LearningProbe.every must be at least 1; got 0" in refused(capsys, *options, "--every", "0")
+
+
 def test_a_recipe_is_an_experiment(tmp_path, capsys, trained):
     recipe = tmp_path / "recipe.json"
     recipe.write_text((tmp_path / "runs" / trained / "config.json").read_text())

@@ -3,7 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -15,7 +15,10 @@ from spectrope.core.errors import ConfigError
 from spectrope.sweeps.job import train
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import stop_on_signal
+from spectrope.training.learning import LearningProbe
 from spectrope.training.scales import experiment
+
+PROBES = {"learning": LearningProbe}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +32,11 @@ class Train:
     seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0
     epochs: Epochs = None
     examples: Examples = None
+    probe: Annotated[
+        Literal["learning"] | None,
+        tyro.conf.arg(help="Measure on the way how heads learn; weights stay the same."),
+    ] = None
+    every: Annotated[int, tyro.conf.arg(help="Steps between measurements, with --probe.")] = 100
     recipe: Annotated[
         Path | None,
         tyro.conf.arg(help="JSON file that holds a whole experiment; the options above then do not count."),
@@ -38,9 +46,10 @@ class Train:
 
     def run(self) -> None:
         """Train and print the run's folder last."""
-        one = self.experiment()
+        one, probe = self.experiment(), PROBES[self.probe](every=self.every) if self.probe else None
+        device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:
-            run = train(one, self.runs, choose_device(self.device), lambda e: progress.watch(0, e), stop)
+            run = train(one, self.runs, device, lambda e: progress.watch(0, e), stop, probe)
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         console.print(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")

@@ -13,6 +13,7 @@ import torch
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import machine
+from spectrope.core.errors import UnsupportedError
 from spectrope.evaluation.score import score
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
@@ -22,6 +23,7 @@ from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Stop, never
 from spectrope.training.loop import Progress, Trainer
+from spectrope.training.probe import Probe
 from spectrope.training.state import CHECKPOINT
 
 
@@ -60,15 +62,30 @@ def train(
     device: torch.device,
     listen: Listener = silent,
     stop: Stop = never,
+    probe: Probe | None = None,
 ) -> Run:
     """Train an experiment, or go on with it, or return its finished run.
 
+    Args:
+        experiment: What to train.
+        root: Folder of the run folders.
+        device: Where to compute.
+        listen: Told of steps done.
+        stop: Asked after every step whether to stop there.
+        probe: What to measure on the way; no part of the experiment, whose run is the same with it.
+
     Raises:
         Interrupted: If asked to stop, once the checkpoint is written.
+        UnsupportedError: If a probe is asked of a run that is finished without it.
     """
     run = run_for(experiment, root)
+    if run.finished and probe is not None and not run.has_frame(probe.table):
+        raise UnsupportedError(
+            f"run {run.id} is finished and was trained without this probe, which measures on the way; "
+            "move its folder away, or train under another --runs."
+        )
     if not run.finished:
-        trainer = Trainer(experiment, run, device)
+        trainer = Trainer(experiment, run, device, probe)
 
         def watch(progress: Progress) -> None:
             listen(Event("train", progress.step, progress.steps, progress.accuracy))

@@ -19,6 +19,7 @@ from spectrope.store import Run
 from spectrope.tasks.base import Batch
 from spectrope.training.config import Experiment, TrainingConfig
 from spectrope.training.interrupt import Interrupted, Stop, never
+from spectrope.training.probe import Probe, Recorder
 from spectrope.training.state import WEIGHTS, Row, TrainingState
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0
@@ -67,9 +68,12 @@ class Trainer:
         experiment: What to train, on what, and how.
         run: Where checkpoints, scores and weights go.
         device: Where to compute.
+        probe: What to measure on the way, if anything; weights and scores are the same with it and without.
     """
 
-    def __init__(self, experiment: Experiment, run: Run, device: torch.device) -> None:
+    def __init__(
+        self, experiment: Experiment, run: Run, device: torch.device, probe: Probe | None = None
+    ) -> None:
         self.experiment, self.run, self.device = experiment, run, device
         self.config = experiment.training
         self.dtype = choose_dtype(self.config.precision, device)
@@ -80,6 +84,7 @@ class Trainer:
         model = build_model(experiment, device)
         self.state = TrainingState(model, make_optimiser(model, self.config))
         self.state.restore(run)
+        self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)
 
     def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> Decoder:
         """Train to the end, then write scores and weights.
@@ -96,6 +101,7 @@ class Trainer:
             self._score_epoch(0)
         while state.step < self.steps:
             watch(self._progress())
+            self._record()
             self._timed_step()
             stopping = stop() and state.step < self.steps
             if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
@@ -103,10 +109,15 @@ class Trainer:
                 saved = time.monotonic()
             if stopping:
                 raise Interrupted(f"stopped at step {state.step} of {self.steps}, saved in {self.run.path}.")
+        self._record()
         self.run.write_frame("metrics", pl.DataFrame(state.rows))
         self.run.write_tensors(WEIGHTS, state.model.state_dict(), {})
         watch(self._progress())
         return state.model
+
+    def _record(self) -> None:
+        if self.recorder is not None:
+            self.recorder.record(self.state.model, self.state.step)
 
     def _timed_step(self) -> None:
         begun = time.monotonic()

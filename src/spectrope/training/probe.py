@@ -1,0 +1,71 @@
+"""Measurements of a model while it trains, kept as tables that a crash leaves whole."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import polars as pl
+
+from spectrope.core.errors import require
+from spectrope.models.decoder import Decoder
+from spectrope.store import Run
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(ABC):
+    """Measures a model without touching it: weights, gradients and random streams stay as they are."""
+
+    table: ClassVar[str]  # The name of one of its tables.
+
+    every: int = 100  # Steps from one measurement to the next.
+
+    def __post_init__(self) -> None:
+        require(self.every >= 1, self, "every", "at least 1")
+
+    @abstractmethod
+    def choose(self, data: Batch) -> Batch:
+        """The training examples to measure on, the same ones at every step."""
+
+    @abstractmethod
+    def measure(self, model: Decoder, batch: Batch) -> Mapping[str, pl.DataFrame]:
+        """Tables by name, always the same names, without the step."""
+
+
+class Recorder:
+    """Takes a probe's measurements when they are due, and keeps them with the run.
+
+    Every table is rewritten whole with each measurement, and before any checkpoint of a later step. A resumed
+    run takes up the rows before its checkpoint and measures the others anew, so that none is missing or
+    doubled.
+
+    Args:
+        probe: What to measure.
+        run: Where the tables go.
+        data: The training examples.
+        step: Where training starts, 0 or the step of the checkpoint taken up.
+    """
+
+    def __init__(self, probe: Probe, run: Run, data: Batch, step: int) -> None:
+        self.probe, self.run = probe, run
+        self.batch = probe.choose(data)
+        self._first = step
+        self._tables: dict[str, pl.DataFrame] = {}
+
+    def record(self, model: Decoder, step: int) -> None:
+        """Measure, if this step is due."""
+        if step % self.probe.every:
+            return
+        device = next(model.parameters()).device
+        for name, found in self.probe.measure(model, self.batch.to(device)).items():
+            rows = found.select(pl.lit(step, pl.Int64).alias("step"), pl.all())
+            before = self._tables[name] if name in self._tables else self._kept(name)
+            self._tables[name] = rows if before is None else pl.concat([before, rows])
+            self.run.write_frame(name, self._tables[name])
+
+    def _kept(self, name: str) -> pl.DataFrame | None:
+        """Rows of an earlier sitting that the checkpoint includes."""
+        if not self.run.has_frame(name):
+            return None
+        return self.run.frame(name).filter(pl.col("step") < self._first)

@@ -4,13 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-ENCODING = "model.encoding."
+ENCODING = ("model.encoding.", "model.attention.")
 
 
 def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The setting and the encoding of each run, such as ("distance", "rope").
 
-    A setting is the task, with condition and scale where they differ among the runs. Where two runs would
+    A setting is the task, with condition and scale where they differ among the runs, and "tuned" where only
+    some have a learning rate from a grid. Where two runs would
     still share setting, encoding and seed, the fields that tell them apart are added.
     """
     settings = [_setting(config, configs) for config in configs]
@@ -27,7 +28,10 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 def _setting(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
     varied = [field for field in ("condition", "scale") if len({str(c[field]) for c in configs}) > 1]
-    return ", ".join([str(config["task"]["kind"]), *(str(config[field]) for field in varied)])
+    found = [str(config["task"]["kind"]), *(str(config[field]) for field in varied)]
+    if config.get("tuned") and not all(c.get("tuned") for c in configs):
+        found.append("tuned")
+    return ", ".join(found)
 
 
 def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

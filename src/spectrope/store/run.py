@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,17 @@ class Run:
             raise StoreError(f"run {self.id} has no tensors {name!r}; {self._names('safetensors')}")
         with _damage(self._tensors(name)), safe_open(self._tensors(name), framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
+
+    def take_over(self, other: "Run") -> None:
+        """Copy all tables and tensors of a finished run, its manifest last: for the same run by another name.
+
+        Raises:
+            StoreError: If the other is unfinished, or a file cannot be copied.
+        """
+        manifest = other.manifest
+        for source in sorted([*other.path.glob("*.parquet"), *other.path.glob("*.safetensors")]):
+            replace_file(self.path / source.name, partial(shutil.copyfile, source))
+        self.finish({**manifest, "run": self.id, "copied_from": other.id})
 
     def remove(self, name: str) -> None:
         """Remove tensors or a table, where there are any."""

@@ -1,17 +1,18 @@
 """Everything that a resumed run needs, as tensors and numbers; nothing is pickled."""
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 
 CHECKPOINT = "checkpoint"
 WEIGHTS = "weights"
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Row:
 
 
 @dataclass
-class TrainingState:
+class TrainingState(Generic[M]):
     """Where a run stands between two steps.
 
     Args:
@@ -34,14 +35,16 @@ class TrainingState:
         optimiser: AdamW over the network's trainable parameters.
         step: Steps taken.
         seconds: Time spent training, over all sittings.
-        rows: Scores so far.
+        rows: Scores so far, each a dataclass.
+        row: What a row is read back as.
     """
 
-    model: Decoder
+    model: M
     optimiser: torch.optim.Optimizer
     step: int = 0
     seconds: float = 0.0
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
+    row: Callable[..., Any] = Row
 
     def save(self, run: Run) -> None:
         """Write the checkpoint, whole or not at all."""
@@ -55,7 +58,7 @@ class TrainingState:
         tensors, metadata = run.read_tensors(CHECKPOINT)
         progress = json.loads(metadata["progress"])
         self.step, self.seconds = progress["step"], progress["seconds"]
-        self.rows = [Row(**row) for row in progress["rows"]]
+        self.rows = [self.row(**row) for row in progress["rows"]]
         self.model.load_state_dict(_under("model", tensors))
         moments = _under("adam", tensors)
         if moments:

@@ -49,7 +49,7 @@ class ExpPolynomial:
 def exp_polynomial(degree: int, low: float, high: float) -> ExpPolynomial:
     r"""The minimax polynomial of exp in relative error, by Remez exchange on :math:`r(x)=P(x)e^{-x}-1`.
 
-    The functions :math:`x^m e^{-x}` are a Chebyshev system, so the best P is the one whose r takes its largest
+    The functions :math:`x^m e^{-x}` are a Chebyshev system: the best P is the one whose r takes its largest
     modulus at g + 2 points with alternating signs. r is sampled in steps of h; between samples its slope is
     :math:`(P'-P)e^{-x}`, where P' - P is sampled as well and cannot change by more than
     :math:`\tfrac h2\cdot\tfrac{2}{b-a}\sum_k k^2|c_k|` in half a step, c being its Chebyshev coefficients. So

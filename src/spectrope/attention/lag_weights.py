@@ -1,0 +1,108 @@
+r"""What a lag bias does to attention weights, :math:`T(n) = e^{b(n)}`: near lags as they are, far ones decay."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import Context, Encoding
+
+STRAIGHT = 1e-6  # Logit units by which a bias may leave its straight tail; part of the certificate.
+LONGEST_NEAR = 2048
+DEEPEST = 60.0  # Logit units: e^-60 squared is still a float32.
+
+
+@dataclass(frozen=True)
+class Tail:
+    r"""Weights of distances n from `start` on, per head: :math:`T(n) = e^{\text{level} - \text{rate}\, n}`."""
+
+    start: int
+    rate: Float[Tensor, " h"]
+    level: Float[Tensor, " h"]
+
+
+@dataclass(frozen=True)
+class LagWeights:
+    """Logarithms of the weights of lags, per head, less each head's largest.
+
+    Args:
+        logs: Of lags -(n - 1), ..., n - 1, with shape (h, 2n - 1), in float64.
+        past: What lags are from some lag on.
+        future: The same for negative lags.
+        deviation: Logit units by which the tails may be off.
+    """
+
+    logs: Float[Tensor, "h lags"]
+    past: Tail
+    future: Tail
+    deviation: float
+
+    @property
+    def n(self) -> int:
+        """One more than the largest lag."""
+        return (self.logs.shape[1] + 1) // 2
+
+    def of_lags(self, lag: Tensor, heads: Tensor) -> Tensor:
+        """Weights of integer lags with any shape (*n,), for some heads: (heads, *n)."""
+        return self.logs[heads][:, (lag + self.n - 1).flatten()].exp().unflatten(1, lag.shape)
+
+
+def lag_weights(ctx: Context, encoding: Encoding, causal: bool) -> LagWeights:
+    """The weights of an encoding's lag bias at the lengths at hand.
+
+    Raises:
+        UnsupportedError: If positions are not consecutive and shared, the bias is straight only beyond lag
+            2048, or it rises with the distance.
+    """
+    require_consecutive(ctx)
+    n = max(ctx.q.shape[-2], ctx.k.shape[-2])
+    lags = torch.arange(1 - n, n, dtype=torch.float64, device=ctx.q.device)
+    bias = encoding.lag_bias(lags).detach().double().T.contiguous()
+    if bias.shape[0] == 1:
+        bias = bias.expand(ctx.q.shape[1], -1)
+    bias = bias - (bias[:, n - 1 :] if causal else bias).amax(1, keepdim=True)
+    past, off_past = _tail(bias[:, n - 1 :], encoding)
+    future, off_future = _tail(bias[:, :n].flip(1), encoding)
+    if causal:
+        bias[:, : n - 1] = 0.0
+        off_future = 0.0
+    return LagWeights(bias, past, future, max(off_past, off_future))
+
+
+def require_consecutive(ctx: Context) -> None:
+    """Refuse positions by which lags are not differences of indices.
+
+    Raises:
+        UnsupportedError: If they are not.
+    """
+    n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
+    index = torch.arange(n_k, device=ctx.k_pos.device)
+    start = ctx.k_pos[..., :1]
+    keys = ((ctx.k_pos - start) == index).all()
+    queries = (
+        (ctx.q_pos - start[: len(ctx.q_pos)]) == torch.arange(n_k - n_q, n_k, device=index.device)
+    ).all()
+    if not bool(keys & queries):
+        raise UnsupportedError(
+            "fast attention with a lag bias needs consecutive positions, the last query at the last key."
+        )
+
+
+def _tail(bias: Float[Tensor, "h n"], encoding: Encoding) -> tuple[Tail, float]:
+    """The falling straight line that the bias follows from some lag on, and how closely."""
+    n = bias.shape[1]
+    bent = (bias.diff(n=2, dim=1).abs() > 1e-9 * (1 + bias[:, 2:].abs())).any(0).nonzero()
+    start = 0 if len(bent) == 0 else int(bent[-1]) + 1
+    rate = (bias[:, start] - bias[:, -1]) / max(1, n - 1 - start)
+    steps = torch.arange(n - start, dtype=bias.dtype, device=bias.device)
+    off = float((bias[:, start:] - bias[:, start, None] + rate[:, None] * steps).abs().max())
+    if off > STRAIGHT or bool((rate < -STRAIGHT / n).any()):
+        start, rate, off = n - 1, torch.zeros_like(rate), 0.0
+    if start > LONGEST_NEAR:
+        raise UnsupportedError(
+            f"attention impl 'polynomial' needs a lag bias that is straight and does not rise beyond lag "
+            f"{LONGEST_NEAR}, as that of {type(encoding).__name__} is not; 'toeplitz_fft' computes it."
+        )
+    return Tail(start, rate.clamp(min=0), bias[:, start] + rate * start), off

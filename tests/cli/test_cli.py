@@ -60,6 +60,24 @@ def test_naming_an_encoding_twice_runs_it_once(tmp_path, capsys):
     assert len(find_runs(tmp_path / "runs")) == 1
 
 
+def test_compare_tunes_every_encoding_on_one_grid_and_reports_both(tmp_path, capsys):
+    arguments = ("--encodings", "mla", "--tasks", "distance", *SMALL, "--workers", "1", "--tune")
+    assert main(("compare", *arguments, "--rates", "1", "3")) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"distance +mla +0\.003: [\d.]+ +0\.009: [\d.]+ +0\.00[39]\* +\d", out)
+    assert re.search(r"The grids took 2 runs and \d+ s of training\. \* is an end of the grid", out)
+    assert out.count("/rate 0.009: done") == 1
+    assert len(re.findall(r"distance +mla +0 ", out)) == 2
+    page = (tmp_path / "report.html").read_text()
+    assert "distance, tuned" in page
+    assert len(find_runs(tmp_path / "runs")) == 4
+
+
+def test_a_grid_needs_positive_rates(capsys):
+    assert "rates must be positive; got (0.0,)" in refused(capsys, "compare", "--tune", "--rates", "0")
+    assert "rates must be at least one" in refused(capsys, "compare", "--tune", "--rates")
+
+
 MINE = """
 from dataclasses import dataclass
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
@@ -155,7 +173,7 @@ def test_the_catalogue_names_every_encoding(capsys):
         (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),
         (("train", "--examples", "1"), "Experiment.n_test must be at least 1; got 0."),
         (("train", "--seed", "-1"), "Experiment.seed must be at least 0; got -1."),
-        (("ablate", "abc"), "no run 'abc' in runs; `spectrope runs --runs runs` lists them."),
+        (("ablate", "abc"), "'abc' is neither a run in runs (`spectrope runs --runs runs` lists them) nor"),
         (("report",), "runs is no folder; `spectrope compare --runs runs` makes it."),
         (("runs", "--runs", "nowhere"), "nowhere is no folder"),
         (("encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),

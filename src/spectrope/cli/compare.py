@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -13,7 +13,9 @@ from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
 from spectrope.store import Run
 from spectrope.sweeps.local import execute
+from spectrope.sweeps.tune import FACTORS, Tuning, run_tuned, trials_of, tune
 from spectrope.tasks.base import TASKS
+from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
 
 ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
@@ -24,7 +26,8 @@ class Compare:
     """Train a decoder with each encoding on each task, ablate every head, and write a report."""
 
     encodings: Annotated[
-        tuple[str, ...], tyro.conf.arg(help="Names that `spectrope encodings` lists, or file.py:Class.")
+        tuple[str, ...],
+        tyro.conf.arg(help="Names that `spectrope encodings` lists, mla+NAME, or file.py:Class."),
     ] = ENCODINGS
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Names of tasks.")] = ("distance", "counting")
     scale: Scale = "mini"
@@ -32,6 +35,13 @@ class Compare:
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed, task and encoding.")] = (0,)
     epochs: Epochs = None
     examples: Examples = None
+    tune: Annotated[
+        bool,
+        tyro.conf.arg(help="Also run each encoding at the best rate of one grid, judged on training data."),
+    ] = False
+    rates: Annotated[
+        tuple[float, ...], tyro.conf.arg(help="The grid, as multiples of the scale's learning rate.")
+    ] = FACTORS
     runs: RunsRoot = ROOT
     out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
         "report.html"
@@ -42,8 +52,9 @@ class Compare:
     def run(self) -> None:
         """Run what is not in the run folders yet, print the table, write the report."""
         require(self.workers >= 1, self, "workers", "at least 1")
-        for field in ("encodings", "tasks", "seeds"):
+        for field in ("encodings", "tasks", "seeds", "rates"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
+        require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         for task in self.tasks:
             TASKS[task]
         names = [own(spec) if is_foreign(spec) else spec for spec in self.encodings]
@@ -63,12 +74,27 @@ class Compare:
         ]
         plan = list(dict.fromkeys(plan))  # two workers must not write one run
         with bars([one.label for one in plan]) as progress:
-            finished = execute(
-                plan, self.runs, device=self.device, workers=self.workers, watch=progress.watch
-            )
+            finished = execute(plan, self.runs, watch=progress.watch, **self._place)
         show(finished)
+        if self.tune:
+            tuned = self.tuned(plan, finished)
+            show(tuned, "the same at the learning rates chosen above")
+            finished += tuned
         write_report(finished, self.out)
         console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+
+    def tuned(self, plan: list[Experiment], untuned: list[Run]) -> list[Run]:
+        """Choose learning rates, print what they and the choice cost, and run the plan at them."""
+        trials = trials_of(plan, self.rates)
+        with bars([f"{one.label}/rate {one.training.learning_rate:.2g}" for one in trials]) as progress:
+            tunings = tune(plan, self.runs, factors=self.rates, watch=progress.watch, **self._place)
+        show_tunings(tunings)
+        with bars([f"{one.label}, tuned" for one in plan]) as progress:
+            return run_tuned(plan, tunings, self.runs, untuned=untuned, watch=progress.watch, **self._place)
+
+    @property
+    def _place(self) -> dict[str, Any]:
+        return {"device": self.device, "workers": self.workers}
 
 
 def own(spec: str) -> str:
@@ -87,10 +113,36 @@ def own(spec: str) -> str:
     return name
 
 
-def show(runs: list[Run]) -> None:
+def show_tunings(tunings: list[Tuning]) -> None:
+    """Print what each learning rate reached, the chosen one marked, and what the grids cost."""
+    factors = max((len(found.trials) for found in tunings), default=0)
+    columns = ("task", "encoding", *(f"rate {n}" for n in range(1, factors + 1)), "chosen", "s")
+    rows = [
+        (
+            found.task,
+            found.encoding,
+            *(f"{trial.rate:.2g}: {100 * trial.accuracy:.1f}" for trial in found.trials),
+            f"{found.chosen.rate:.2g}{'*' if found.at_edge else ''}",
+            f"{found.seconds:.0f}",
+        )
+        for found in tunings
+    ]
+    title = "learning rates: accuracy in % on training examples that were left out"
+    table(title, columns, rows, numeric=columns[2:])
+    cost = sum(found.seconds for found in tunings)
+    runs = sum(len(found.trials) for found in tunings)
+    edge = (
+        " * is an end of the grid: a better rate may lie beyond." if any(t.at_edge for t in tunings) else ""
+    )
+    console.print(f"The grids took {runs} runs and {cost:.0f} s of training.{edge}", highlight=False)
+
+
+SHOWN = "accuracy in %; drop in points when the worst head (layer.head) is silenced"
+
+
+def show(runs: list[Run], title: str = SHOWN) -> None:
     """Print accuracy, ceiling and the most indispensable head of each run, in 80 columns."""
     columns = ("task", "encoding", "seed", "train", "held-out", "ceiling", "drop", "head", "s")
-    title = "accuracy in %; drop in points when the worst head (layer.head) is silenced"
     table(title, columns, [_row(run) for run in runs], numeric=columns[2:])
 
 

@@ -14,7 +14,7 @@ from spectrope.sweeps.local import Watcher, execute, unwatched
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 
-FACTORS = (1 / 3, 1.0, 3.0)  # Of the learning rate of the scale.
+FACTORS = (0.3, 1.0, 3.0)  # Of the learning rate of the scale.
 SHARE = 0.2  # Of the training examples, left out to judge a rate.
 
 

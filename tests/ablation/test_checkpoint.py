@@ -7,10 +7,11 @@ import torch
 import torch.nn.functional as F
 from tests.auditing.families import FAMILIES
 
-from spectrope.ablation.checkpoint import CheckpointStages, Subject
+from spectrope.ablation.checkpoint import CheckpointStages
 from spectrope.ablation.checkpoint_sweep import checkpoint_scores, checkpoint_sweep
 from spectrope.ablation.gather import derangement
 from spectrope.ablation.interventions import HeadAblation
+from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Fork, Stages
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import head_sites, linear_weight
@@ -217,6 +218,13 @@ def test_rows_carry_units_and_intervals():
     assert len(read["heads"]) == 8
 
 
+def test_some_layers_alone_are_changed():
+    model, data = built("gpt2"), sequences("gpt2")
+    whole, part = checkpoint_sweep(model, data), checkpoint_sweep(model, data, layers=slice(1, None))
+    assert part.heads == whole.heads[4:]
+    assert (part.ablated == whole.ablated[4:]).all()
+
+
 def test_progress_counts_heads():
     told = []
     checkpoint_sweep(built("gpt2"), sequences("gpt2"), tokens=24, watch=lambda *at: told.append(at))
@@ -232,6 +240,8 @@ def test_what_cannot_be_measured_is_refused():
         Subject.of(gpt2.transformer)
     with pytest.raises(ConfigError, match="at least 2 of them; got 1"):
         checkpoint_sweep(gpt2, data[:1])
+    with pytest.raises(ConfigError, match="layers must take at least one of 0 to 1; got none"):
+        checkpoint_sweep(gpt2, data, layers=slice(2, 4))
     subject = Subject.of(gpt2)
     for place in ((2, 0), (0, 4), (-1, 0)):
         with pytest.raises(ConfigError, match="the model has no head"):

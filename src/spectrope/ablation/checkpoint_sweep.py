@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.ablation.checkpoint import CheckpointStages, Subject
+from spectrope.ablation.checkpoint import CheckpointStages
 from spectrope.ablation.engine import Watch, unwatched
 from spectrope.ablation.gather import derangement
 from spectrope.ablation.interventions import HeadAblation, Variant
+from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Tree, fills_of
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import evaluating
@@ -105,10 +106,11 @@ class CheckpointSweep:
 
 
 def checkpoint_sweep(
-    model: nn.Module,
+    model: nn.Module | Subject,
     data: Sequences,
     *,
     fill: CheckpointFill = "zero",
+    layers: slice = slice(None),
     tokens: int | None = None,
     seed: int = 0,
     watch: Watch = unwatched,
@@ -122,18 +124,22 @@ def checkpoint_sweep(
         data: Sequences, at least two.
         fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, or its
             output on another sequence.
+        layers: Layers whose heads to change.
         tokens: Tokens in one batch, copies included; None takes what fills the device.
         seed: Pairs sequences where outputs are resampled.
         watch: Called with the numbers of heads done and in all.
 
     Raises:
-        ConfigError: If there are fewer than two sequences.
+        ConfigError: If there are fewer than two sequences, or none of the layers exists.
         UnsupportedError: If the model is no such model, or sequences of different lengths are resampled.
     """
     if len(data) < 2:
         raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
-    subject = Subject.of(model)
-    heads = tuple((layer, head) for layer, site in enumerate(subject.sites) for head in range(site.n_heads))
+    subject = model if isinstance(model, Subject) else Subject.of(model)
+    chosen = range(len(subject.sites))[layers]
+    heads = tuple((layer, head) for layer in chosen for head in range(subject.sites[layer].n_heads))
+    if not heads:
+        raise ConfigError(f"layers must take at least one of 0 to {len(subject.sites) - 1}; got none.")
     variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in heads)]
     scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
     return CheckpointSweep(fill, heads, scores[0], scores[1:])

@@ -1,18 +1,23 @@
-"""`spectrope ablate`: which heads of a trained run matter, how surely."""
+"""`spectrope ablate`: which heads of a trained run or of a checkpoint matter, how surely."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, cast, get_args
 
 import polars as pl
 import tyro
 
+from spectrope.ablation.checkpoint_sweep import CheckpointFill
 from spectrope.ablation.interventions import Fill
-from spectrope.cli.options import ROOT, DeviceOption, RunsRoot
+from spectrope.cli.ablate_checkpoint import Plan
+from spectrope.cli.checkpoints import Checkpoints
+from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import bars, console, frame
+from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
-from spectrope.core.errors import require
+from spectrope.core.errors import ConfigError, require
 from spectrope.stats.sequential import Precision, Threshold
-from spectrope.store import resolve_run
+from spectrope.store import Run
 from spectrope.sweeps.ablate import (
     EXAMPLES,
     Adaptive,
@@ -26,40 +31,91 @@ from spectrope.sweeps.ablate import (
 )
 from spectrope.sweeps.runs import experiment_of
 
+SEQUENCES = 32
+
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate:
-    """Change each head's output before the output projection and measure the drop in accuracy."""
+class Ablate(Checkpoints):
+    """Change each head's output before the output projection and measure what it costs.
 
-    run_name: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder.")
+    Of a run of `spectrope train`, accuracy on its held-out examples; of a language model's checkpoint, loss
+    and accuracy on repeated random tokens or on texts.
+    """
+
+    target: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(
+            name="target", help="Run: id (or its start) or folder. Checkpoint: folder, or cached id."
+        ),
     ]
     method: Annotated[
         Literal["exact", "adaptive", "cumulative", "screen"],
-        tyro.conf.arg(help="All examples; as few as decide; head after head; first-order estimates."),
+        tyro.conf.arg(help="run: all examples; as few as decide; head after head; first-order estimates."),
     ] = "exact"
     fill: Annotated[
         Fill | None, tyro.conf.arg(help="What replaces a head's output; None keeps the protocol's (zero).")
     ] = None
     protocol: Annotated[
-        str, tyro.conf.arg(help="controlled, or with the faults of the paper's code: R9, R10, released.")
+        str, tyro.conf.arg(help="run: controlled, or with the faults of the paper's code: R9, R10, released.")
     ] = "controlled"
-    examples: Annotated[int, tyro.conf.arg(help="Held-out examples; adaptive may use all there are.")] = (
-        EXAMPLES
-    )
+    examples: Annotated[
+        int | None,
+        tyro.conf.arg(help=f"Held-out examples of a run ({EXAMPLES}), or sequences ({SEQUENCES})."),
+    ] = None
     half_width: Annotated[
         float | None, tyro.conf.arg(help="adaptive: stop at intervals of this half-width, in points.")
     ] = None
     threshold: Annotated[
         float, tyro.conf.arg(help="adaptive: else stop when |drop| is surely above or below, in points.")
     ] = 5.0
+    task: Annotated[
+        str | None,
+        tyro.conf.arg(help="checkpoint: induction (None), or distance, a period of each sequence's own."),
+    ] = None
+    texts: Annotated[Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line.")] = None
+    length: Annotated[int, tyro.conf.arg(help="checkpoint: tokens per sequence.")] = 64
+    layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: change heads of these alone: 0:4.")] = None
+    batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one batch.")] = None
+    json: Annotated[bool, tyro.conf.arg(help="checkpoint: print the whole result as JSON.")] = False
     runs: RunsRoot = ROOT
-    device: DeviceOption = "auto"
 
     def run(self) -> None:
-        """Ablate, keep the tables with the run, print them."""
-        require(self.examples >= 4, self, "examples", "at least 4")
-        run, method = resolve_run(self.runs, self.run_name), self.chosen_method()
+        """Ablate and print what heads cost; tables are kept with a run."""
+        require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
+        target = run_or_checkpoint(self.target, self.runs, self.allow_download)
+        if isinstance(target, Run):
+            self._ablate_run(target)
+        else:
+            self._plan().run(self.open(target), self.tokenizer(target))
+
+    def _plan(self) -> Plan:
+        """What the options ask of a checkpoint."""
+        if self.method != "exact" or self.protocol != "controlled":
+            raise ConfigError(
+                "a checkpoint's heads are measured exactly; --method and --protocol are for runs."
+            )
+        if self.task is not None and self.texts is not None:
+            raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
+        fill, known = self.fill or "zero", get_args(CheckpointFill)
+        if fill not in known:
+            raise ConfigError(f"a checkpoint's heads are filled with {', '.join(known)}; got {fill!r}.")
+        require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
+        return Plan(
+            task=self.task or "induction",
+            texts=self.texts,
+            examples=self.examples or SEQUENCES,
+            length=self.length,
+            batch=self.batch,
+            layers=self.layers,
+            fill=cast(CheckpointFill, fill),
+            json=self.json,
+        )
+
+    def _ablate_run(self, run: Run) -> None:
+        given = [name for name in ("task", "texts", "layers", "batch", "json") if getattr(self, name)]
+        if given:
+            raise ConfigError(f"--{given[0]} is for checkpoints; {run.path} is a run with its own task.")
+        method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
             tables = ablate(run, choose_device(self.device), method, lambda event: progress.watch(0, event))
         console.print(f"Drops in percentage points; tables in {run.path}.", highlight=False, soft_wrap=True)
@@ -74,9 +130,9 @@ class Ablate:
             aim = Threshold(self.threshold / 100) if width is None else Precision(width / 100)
             return Adaptive(aim=aim, protocol=protocol)
         if self.method == "screen":
-            return Screen(fill=protocol.fill, examples=self.examples)
+            return Screen(fill=protocol.fill, examples=self.examples or EXAMPLES)
         kind = Cumulative if self.method == "cumulative" else Exact
-        return kind(protocol=protocol, examples=self.examples)
+        return kind(protocol=protocol, examples=self.examples or EXAMPLES)
 
 
 SHOWN = {

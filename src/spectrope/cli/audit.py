@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from spectrope import auditing
-from spectrope.cli.checkpoints import BatchOption, Checkpoints, LengthOption, progress
+from spectrope.cli.checkpoints import BatchOption, Checkpoints, LayersOption, LengthOption, progress
 from spectrope.cli.show import console, table
 from spectrope.report.audit_page import reaches, write_audit
 
@@ -26,6 +26,7 @@ class Audit(Checkpoints):
         tyro.conf.Positional[str], tyro.conf.arg(name="model", help="Local folder, or id of a cached model.")
     ]
     length: LengthOption = None
+    layers: LayersOption = None
     batch: BatchOption = 2
     paths: Annotated[
         bool, tyro.conf.arg(help="Compare decoding from a cache, padding and packing with a plain pass.")
@@ -37,7 +38,7 @@ class Audit(Checkpoints):
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""
-        model = self.open(self.model)
+        model = self.open(self.model, self.layers)
         with progress("auditing") as watch:
             found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
         if self.out is not None:

@@ -12,7 +12,8 @@ from torch import nn
 from spectrope.cli.options import DeviceOption
 from spectrope.cli.show import errors
 from spectrope.core.device import choose_device
-from spectrope.models.adapters import open_model, parse_layers
+from spectrope.core.errors import ConfigError
+from spectrope.models.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.models.adapters.load import Dtype
 
 LengthOption = Annotated[
@@ -31,13 +32,12 @@ class Checkpoints:
 
     dtype: Annotated[Dtype, tyro.conf.arg(help="To compute in; auto keeps the checkpoint's.")] = "auto"
     device: DeviceOption = "auto"
-    layers: LayersOption = None
     allow_download: Annotated[bool, tyro.conf.arg(help="Fetch the model from the hub.")] = False
     trust_remote_code: Annotated[bool, tyro.conf.arg(help="Run code that comes with it.")] = False
     allow_pickle: Annotated[bool, tyro.conf.arg(help="Unpickle weights, which can run code.")] = False
 
-    def open(self, source: str) -> nn.Module:
-        """The model of a checkpoint."""
+    def open(self, source: str, layers: str | None = None) -> nn.Module:
+        """The model of a checkpoint, or some of its layers."""
         device = choose_device(self.device)
         model = open_model(
             source,
@@ -45,9 +45,18 @@ class Checkpoints:
             trust_remote_code=self.trust_remote_code,
             allow_pickle=self.allow_pickle,
             dtype=self.dtype,
-            layers=None if self.layers is None else parse_layers(self.layers),
+            layers=None if layers is None else parse_layers(layers),
         )
         return model.to(device)
+
+    def tokenizer(self, source: str) -> Tokenizer | None:
+        """The tokenizer of a checkpoint, if it has one."""
+        try:
+            return open_tokenizer(
+                source, allow_download=self.allow_download, trust_remote_code=self.trust_remote_code
+            )
+        except ConfigError:
+            return None
 
 
 @contextlib.contextmanager

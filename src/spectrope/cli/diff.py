@@ -9,7 +9,7 @@ import tyro
 from spectrope.auditing import Difference, audit, diff
 from spectrope.auditing.run import default_length
 from spectrope.cli.audit import MISMATCH
-from spectrope.cli.checkpoints import Checkpoints, LengthOption, progress
+from spectrope.cli.checkpoints import Checkpoints, LayersOption, LengthOption, progress
 from spectrope.cli.show import console, table
 
 
@@ -25,11 +25,12 @@ class Diff(Checkpoints):
     ]
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The same.")]
     length: LengthOption = None
+    layers: LayersOption = None
     json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
 
     def run(self) -> int:
         """Audit both, print what differs, and say by the exit code whether anything does."""
-        models = [self.open(source) for source in (self.first, self.second)]
+        models = [self.open(source, self.layers) for source in (self.first, self.second)]
         length = self.length or min(map(default_length, models))
         with progress("auditing") as watch:
             found = diff(*(audit(model, length=length, watch=watch) for model in models))

@@ -13,27 +13,33 @@ from spectrope.models.adapters.sites import (
     linear_weight,
 )
 from spectrope.models.adapters.slices import parse_layers
-from spectrope.models.adapters.structure import block_of, declared_config, layer_name
+from spectrope.models.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
+from spectrope.models.adapters.texts import Tokenizer, drawable_tokens, open_tokenizer, sees_ahead
 
 __all__ = [
     "Call",
     "HeadSite",
     "Inputs",
+    "Tokenizer",
     "after",
     "before",
     "block_of",
     "blocks_of",
     "declared_config",
+    "drawable_tokens",
     "evaluating",
     "first_of",
     "head_sites",
     "in_parts",
+    "is_checkpoint",
     "layer_name",
     "linear_weight",
     "open_model",
+    "open_tokenizer",
     "parse_layers",
     "recorded",
     "running",
+    "sees_ahead",
     "states_of",
     "trained_length",
     "with_states",

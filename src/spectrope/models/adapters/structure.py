@@ -35,6 +35,15 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 
 
+def is_checkpoint(source: str) -> bool:
+    """Whether a folder, or a model in the local cache, has a configuration of an architecture."""
+    try:
+        path = _config_path(source)
+        return path is not None and "model_type" in json.loads(path.read_text(encoding="utf-8"))
+    except (ImportError, ValueError):  # without transformers there is no cache; no id may look like a path
+        return False
+
+
 def _file(source: str) -> dict[str, Any]:
     """The configuration as it was written, its text part where it has parts; empty if there is none."""
     path = _config_path(source) if source else None

@@ -1,0 +1,42 @@
+"""Commands that take a run or a checkpoint: which of the two a name stands for."""
+
+import json
+from pathlib import Path
+
+from spectrope.core.errors import ConfigError
+from spectrope.models.adapters import is_checkpoint
+from spectrope.store import Run, resolve_run
+
+
+def run_or_checkpoint(name: str, root: Path, allow_download: bool) -> Run | str:
+    """The run, or the name again where it is that of a checkpoint.
+
+    Args:
+        name: A folder, the beginning of a run's id, or the id of a model.
+        root: Folder that holds the run folders.
+        allow_download: Whether an id that is not in the local cache may be that of a model.
+
+    Raises:
+        ConfigError: If it is neither.
+        StoreError: If it is a run that cannot be read, or the beginning of several.
+    """
+    if Path(name).is_dir():
+        return name if _of_model(Path(name)) else resolve_run(root, name)
+    if root.is_dir() and any(path.name.startswith(name) for path in root.iterdir() if path.is_dir()):
+        return resolve_run(root, name)
+    if allow_download or is_checkpoint(name):
+        return name
+    raise ConfigError(
+        f"{name!r} is neither a run in {root} (`spectrope runs --runs {root}` lists them) nor a checkpoint: "
+        "no folder, and no model in the local cache; --allow-download fetches one."
+    )
+
+
+def _of_model(folder: Path) -> bool:
+    """Whether a folder holds a model's weights or its configuration."""
+    if any(folder.glob("*.safetensors.index.json")) or any(folder.glob("*.bin")):
+        return True
+    try:
+        return "model_type" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,94 @@
+"""What language models are scored on, from their own vocabulary and tokenizer."""
+
+import pytest
+import torch
+from tests.auditing.families import FAMILIES
+from tests.models.tokenizers import save_tokenizer
+
+from spectrope.core.errors import ConfigError, StoreError, UnsupportedError
+from spectrope.evaluation.language import read_texts, task_sequences, text_sequences
+from spectrope.models.adapters import drawable_tokens, open_tokenizer, sees_ahead
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tokenizer")
+    FAMILIES["llama-default"]().config.save_pretrained(folder)
+    save_tokenizer(folder)
+    return open_tokenizer(str(folder))
+
+
+def test_tokens_that_mean_something_else_are_not_drawn():
+    assert drawable_tokens(FAMILIES["llama-default"]()).tolist() == list(range(3, 64))
+    model = FAMILIES["gpt2"]()
+    model.config.eos_token_id = [2, 7]
+    assert drawable_tokens(model).tolist() == [0, *range(3, 7), *range(8, 64)]
+
+
+@pytest.mark.parametrize(("family", "ahead"), [("llama-default", False), ("bert", True), ("gptj", False)])
+def test_models_that_see_both_ways_are_told_from_causal_ones(family, ahead):
+    assert sees_ahead(FAMILIES[family]()) == ahead
+
+
+def test_a_model_without_attention_is_refused():
+    class Plain(torch.nn.Module):
+        config = FAMILIES["llama-default"]().config
+
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+
+        def forward(self, **_):
+            return None
+
+    with pytest.raises(UnsupportedError, match="Plain shows no attention kernel"):
+        sees_ahead(Plain())
+
+
+def test_texts_are_cut_and_padded(tokenizer):
+    data = text_sequences(FAMILIES["llama-default"](), ["w7 w8 w9", "w5", "w6 w7 w8 w9 w10"], 4, tokenizer)
+    assert data.ids.tolist() == [[7, 8, 9, 0], [6, 7, 8, 9]]
+    assert data.lengths.tolist() == [3, 4]
+    assert data.scored.tolist() == [[True, True, False, False], [True, True, True, False]]
+
+
+def test_tokens_are_hidden_from_models_that_see_both_ways(tokenizer):
+    bert = FAMILIES["bert"]()
+    data = text_sequences(bert, ["w7 w8 w9 w10"] * 5, 9, tokenizer)
+    assert (data.ids[data.scored] == 4).all()
+    task = task_sequences(bert, "induction", 3, 16, tokenizer)
+    assert (task.ids[task.scored] == 4).all()
+    with pytest.raises(ConfigError, match="BertForMaskedLM sees both ways, so tokens must be hidden"):
+        task_sequences(bert, "induction", 3, 16)
+
+
+def test_a_tokenizer_without_a_mask_hides_nothing(tmp_path):
+    FAMILIES["bert"]().config.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path, mask=False)
+    with pytest.raises(ConfigError, match="no tokenizer that knows how"):
+        text_sequences(FAMILIES["bert"](), ["w7 w8"], 9, open_tokenizer(str(tmp_path)))
+
+
+def test_texts_without_tokens_are_refused(tokenizer):
+    with pytest.raises(ConfigError, match="none of the texts has two tokens"):
+        text_sequences(FAMILIES["llama-default"](), ["w7", ""], 9, tokenizer)
+
+
+def test_files_of_texts(tmp_path):
+    path = tmp_path / "texts.txt"
+    path.write_text("one text\n\n  \nanother\n")
+    assert read_texts(path) == ["one text", "another"]
+    path.write_text("\n")
+    with pytest.raises(ConfigError, match="holds no text; one text is expected on each line"):
+        read_texts(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is no text in UTF-8"):
+        read_texts(path)
+    with pytest.raises(StoreError, match="cannot read"):
+        read_texts(tmp_path / "nothing.txt")
+
+
+def test_a_checkpoint_without_a_tokenizer_is_named(tmp_path):
+    FAMILIES["llama-default"]().save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="has no tokenizer that can be read"):
+        open_tokenizer(str(tmp_path))

@@ -15,6 +15,8 @@ from spectrope.spectral.szego import (
     SymbolWarning,
     avram_parter_distance,
     distance_rate,
+    eigenvalue_match,
+    singular_value_match,
     szego_distance,
     tail_share,
 )
@@ -110,6 +112,20 @@ def test_szegos_theorem_is_said_not_to_apply_to_rope_and_alibi(make, least):
         avram_parter_distance(make(256))
     assert min(tail_share(make(n)) for n in (256, 4096, 65536)) > least
     assert tail_share(kms(0.9, 4096)) < 1e-12
+
+
+def test_a_match_holds_both_sides_and_their_distance():
+    operator = kms(0.5, 300)
+    found = eigenvalue_match(operator, functools.partial(kms_symbol, 0.5))
+    torch.testing.assert_close(found.values, torch.linalg.eigvalsh(operator.dense()))
+    middle = (torch.arange(300, dtype=torch.float64) + 0.5) * math.pi / 300
+    torch.testing.assert_close(found.quantiles, kms_symbol(0.5, middle).flip(0), atol=1e-3, rtol=0)
+    assert found.distance == szego_distance(operator, functools.partial(kms_symbol, 0.5))
+    assert found.distance >= (found.values - found.quantiles).abs().mean().item()
+    assert found.theorem_applies
+    causal = singular_value_match(ToeplitzOperator.causal(operator.lags[299:]))
+    torch.testing.assert_close(causal.values, torch.linalg.svdvals(operator.dense().tril()).flip(0))
+    assert not eigenvalue_match(ToeplitzOperator.of(torch.abs, 64)).theorem_applies
 
 
 def test_rope_has_a_fixed_number_of_eigenvalues_and_alibis_grow_with_the_square():

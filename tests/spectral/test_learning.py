@@ -202,7 +202,11 @@ KERNEL = TangentKernel(torch.eye(2, dtype=torch.float64))
         (lambda x: tangent_kernel(x, x, x, GRID[:1], torch.ones(1)), "must number 2; got 1"),
         (lambda x: gauss_newton(KERNEL, torch.eye(3)), r"curvature must be \(2, 2\)"),
         (lambda x: gauss_newton(KERNEL, -torch.eye(2)), "positive semidefinite; got -1"),
-        (lambda x: lag_gradients(torch.ones(1, 3, 3), x[None]), "got \\(1, 3, 3\\), \\(1, 4, 4\\)"),
+        (lambda x: lag_gradients(torch.ones(1, 3, 3), x[None]), "got \\(1, 1, 3, 3\\), \\(1, 4, 4\\)"),
+        (
+            lambda x: lag_gradients(torch.ones(3, 3), x[None]),
+            "logit_grad must be \\(b, n, n\\); got \\(3, 3\\)",
+        ),
         (lambda x: lag_gradients(torch.full((1, 4, 4), math.nan), x[None]), "logit_grad must be finite"),
         (lambda x: frequency_share_test(torch.zeros(3, 2, 2).double(), FREQUENCIES), "must not all be zero"),
         (lambda x: head_participation(torch.zeros(3)), "no head takes part"),

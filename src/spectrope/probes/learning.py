@@ -21,9 +21,10 @@ from spectrope.probes.heads import LayerHeads
 from spectrope.probes.quantities import spacing
 from spectrope.probes.rotation import Rotation, encoding_of_head, steady_rotation
 from spectrope.probes.tangents import Kernels, LastRows
-from spectrope.spectral.learning import GradientSpectrum, gradient_spectrum, lag_gradients
+from spectrope.spectral.learning import GradientSpectrum, gradient_spectrum, head_lag_gradients
 from spectrope.tasks.base import Batch
 
+ENTRIES = 2**25  # Of gradients by lag at once, 256 MiB.
 STILL = torch.zeros(1, dtype=torch.float64)  # The frequency of what does not turn.
 
 
@@ -107,9 +108,18 @@ def _layer(number: int, call: _Call, gradient: Tensor, lengths: Tensor) -> tuple
     layer = LayerHeads(number, call.encoding, heads.causal, ctx)
     by_logits = _logit_gradients(layer, v, gradient)
     energies = _form_energies(heads)
-    return tuple(
-        _head(layer, head, by_logits[:, head], lengths, energy) for head, energy in enumerate(energies)
-    )
+    each = zip(range(len(energies)), _by_lag(layer, by_logits), energies, strict=True)
+    return tuple(_head(layer, *head, lengths) for head in each)
+
+
+@torch.no_grad()
+def _by_lag(layer: LayerHeads, by_logits: Float[Tensor, "b h t t"]) -> Iterator[Float[Tensor, "lags c c"]]:
+    """Each head's gradient by its form at every lag, for as many heads at once as memory is good for."""
+    ctx = layer.ctx
+    assert ctx.x_q is not None
+    _, width, c = ctx.x_q.shape
+    for some in (by_logits * ctx.scale).split(max(1, ENTRIES // (width * c**2)), dim=1):
+        yield from head_lag_gradients(some, ctx.x_q, layer.causal, ctx.x_k).cpu()
 
 
 def _logit_gradients(
@@ -134,14 +144,12 @@ def _form_energies(heads: MultiHead) -> list[float]:
 
 @torch.no_grad()
 def _head(
-    layer: LayerHeads, head: int, by_logits: Float[Tensor, "b t t"], lengths: Tensor, weight_energy: float
+    layer: LayerHeads, head: int, by_lag: Float[Tensor, "lags c c"], weight_energy: float, lengths: Tensor
 ) -> HeadLearning:
     ctx = layer.ctx
-    assert ctx.x_q is not None
     own, apart = encoding_of_head(layer.encoding, head), spacing(ctx.q_pos)
     rotation = steady_rotation(own, ctx.q.shape[-1])
     frequencies = _frequencies(own, rotation, apart)
-    by_lag = lag_gradients(by_logits * ctx.scale, ctx.x_q, layer.causal, ctx.x_k).cpu()
     plain = turned = None
     if _is_product(layer.encoding) and frequencies is not None:
         rows = LastRows(layer, head, lengths)

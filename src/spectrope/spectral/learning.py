@@ -82,20 +82,32 @@ def lag_gradients(
     Returns:
         With shape (n or 2n-1, c, c); :math:`O(bn^2c^2)` operations.
     """
+    check(logit_grad.ndim == 3, f"logit_grad must be (b, n, n); got {tuple(logit_grad.shape)}.")
+    return head_lag_gradients(logit_grad[:, None], x, causal, x_keys)[0]
+
+
+def head_lag_gradients(
+    logit_grad: Tensor, x: Tensor, causal: bool = True, x_keys: Tensor | None = None
+) -> Float[Tensor, "h lags c c"]:
+    """`lag_gradients` of all heads of a layer, from G with shape (b, h, n, n): one product per lag."""
     y = x if x_keys is None else x_keys
     check(
-        x.ndim == 3 and x.shape == y.shape and logit_grad.shape == (*x.shape[:2], x.shape[1]),
-        "logit_grad and x, and x_keys where given, must be (b, n, n) and (b, n, c); "
+        logit_grad.ndim == 4
+        and x.ndim == 3
+        and x.shape == y.shape
+        and logit_grad.shape == (len(x), logit_grad.shape[1], x.shape[1], x.shape[1]),
+        "logit_grad and x, and x_keys where given, must be (b, h, n, n) and (b, n, c); "
         f"got {tuple(logit_grad.shape)}, {tuple(x.shape)} and {tuple(y.shape)}.",
     )
     g, x, y = wide(logit_grad, "logit_grad"), wide(x, "x"), wide(y, "x_keys")
-    n, c = x.shape[1:]
+    heads, n, c = g.shape[1], *x.shape[1:]
     lags = range(0 if causal else 1 - n, n)
-    out = x.new_empty(len(lags), c, c)
+    out = x.new_empty(heads, len(lags), c, c)
     for row, lag in enumerate(lags):
-        weights = g.diagonal(-lag, 1, 2)[..., None]
+        weights = g.diagonal(-lag, 2, 3).mT[..., None]
         queries, keys = x[:, max(lag, 0) : n + min(lag, 0)], y[:, max(-lag, 0) : n - max(lag, 0)]
-        out[row] = (queries * weights).flatten(0, 1).T @ keys.flatten(0, 1)
+        weighted = (weights * queries[:, :, None]).reshape(-1, heads * c)
+        out[:, row] = (weighted.T @ keys.flatten(0, 1)).view(heads, c, c)
     return out
 
 

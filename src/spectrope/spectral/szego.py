@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
@@ -39,6 +40,28 @@ class DistanceRate:
     distances: tuple[float, ...]
     scaled: tuple[float, ...]
     exponent_estimate: float
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolMatch:
+    """A spectrum beside the values of its symbol at a uniform angle, both in the units of the entries.
+
+    Args:
+        values: Eigenvalues or singular values, ascending, with shape (n,).
+        quantiles: Mean of the symbol's values of the same ranks, n of them in all, with shape (n,).
+        distance: Wasserstein distance W₁ of both, not of the quantiles alone.
+        tail_share: As the function of that name says.
+    """
+
+    values: Float[Tensor, " n"]
+    quantiles: Float[Tensor, " n"]
+    distance: float
+    tail_share: float
+
+    @property
+    def theorem_applies(self) -> bool:
+        """Whether the lags decay, as those of every fixed symbol do; else the distance need not vanish."""
+        return self.tail_share <= TAIL
 
 
 def tail_share(operator: ToeplitzOperator) -> float:
@@ -77,10 +100,16 @@ def szego_distance(operator: ToeplitzOperator, symbol: Symbol | None = None) -> 
     References:
         Toeplitz and Circulant Matrices: A Review (Gray, 2006), Thm. 9.
     """
+    found = eigenvalue_match(operator, symbol)
+    _warn(found, "Szegő's theorem")
+    return found.distance
+
+
+def eigenvalue_match(operator: ToeplitzOperator, symbol: Symbol | None = None) -> SymbolMatch:
+    """The eigenvalues beside the symbol, rank by rank; as `szego_distance`, without warning."""
     require_hermitian(operator)
-    _warn_and_refuse(operator, "Szegő's theorem")
-    samples = _samples(operator, symbol)
-    return _distance(torch.linalg.eigvalsh(operator.dense()), samples.real)
+    _refuse(operator)
+    return _matched(operator, torch.linalg.eigvalsh(operator.dense()), _samples(operator, symbol).real)
 
 
 def avram_parter_distance(operator: ToeplitzOperator, symbol: Symbol | None = None) -> float:
@@ -106,8 +135,15 @@ def avram_parter_distance(operator: ToeplitzOperator, symbol: Symbol | None = No
         On bilinear forms in Gaussian random variables and Toeplitz matrices (Avram, 1988);
         On the distribution of the singular values of Toeplitz matrices (Parter, 1986).
     """
-    _warn_and_refuse(operator, "The theorem of Avram and Parter")
-    return _distance(torch.linalg.svdvals(operator.dense()), _samples(operator, symbol).abs())
+    found = singular_value_match(operator, symbol)
+    _warn(found, "The theorem of Avram and Parter")
+    return found.distance
+
+
+def singular_value_match(operator: ToeplitzOperator, symbol: Symbol | None = None) -> SymbolMatch:
+    """The singular values beside the symbol's modulus; as `avram_parter_distance`, without warning."""
+    _refuse(operator)
+    return _matched(operator, torch.linalg.svdvals(operator.dense()), _samples(operator, symbol).abs())
 
 
 def distance_rate(
@@ -133,14 +169,18 @@ def distance_rate(
     )
 
 
-def _warn_and_refuse(operator: ToeplitzOperator, theorem: str) -> None:
+def _refuse(operator: ToeplitzOperator) -> None:
     if operator.n > DENSE_ROWS:
         raise UnsupportedError(
             f"the distance needs all eigenvalues, taken densely up to {DENSE_ROWS} rows; got {operator.n}."
         )
-    if (share := tail_share(operator)) > TAIL:
+
+
+def _warn(found: SymbolMatch, theorem: str) -> None:
+    if not found.theorem_applies:
         warnings.warn(
-            f"{theorem} needs a fixed symbol; {share:.0%} of these lags' absolute sum lies beyond n/2.",
+            f"{theorem} needs a fixed symbol; {found.tail_share:.0%} of these lags' absolute sum lies beyond "
+            "n/2.",
             SymbolWarning,
             stacklevel=3,
         )
@@ -158,7 +198,8 @@ def _samples(operator: ToeplitzOperator, symbol: Symbol | None) -> Tensor:
     return ToeplitzOperator(operator.lags * torch.exp(1j * d * theta[0])).symbol_on_grid(points)
 
 
-def _distance(values: Tensor, samples: Tensor) -> float:
+def _matched(operator: ToeplitzOperator, values: Tensor, samples: Tensor) -> SymbolMatch:
     """W₁ by quantiles: value k against the samples of ranks k M, ..., (k+1) M - 1."""
-    quantiles = samples.sort().values.view(len(values), -1)
-    return (quantiles - values.sort().values[:, None]).abs().mean().item()
+    values, ranked = values.sort().values, samples.sort().values.view(len(values), -1)
+    distance = (ranked - values[:, None]).abs().mean().item()
+    return SymbolMatch(values, ranked.mean(1), distance, tail_share(operator))

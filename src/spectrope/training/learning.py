@@ -27,7 +27,7 @@ class LearningProbe(Probe):
 
     table: ClassVar[str] = "learning"
 
-    examples: int = 16  # The longest training examples.
+    examples: int = 8  # The longest training examples.
 
     def __post_init__(self) -> None:
         super().__post_init__()

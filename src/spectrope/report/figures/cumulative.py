@@ -6,6 +6,7 @@ import altair as alt
 import polars as pl
 
 from spectrope.report.figures.base import Figure, Layer, Panel, colour, dash, emphasised, exact, rows, span
+from spectrope.report.figures.measured import by_setting
 from spectrope.report.tables import Tables
 
 HEIGHT = 240
@@ -21,12 +22,7 @@ class CumulativeCurve(Figure, name="cumulative"):
 
     def panels(self, tables: Tables) -> list[Panel]:
         """A panel per setting with a curve per run."""
-        groups = tables.cumulative.partition_by("setting", as_dict=True)
-        return [
-            Panel("", setting, _layers(tables, groups[(setting,)]), HEIGHT)
-            for setting in tables.settings
-            if (setting,) in groups
-        ]
+        return by_setting(tables, tables.cumulative, lambda part: _layers(tables, part), HEIGHT)
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""

@@ -7,6 +7,7 @@ import polars as pl
 
 from spectrope.ablation.rule import DEFAULT_RULE
 from spectrope.report.figures.base import Figure, Layer, Panel, colour, emphasised, exact, rows, span
+from spectrope.report.figures.measured import by_setting
 from spectrope.report.tables import Tables
 
 HEIGHT = 240
@@ -22,12 +23,7 @@ class DepositPlane(Figure, name="deposit"):
 
     def panels(self, tables: Tables) -> list[Panel]:
         """A panel per setting with a mark per run and layer."""
-        groups = tables.deposit.partition_by("setting", as_dict=True)
-        return [
-            Panel("", setting, _layers(tables, groups[(setting,)]), HEIGHT)
-            for setting in tables.settings
-            if (setting,) in groups
-        ]
+        return by_setting(tables, tables.deposit, lambda part: _layers(tables, part), HEIGHT)
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""

@@ -36,6 +36,18 @@ def by_encoding(
     ]
 
 
+def by_setting(
+    tables: Tables, frame: pl.DataFrame, draw: Callable[[pl.DataFrame], Mapping[str, Layer]], height: int
+) -> list[Panel]:
+    """A panel for each setting that the table tells of; the arguments are those of `by_encoding`."""
+    groups = frame.partition_by("setting", as_dict=True)
+    return [
+        Panel("", setting, draw(groups[(setting,)]), height)
+        for setting in tables.settings
+        if (setting,) in groups
+    ]
+
+
 def first_seed(frame: pl.DataFrame) -> pl.DataFrame:
     """The rows of each setting's and encoding's first seed."""
     return frame.filter(pl.col("seed") == pl.col("seed").min().over("setting", "encoding"))

@@ -122,7 +122,7 @@ def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(trainer.state.seconds, 3),
-        "commit": _commit(),
+        "commit": commit(),
         "device": str(trainer.device),
         "precision": str(trainer.dtype).removeprefix("torch."),
         "machine": machine(),
@@ -135,7 +135,7 @@ def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
     }
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit of this package's own repository, or its version where it is installed without one."""
     here = Path(__file__)
 

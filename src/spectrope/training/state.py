@@ -37,6 +37,7 @@ class TrainingState(Generic[M]):
         seconds: Time spent training, over all sittings.
         rows: Scores so far, each a dataclass.
         row: What a row is read back as.
+        kept: Tensors to carry along, by name.
     """
 
     model: M
@@ -45,6 +46,7 @@ class TrainingState(Generic[M]):
     seconds: float = 0.0
     rows: list[Any] = field(default_factory=list)
     row: Callable[..., Any] = Row
+    kept: dict[str, Tensor] = field(default_factory=dict)
 
     def save(self, run: Run) -> None:
         """Write the checkpoint, whole or not at all."""
@@ -60,6 +62,7 @@ class TrainingState(Generic[M]):
         self.step, self.seconds = progress["step"], progress["seconds"]
         self.rows = [self.row(**row) for row in progress["rows"]]
         self.model.load_state_dict(_under("model", tensors))
+        self.kept = _under("kept", tensors)
         moments = _under("adam", tensors)
         if moments:
             self._load_moments(moments)
@@ -68,7 +71,7 @@ class TrainingState(Generic[M]):
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for index, moments in self.optimiser.state_dict()["state"].items():
             tensors |= {f"adam.{index}.{name}": value for name, value in moments.items()}
-        return tensors
+        return tensors | {f"kept.{name}": value for name, value in self.kept.items()}
 
     def _load_moments(self, moments: dict[str, Tensor]) -> None:
         state: dict[int, dict[str, Any]] = {}

@@ -127,6 +127,18 @@ class Modular:
         """The operation's own results: the oracle. Pairs for which it is undefined give 0."""
         return torch.from_numpy(self._expression(a.cpu().numpy(), b.cpu().numpy(), self.config.p)[0])
 
+    def cycle(self) -> Int[Tensor, " m"]:
+        """Residues in the order of a cyclic group that the operation adds up in: what waves are waves over.
+
+        That is 0, ..., p - 1, and for multiplication and division by a prime the powers of a primitive root,
+        which leave 0 out.
+        """
+        config = self.config
+        multiplicative = {Expression(name).text for name in ("mul", "div")}
+        if self._expression.text not in multiplicative or not is_prime(config.p):
+            return torch.arange(config.p)
+        return torch.tensor(_powers_of_a_primitive_root(config.p))
+
     def split(self, seed: int) -> Split:
         """The exact split that a seed names, on whatever machine.
 
@@ -160,3 +172,14 @@ class Modular:
 def is_prime(n: int) -> bool:
     """Whether a whole number is prime, by trial division."""
     return n >= 2 and all(n % divisor for divisor in range(2, int(n**0.5) + 1))
+
+
+def _powers_of_a_primitive_root(p: int) -> list[int]:
+    """1, g, g**2, ... modulo a prime, for the least g whose powers are all residues but 0."""
+    for root in range(1, p):
+        powers = [1]
+        while (power := powers[-1] * root % p) != 1:
+            powers.append(power)
+        if len(powers) == p - 1:
+            return powers
+    raise AssertionError("every prime has a primitive root")

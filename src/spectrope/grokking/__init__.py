@@ -1,0 +1,1 @@
+"""Grokking on residues: full-batch training, and the measures that are said to foresee it."""

@@ -1,0 +1,70 @@
+"""Everything that defines one run of the grokking laboratory."""
+
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from spectrope.core.config import Configured, OneOf
+from spectrope.core.errors import require
+from spectrope.models.modular.base import MODULAR_MODELS, ModularModelConfig
+from spectrope.models.modular.transformer import ModularTransformer
+from spectrope.tasks.modular import ModularConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grokked(Configured):
+    """The rule by which training ends early: the test set is solved, and has stayed so for a while."""
+
+    accuracy: float = 0.99  # Least test accuracy.
+    steps: int = 500  # Over which no evaluation may fall below it.
+
+    def __post_init__(self) -> None:
+        require(0 < self.accuracy <= 1, self, "accuracy", "a share in (0, 1]")
+        require(self.steps >= 0, self, "steps", "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrokTraining(Configured):
+    """Full-batch AdamW with a linear warm-up; defaults as in arXiv 2504.03162."""
+
+    steps: int = 30_000  # Most steps of the optimiser.
+    learning_rate: float = 1e-3
+    weight_decay: float = 1.0
+    betas: tuple[float, float] = (0.9, 0.98)
+    warmup: int = 10  # Steps.
+    loss: Literal["cross_entropy", "mse"] = "cross_entropy"  # mse: to one-hot labels, mean over classes.
+    evaluate_every: int = 50  # Steps between two evaluations of both splits and all measures.
+    stop: Grokked | None = field(default_factory=Grokked)  # None spends all steps.
+    dtype: Literal["float32", "float64"] = "float32"
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "evaluate_every"):
+            require(getattr(self, name) >= 1, self, name, "at least 1")
+        require(self.warmup >= 0, self, "warmup", "at least 0")
+        require(self.learning_rate > 0, self, "learning_rate", "positive")
+        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+        require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, the first being 0."""
+        return self.learning_rate * min(1.0, (step + 1) / max(1, self.warmup))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrokExperiment(Configured):
+    """One run: a task, a model, a way to train it, and a seed for the split and the weights."""
+
+    task: ModularConfig = field(default_factory=ModularConfig)
+    model: Annotated[ModularModelConfig, OneOf(MODULAR_MODELS)] = field(
+        default_factory=ModularTransformer.Config
+    )
+    training: GrokTraining = field(default_factory=GrokTraining)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, self, "seed", "at least 0")
+
+    @property
+    def label(self) -> str:
+        """A short name for progress and messages."""
+        task = self.task
+        return f"{task.operation} mod {task.p}, {task.distribution.kind}, {self.model.kind}, seed {self.seed}"

@@ -1,0 +1,1 @@
+"""Progress measures, one per file."""

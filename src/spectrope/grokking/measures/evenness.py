@@ -1,0 +1,41 @@
+"""Whether all tokens are arranged alike."""
+
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.grokking.measures.base import Measure, Snapshot
+
+
+class Unevenness(Measure, name="unevenness"):
+    r"""How far embeddings are from token uniformity: :math:`\|G - \bar G\|_F / \|G\|_F`, from 0 to 1.
+
+    Tokens are uniform where none is special: every residue has the same norm, and the product of two depends
+    on the step from one to the other alone. Then the Gram matrix :math:`G_{rs} = \langle E_r, E_s\rangle` is
+    circulant in the order of the group. :math:`\bar G` is the nearest circulant, the mean of G along each
+    step. The ratio does not depend on a common factor. This is our reading of the condition under which the
+    paper says that weight decay is at a local minimum; neighbours, whose distances MED averages, are then all
+    equally far apart.
+
+    References:
+        arXiv 2504.03162, Sec. 4.
+    """
+
+    columns: ClassVar = {"unevenness": "distance from token uniformity, share of the Gram matrix"}
+
+    def __call__(self, snapshot: Snapshot) -> dict[str, float | None]:
+        shares = [unevenness(of[snapshot.cycle]) for of in snapshot.operands]
+        return {"unevenness": None if None in shares else sum(filter(None, shares)) / 2}
+
+
+def unevenness(embeddings: Float[Tensor, "m c"]) -> float | None:
+    """Share of a Gram matrix that is not circulant, or None for embeddings of zeros."""
+    gram = embeddings @ embeddings.T
+    size = gram.norm()
+    if size == 0:
+        return None
+    m = len(gram)
+    steps = gram.new_tensor([[(s - r) % m for s in range(m)] for r in range(m)]).long()
+    means = gram.new_zeros(m).index_add_(0, steps.flatten(), gram.flatten()) / m
+    return ((gram - means[steps]).norm() / size).item()

@@ -12,7 +12,7 @@ from spectrope.attention.base import attention, fastest
 from spectrope.core.config import Configured
 from spectrope.core.noise import Noise
 from spectrope.core.registry import Registry
-from spectrope.encodings.base import Context, Encoding
+from spectrope.encodings.base import CatalogueEntry, Context, Encoding, documented
 
 ATTENTIONS: Registry["Heads"] = Registry("attention", "spectrope.attention")
 
@@ -126,3 +126,8 @@ class Heads(nn.Module, ABC):
         ctx, v = self.context(x, stream)
         name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
         return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
+
+
+def describe_attention(name: str) -> CatalogueEntry:
+    """The catalogue entry of a registered attention; forms and laws are its encoding's."""
+    return CatalogueEntry(name=name, family="attention", form="", tags=(), **documented(ATTENTIONS[name]))

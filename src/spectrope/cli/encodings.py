@@ -1,14 +1,21 @@
-"""`spectrope encodings`: the catalogue."""
+"""`spectrope encodings`: the catalogue, and what each entry costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
 from rich.padding import Padding
+from rich.progress import track
 from rich.text import Text
 
-from spectrope.cli.show import console
-from spectrope.core.config import to_dict
+from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
+from spectrope.attention.heads import ATTENTIONS, describe_attention
+from spectrope.cli.options import DeviceOption
+from spectrope.cli.show import console, table
+from spectrope.core.config import Configured, to_dict
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
 from spectrope.encodings.base import ENCODINGS, CatalogueEntry, describe
 
 
@@ -19,22 +26,84 @@ class Encodings:
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(name="encoding", help="Names; none means all.")
     ] = ()
+    bench: Annotated[
+        bool, tyro.conf.arg(help="Time one attention layer with each, and its memory, beside NoPE.")
+    ] = False
+    length: Annotated[int, tyro.conf.arg(help="Tokens of each sequence, with --bench.")] = 128
+    device: DeviceOption = "auto"
 
     def run(self) -> None:
-        """Print a paragraph per encoding."""
-        for name in self.names or tuple(ENCODINGS):
-            _show(describe(name))
+        """Print a paragraph per encoding, or a table of what they cost."""
+        require(self.length >= 1, self, "length", "at least 1")
+        names = self.names or tuple(ENCODINGS)
+        if self.bench:
+            self.measure(names)
+            return
+        for name in self.names or (*ENCODINGS, *ATTENTIONS):
+            if name in ATTENTIONS:
+                _show(describe_attention(name), ATTENTIONS.config(name)())
+            else:
+                _show(describe(name), ENCODINGS.config(name)())
+
+    def measure(self, names: Sequence[str]) -> None:
+        """Print what encodings cost; an interruption prints those that are measured."""
+        found: list[Cost | Refused] = []
+        device = choose_device(self.device)
+        measured = costs(names, self.length, device)
+        try:
+            for cost in track(
+                measured,
+                "measuring",
+                total=len(names),
+                console=console,
+                transient=True,
+                disable=not console.is_terminal,
+            ):
+                found.append(cost)
+        finally:
+            if found:
+                _show_costs(found, self.length, device.type)
 
 
-def _show(entry: CatalogueEntry) -> None:
+def _show_costs(found: Sequence[Cost | Refused], length: int, device: str) -> None:
+    title = (
+        f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
+        f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
+    )
+    rows = [
+        (
+            cost.encoding,
+            cost.impl,
+            _ratio(cost.forward),
+            _ratio(cost.backward),
+            f"{cost.memory:.2f}",
+            f"{cost.mib:.1f}",
+        )
+        for cost in found
+        if isinstance(cost, Cost)
+    ]
+    columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
+    table(title, columns, rows, numeric=columns[2:])
+    for refused in found:
+        if isinstance(refused, Refused):
+            console.print(
+                f"{refused.encoding}: {refused.reason}", highlight=False, markup=False, soft_wrap=True
+            )
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio.median:.2f} ({ratio.low:.2f}, {ratio.high:.2f})"
+
+
+def _show(entry: CatalogueEntry, config: Configured) -> None:
     laws = ", ".join(tag.lower().replace("_", "-") for tag in entry.tags) or "no law"
-    form = entry.form.lower().replace("_", " ")
-    settings = to_dict(ENCODINGS.config(entry.name)())
+    kind = "; ".join(filter(None, (entry.family, entry.form.lower().replace("_", " "))))
+    settings = to_dict(config)
     del settings["kind"]
-    console.print(Text(f"{entry.name} ", style="bold").append(f"({entry.family}; {form})", style="not bold"))
+    console.print(Text(f"{entry.name} ", style="bold").append(f"({kind})", style="not bold"))
     for label, text in (
         ("formula", entry.formula),
-        ("laws", laws),
+        ("laws", laws if entry.form else ""),
         ("defaults", _fields(settings)),
         ("source", entry.reference),
     ):

@@ -220,7 +220,7 @@ class LagBias(Encoding):
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """What the catalogue says of one encoding, read from its class and docstring."""
+    """What the catalogue says of one encoding or attention, read from its class and docstring."""
 
     name: str
     family: str
@@ -235,15 +235,17 @@ def describe(name: str) -> CatalogueEntry:
     """The catalogue entry of a registered encoding, with its default configuration."""
     cls = ENCODINGS[name]
     built = cls(cls.Config())
+    tags = tuple(sorted(tag.name for tag in built.tags))
+    return CatalogueEntry(name=name, family=cls.family, form=built.form.name, tags=tags, **documented(cls))
+
+
+def documented(cls: type) -> dict[str, str]:
+    """The summary, formula and reference that a class's docstring gives."""
     text = re.sub(r"\s+", " ", cls.__doc__ or "")
     formula = re.search(r":math:`(.+?)`", text)
     reference = re.search(r"References: (.+)", text)
-    return CatalogueEntry(
-        name=name,
-        family=cls.family,
-        summary=re.split(r"(?<=[.:]) ", text.strip())[0],
-        formula=formula.group(1) if formula else "",
-        form=built.form.name,
-        tags=tuple(sorted(tag.name for tag in built.tags)),
-        reference=reference.group(1).strip() if reference else "",
-    )
+    return {
+        "summary": re.split(r"(?<=[.:]) ", text.strip())[0],
+        "formula": formula.group(1) if formula else "",
+        "reference": reference.group(1).strip() if reference else "",
+    }

@@ -69,10 +69,14 @@ class Claim(ABC):
         """The same with what is measured on each."""
         return [Job(one, self.tables) for one in self.plan(condition, scale, seeds)]
 
+    def see(self, rows: Rows, condition: str, scale: str) -> Seen:
+        """The rows of this claim's arms."""
+        seeds = sorted({row.experiment.seed for row in rows if row.experiment.scale == scale})
+        return Seen.of(rows, {seed: self.arms(condition, scale, seed) for seed in seeds})
+
     def judge(self, rows: Rows, condition: str = "controlled", scale: str = "mini") -> Verdict:
         """The verdict of the rows that there are, over all of their seeds."""
-        seeds = sorted({row.experiment.seed for row in rows if row.experiment.scale == scale})
-        seen = Seen.of(rows, {seed: self.arms(condition, scale, seed) for seed in seeds})
+        seen = self.see(rows, condition, scale)
         return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
 
     def power(self, seeds: int) -> str:

@@ -41,6 +41,11 @@ class Prediction(ABC):
     interest: float
     unit: str
 
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """Where the prediction ends."""
+        return (self.interest,)
+
     @abstractmethod
     def words(self) -> str:
         """The statement, to follow the name of the quantity."""
@@ -105,6 +110,10 @@ class Within(Prediction):
 
     def words(self) -> str:
         return f"within {self.interest:g} {self.unit} of 0"
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        return (-self.interest, self.interest)
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         over, under = one_sided(values, self.interest)

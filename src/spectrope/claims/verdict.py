@@ -125,6 +125,8 @@ def _outcome(evidence: Evidence | None, p_fails: float, enough: bool) -> Outcome
 
 
 def _whole(findings: Sequence[Finding], minimum: int) -> tuple[Outcome, str]:
+    if findings and not any(finding.n_seeds for finding in findings):
+        return "inconclusive", "no run yet"
     if missing := next((f for f in findings if f.part.premise and f.outcome != "holds"), None):
         return "inconclusive", f"its premise {_told(missing)}: {missing.part.quantity}"
     parts = [finding for finding in findings if not finding.part.premise]

@@ -14,6 +14,7 @@ from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, table
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
+from spectrope.report.replication import write_replication
 from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.local import Local
@@ -73,12 +74,10 @@ class Run:
     workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
     dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
 
-    def __post_init__(self) -> None:
-        require(self.seeds >= 1, self, "seeds", "at least 1")
-        require(self.workers >= 1, self, "workers", "at least 1")
-
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
+        require(self.seeds >= 1, self, "seeds", "at least 1")
+        require(self.workers >= 1, self, "workers", "at least 1")
         study = Study(tuple(chosen_claims(self.names)), self.conditions, self.scale, tuple(range(self.seeds)))
         jobs, rows = study.jobs(), load_rows(self.rows, self.scale)
         if self.runs.exists() and not self.dry_run:
@@ -124,10 +123,29 @@ class Harvest:
         gather(self.runs, study.jobs(), load_rows(self.rows, self.scale))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Write the page of verdicts, with its pictures, from the rows alone."""
+
+    names: Names = ()
+    conditions: Conditions = tuple(THROWN)
+    scale: Scale = "mini"
+    seeds: Seeds = 6
+    rows: Results = RESULTS
+    out: Annotated[Path, tyro.conf.arg(help="Markdown file to write.")] = Path("docs/replication.md")
+
+    def run(self) -> None:
+        """Write the page and print its path last."""
+        study = Study(tuple(chosen_claims(self.names)), self.conditions, self.scale, tuple(range(self.seeds)))
+        write_replication(study, load_rows(self.rows, self.scale), self.out)
+        console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
+
+
 Action = (
     Annotated[List, subcommand("list")]
     | Annotated[Run, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
+    | Annotated[Report, subcommand("report")]
 )
 
 

@@ -1,0 +1,60 @@
+"""What the study's charts share: one ground, one row of panels per group, files that any page can show."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from spectrope.report.save import WRITERS
+from spectrope.report.spec import INK, LEGEND, QUIET, THEME
+from spectrope.store.files import disk_errors, replace_file
+
+Spec = dict[str, Any]
+OUTCOMES = {"holds": "#079e6f", "fails": "#d84a02", "inconclusive": "#8a8a8a"}
+RULE = {"type": "rule", "strokeDash": [4, 3], "color": QUIET}
+
+
+def whole(*rows: Spec) -> Spec:
+    """Charts below one another on a white ground, in the report's style."""
+    return {
+        "$schema": alt.SCHEMA_URL,
+        "vconcat": list(rows),
+        "spacing": 24,
+        "padding": 12,
+        "background": "white",
+        "resolve": {"scale": {"color": "independent"}},
+        "config": THEME | {"legend": LEGEND},
+    }
+
+
+def beside(charts: Sequence[Spec], columns: int = 3) -> Spec:
+    """Charts side by side."""
+    return {"concat": list(charts), "columns": columns, "spacing": 20}
+
+
+def panel(title: str, width: int, height: int, layers: Sequence[Spec]) -> Spec:
+    """Layers over one another."""
+    return {
+        "title": {"text": title, "color": INK},
+        "width": width,
+        "height": height,
+        "layer": list(layers),
+    }
+
+
+def layer(rows: Sequence[Mapping[str, Any]], mark: Spec, **channels: Spec) -> Spec:
+    """One kind of mark over some rows."""
+    return {"data": {"values": list(rows)}, "mark": mark, "encoding": channels}
+
+
+def save_chart(spec: Spec, path: Path) -> None:
+    """Write a chart as SVG, whole or not at all.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    drawn = WRITERS[".svg"](spec)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_bytes(drawn))

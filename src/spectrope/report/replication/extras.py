@@ -1,0 +1,133 @@
+"""What some claims show beside their parts: learning curves, accuracy against RoPE heads, a waterfall."""
+
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from spectrope.claims.arms import NAMES
+from spectrope.claims.base import Claim
+from spectrope.claims.confounds import Confounds, Effects
+from spectrope.claims.quantities import held_out
+from spectrope.claims.seen import Seen
+from spectrope.report.palette import styles
+from spectrope.report.replication.charts import RULE, Spec, beside, layer, panel, whole
+from spectrope.report.spec import INK, QUIET
+from spectrope.stats.interval import Interval
+from spectrope.stats.seeds import t_interval
+
+ACCURACY = {"type": "quantitative", "title": "accuracy, %", "scale": {"domain": [0, 100]}}
+SPLITS = {"train": "training", "test": "held-out"}
+
+
+def curves(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+    """Accuracy by epoch, mean over seeds: a panel per split and condition, as figures 2 and 3."""
+    chosen = styles(list(NAMES))
+    colour = {
+        "field": "encoding",
+        "type": "nominal",
+        "scale": {
+            "domain": [NAMES[name] for name in chosen],
+            "range": [style.colour for style in chosen.values()],
+        },
+        "legend": {"title": None, "orient": "right"},
+    }
+    rows = []
+    for split, label in SPLITS.items():
+        panels = []
+        for condition, found in seen.items():
+            lines = [line for name in NAMES for line in _curve(found, name, split)]
+            if lines:
+                x = {"field": "epoch", "type": "quantitative", "axis": {"tickMinStep": 1}}
+                y = {**ACCURACY, "field": "accuracy"}
+                mark = {"type": "line", "point": {"size": 16}}
+                title = f"{condition}, {label}"
+                panels.append(panel(title, 220, 180, [layer(lines, mark, x=x, y=y, color=colour)]))
+        if panels:
+            rows.append(beside(panels))
+    return whole(*rows) if rows else None
+
+
+def against_heads(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+    """Held-out accuracy against the number of RoPE heads, as figure 5; bars are 95 % t intervals."""
+    panels = []
+    for condition, found in seen.items():
+        values = {arm: list(found.values(arm, held_out).values()) for arm in found.arms}
+        known = [
+            {"k": int(arm), **_ends(t_interval(np.array(own)))} for arm, own in values.items() if len(own) > 1
+        ]
+        if known:
+            x = {"field": "k", "type": "quantitative", "title": "heads with RoPE", "axis": {"tickMinStep": 1}}
+            y = {**ACCURACY, "field": "estimate"}
+            bars = layer(
+                known,
+                {"type": "rule", "color": QUIET},
+                x=x,
+                y={**y, "field": "low"},
+                y2={"field": "high"},
+            )
+            line = layer(known, {"type": "line", "point": True, "color": INK}, x=x, y=y)
+            panels.append(panel(condition, 300, 200, [bars, line]))
+    return whole(beside(panels)) if panels else None
+
+
+def waterfall(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+    """From `controlled` to `released`: each switch by itself, then what they do beyond their sum."""
+    assert isinstance(claim, Confounds)
+    found = [effects for one in seen.values() for effects in claim.effects(one) if effects.whole]
+    return whole(beside([_falls(effects) for effects in found], columns=2)) if found else None
+
+
+def _falls(effects: Effects) -> Spec:
+    single = {name: fmean(values.values()) for name, values in effects.single.items() if values}
+    total = fmean(effects.whole.values())
+    steps = [*single.items(), ("together", total - sum(single.values()))]
+    place, bars = 0.0, []
+    for name, change in steps:
+        bars.append({"step": name, "from": place, "to": place + change})
+        place += change
+    bars.append({"step": "released", "from": 0.0, "to": total})
+    order = [bar["step"] for bar in bars]
+    x = {"field": "step", "type": "nominal", "sort": order, "title": None, "axis": {"labelAngle": 0}}
+    y = {"field": "from", "type": "quantitative", "title": "points beyond controlled"}
+    colour = {"condition": {"test": "datum.step === 'released'", "value": INK}, "value": "#8aa6c1"}
+    zero = layer([{"zero": 0}], RULE, y={"field": "zero", "type": "quantitative"})
+    bar = layer(bars, {"type": "bar", "size": 16}, x=x, y=y, y2={"field": "to"}, color=colour)
+    return panel(effects.subject, 330, 170, [zero, bar])
+
+
+def _curve(seen: Seen, arm: str, split: str) -> list[dict[str, Any]]:
+    own = [
+        row.tables["metrics"].filter(pl.col("split") == split)
+        for (name, _), row in seen.rows.items()
+        if name == arm and "metrics" in row.tables
+    ]
+    if not own:
+        return []
+    means = pl.concat([table.select("epoch", "accuracy") for table in own]).group_by("epoch").mean()
+    return [
+        {"encoding": NAMES[arm], "epoch": epoch, "accuracy": 100 * accuracy}
+        for epoch, accuracy in means.sort("epoch").rows()
+    ]
+
+
+def _ends(interval: Interval) -> dict[str, float]:
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
+EXTRAS: Mapping[str, tuple[str, Extra]] = {
+    "distance-ordering": ("Accuracy by epoch, mean over seeds.", curves),
+    "counting-table": ("Accuracy by epoch, mean over seeds.", curves),
+    "partial-rope": (
+        "Accuracy by heads with RoPE; bars are 95 % t intervals over seeds.",
+        against_heads,
+    ),
+    "confounds": (
+        "From controlled to released: each switch by itself, what they do together beyond their sum, and the "
+        "whole difference.",
+        waterfall,
+    ),
+}

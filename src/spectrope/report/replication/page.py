@@ -1,0 +1,168 @@
+"""The page itself, as Markdown, with its pictures beside it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+
+import jinja2
+
+from spectrope.claims.base import PAPER, Claim
+from spectrope.claims.study import Study, outstanding
+from spectrope.claims.verdict import Finding, Verdict
+from spectrope.report.replication.charts import Spec, save_chart
+from spectrope.report.replication.extras import EXTRAS
+from spectrope.report.replication.forest import forest
+from spectrope.report.shell import write_page
+from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.sweeps.rows import Rows
+
+IMAGES = Path("images") / "replication"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A chart as a file beside the page.
+
+    Args:
+        path: Relative to the page.
+        caption: How to read it.
+    """
+
+    path: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One claim of the page.
+
+    Args:
+        claim: The claim.
+        verdicts: One per condition that it is tested under.
+        pictures: Its charts.
+        missing: Runs that its plan has and the rows have not, by condition.
+    """
+
+    claim: Claim
+    verdicts: list[Verdict]
+    pictures: list[Picture]
+    missing: dict[str, int]
+
+    @property
+    def lines(self) -> list[list[str]]:
+        """The table of parts: what is predicted, the paper's number, and what each condition says."""
+        parts = dict.fromkeys(f.part.quantity for verdict in self.verdicts for f in verdict.findings)
+        return [[name, *self._line(name)] for name in parts]
+
+    def _line(self, name: str) -> list[str]:
+        found = [
+            next((f for f in verdict.findings if f.part.quantity == name), None) for verdict in self.verdicts
+        ]
+        first = next(finding for finding in found if finding is not None).part
+        predicted = first.prediction.words() + (" (premise)" if first.premise else "")
+        paper = "" if first.paper is None else f"{first.paper:.1f}"
+        return [predicted, paper, *("" if one is None else cell(one) for one in found)]
+
+
+def write_replication(study: Study, rows: Rows, path: Path) -> Path:
+    """Write the page of a study and its pictures.
+
+    Args:
+        study: Claims, conditions, scale, and the seeds that were planned.
+        rows: What has been found.
+        path: Markdown file; pictures go into `images/replication` beside it.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: If a file cannot be written.
+    """
+    cases = zip(study.cases(), study.verdicts(rows), strict=True)
+    grouped = groupby(cases, key=lambda case: case[0][0])
+    sections = [
+        _section(study, rows, claim, [verdict for _, verdict in group], path.parent)
+        for claim, group in grouped
+    ]
+    template = files("spectrope.report").joinpath("templates", "replication.md").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    page = environment.from_string(template).render(
+        paper=PAPER,
+        study=study,
+        sections=sections,
+        minimum=MIN_SEEDS,
+        rows=rows,
+        machines=machines(rows),
+        hours=sum(row.facts["seconds"] or 0.0 for row in rows) / 3600,
+        overview=[(section.claim, overview(study, section)) for section in sections],
+        complaints=rows.complaints,
+    )
+    return write_page(page, path)
+
+
+def overview(study: Study, section: Section) -> list[str]:
+    """A cell per condition of the verdict table: the outcome in bold where it is one, and its seeds."""
+    by_condition = {verdict.condition: verdict for verdict in section.verdicts}
+    return ["–" if name not in by_condition else _mark(by_condition[name]) for name in study.conditions]
+
+
+def cell(finding: Finding) -> str:
+    """Estimate and interval with the outcome, as a table shows them."""
+    if finding.evidence is None:
+        return f"{finding.n_seeds} seeds"
+    interval = finding.evidence.interval
+    note = f"; {finding.part.note}" if finding.part.note else ""
+    form = ".1f" if finding.part.prediction.unit == "points" else ".2f"
+    ends = f"{interval.low:{form}} to {interval.high:{form}}"
+    return f"{interval.estimate:{form}} [{ends}] {finding.outcome}, n = {finding.n_seeds}{note}"
+
+
+def machines(rows: Rows) -> list[str]:
+    """On what the rows were computed, each with its number of runs."""
+    found: dict[str, int] = {}
+    for row in rows:
+        facts = row.facts["machine"] or {}
+        accelerator = facts.get("accelerator", "none")
+        place = (
+            accelerator if accelerator != "none" else f"{facts.get('processor')} ({facts.get('capability')})"
+        )
+        name = f"{place}, {row.facts['precision']}, torch {facts.get('torch')}, commit {row.facts['commit']}"
+        found[name] = found.get(name, 0) + 1
+    return [f"{count} runs: {name}" for name, count in sorted(found.items(), key=lambda item: -item[1])]
+
+
+def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
+    missing = {
+        verdict.condition: len(outstanding(claim.jobs(verdict.condition, study.scale, study.seeds), rows))
+        for verdict in verdicts
+    }
+    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), missing)
+
+
+def _pictures(
+    study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path
+) -> list[Picture]:
+    name = f"{claim.number}-{claim.kind}"
+    caption = "Points: seeds. Bars: 95 % intervals. Ticks: smallest effects of interest. Diamonds: the paper."
+    drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
+    if claim.kind in EXTRAS:
+        told, draw = EXTRAS[claim.kind]
+        seen = {v.condition: claim.see(rows, v.condition, study.scale) for v in verdicts}
+        drawn.append((f"{name}-more", told, draw(claim, seen)))
+    pictures = []
+    for stem, told, spec in drawn:
+        if spec is not None:
+            file = IMAGES / f"{stem}.svg"
+            save_chart(spec, folder / file)
+            pictures.append(Picture(file.as_posix(), told))
+    return pictures
+
+
+def _mark(verdict: Verdict) -> str:
+    if verdict.outcome == "inconclusive":
+        return f"inconclusive ({verdict.n_seeds})"
+    return f"**{verdict.outcome}** ({verdict.n_seeds})"

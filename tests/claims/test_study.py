@@ -1,0 +1,128 @@
+"""Plans over claims, rows that make runs unnecessary, and one plan from end to end."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.claims.made import rows_of
+
+from spectrope.claims.base import chosen_claims
+from spectrope.claims.distance_ordering import DistanceOrdering
+from spectrope.claims.extrapolation import Extrapolation
+from spectrope.claims.rope_with_absolute import RoPEWithAbsolute
+from spectrope.claims.single_head import SingleHead
+from spectrope.claims.study import Study, carry_out, harvest, merged, outstanding
+from spectrope.cli import main
+from spectrope.cli.show import console
+from spectrope.core.errors import ConfigError
+from spectrope.store import find_runs
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.local import Local, execute
+from spectrope.sweeps.rows import Rows
+from spectrope.training.scales import SCALES
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    preset = SCALES["mini"]["distance"]
+    model = replace(preset.model, d_model=16, n_heads=2, n_layers=2, d_ff=16)
+    training = replace(preset.training, epochs=1, batch_size=32)
+    small = replace(preset, model=model, training=training, n_examples=120)
+    monkeypatch.setitem(
+        SCALES, "tiny", {"distance": small, "counting": replace(small, task=SCALES["mini"]["counting"].task)}
+    )
+    monkeypatch.setattr(console, "width", 200)
+    return "tiny"
+
+
+def study(*claims, seeds=(0, 1), scale="mini", conditions=("controlled",)):
+    return Study(claims, conditions, scale, seeds)
+
+
+def test_runs_that_claims_share_come_once_with_all_tables():
+    both = study(DistanceOrdering(), SingleHead(), Extrapolation())
+    jobs = both.jobs()
+    assert len(jobs) == len({job.experiment for job in jobs})
+    tables = {job.experiment: job.tables for job in jobs}
+    distance, longer = DistanceOrdering(), Extrapolation()
+    assert tables[distance.arms("controlled", "mini", 0)["rope"]] == ("ablation", "lengths")
+    assert tables[distance.arms("controlled", "mini", 0)["random"]] == ("ablation",)
+    assert len(jobs) == 2 * (12 + 1)
+    assert set(longer.plan("controlled", "mini", (0, 1))) <= set(tables)
+
+
+def test_a_claim_is_planned_under_the_conditions_that_concern_it():
+    cases = study(*chosen_claims(("6", "11")), conditions=("controlled", "released")).cases()
+    assert [(claim.number, condition) for claim, condition in cases] == [(6, "controlled"), (11, "released")]
+
+
+@pytest.mark.parametrize("field", ["claims", "conditions", "seeds"])
+def test_a_study_of_nothing_is_refused(field):
+    with pytest.raises(ConfigError, match=rf"Study\.{field} must be at least one"):
+        replace(study(SingleHead()), **{field: ()})
+
+
+def test_rows_count_as_finished():
+    claim = RoPEWithAbsolute()
+    jobs = claim.jobs("controlled", "mini", range(3))
+    rows = rows_of(claim, lambda arm, seed: {} if seed < 2 else None, seeds=3)
+    assert [job.experiment.seed for job in outstanding(jobs, rows)] == [2, 2]
+    longer = [Job(job.experiment, ("lengths",)) for job in jobs]
+    assert len(outstanding(merged([*jobs, *longer]), rows)) == 6
+
+
+def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
+    where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "2", "--conditions", "controlled"]
+    words += [*where, "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--dry-run"]) == 0
+    assert "4 runs to do" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "4 of 4: distance/sum/seed 1, held-out" in out
+    assert "inconclusive" in out
+    rows = Rows.load(tmp_path / "rows" / "tiny.jsonl")
+    assert len(rows) == 4
+    assert main([*words, "--runs", str(tmp_path / "elsewhere")]) == 0
+    assert "0 runs to do" in capsys.readouterr().out
+    assert not (tmp_path / "elsewhere").exists()
+    verdict = RoPEWithAbsolute().judge(rows, "controlled", tiny)
+    assert verdict.outcome == "inconclusive"
+    assert main(["claims", "list", "6", "--scale", tiny, *where[:2]]) == 0
+    assert "controlled: inconclusive, " in capsys.readouterr().out
+
+
+def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):
+    claim = RoPEWithAbsolute()
+    plan = claim.plan("controlled", tiny, (0,))
+    stranger = replace(plan[0], n_test=20)
+    runs = execute([*plan, stranger], tmp_path / "runs", device="cpu")
+    damaged = Path(runs[1].path) / "deposit.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    where = ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs")]
+    assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
+    said = capsys.readouterr()
+    assert "1 new rows" in said.out
+    assert f"left out: {runs[1].id}: " in said.err
+    assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
+    assert "0 new rows" in capsys.readouterr().out
+    assert [row.experiment for row in Rows.load(tmp_path / "tiny.jsonl")] == plan[:1]
+
+
+def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
+    jobs = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
+    rows = Rows(tmp_path / "rows.jsonl")
+    carry_out(jobs, rows, tmp_path / "runs", Local("cpu"))
+    before = {run.id: run.manifest["finished_at"] for run in find_runs(tmp_path / "runs")}
+    again = Rows()
+    found, complaints = harvest(tmp_path / "runs", [job.experiment for job in jobs], again)
+    assert (found, complaints) == (2, [])
+    carry_out(jobs, again, tmp_path / "runs", Local("cpu"))
+    assert {run.id: run.manifest["finished_at"] for run in find_runs(tmp_path / "runs")} == before
+
+
+@pytest.mark.parametrize("option", ["seeds", "workers"])
+def test_bad_options_are_refused(option, capsys):
+    assert main(["claims", "run", "6", f"--{option}", "0"]) == 2
+    assert f"Run.{option} must be at least 1; got 0" in capsys.readouterr().err

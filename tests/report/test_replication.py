@@ -1,0 +1,105 @@
+"""The page of a study, from rows alone."""
+
+from dataclasses import replace
+
+import pytest
+from tests.claims.made import deposits, jitter, rows_of
+
+from spectrope.claims.base import chosen_claims
+from spectrope.claims.confounds import Confounds
+from spectrope.claims.distance_ordering import DistanceOrdering
+from spectrope.claims.partial_rope import PartialRoPE
+from spectrope.claims.study import Study
+from spectrope.report.replication import write_replication
+from spectrope.report.replication.page import machines
+from spectrope.sweeps.rows import Rows
+
+
+def study(*claims, conditions=("controlled", "described", "released")):
+    return Study(claims, conditions, "mini", tuple(range(6)))
+
+
+def say(arm, seed):
+    return {"test": 95.0 if arm == "rope" else 40.0 + jitter(seed), "curve": (30.0, 40.0)}
+
+
+def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
+    claims = chosen_claims(())
+    page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
+    head = page.split("In brackets")[0]
+    for claim in claims:
+        assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
+        assert f'<a id="{claim.kind}"></a>' in page
+        assert claim.unplanned in page
+    assert len([line for line in head.splitlines() if line.startswith("| ")]) == len(claims) + 2
+    assert not (tmp_path / "images").exists()  # Nothing has been run.
+    assert "`controlled`: 72 of its planned runs have no row" in page
+
+
+def test_numbers_and_pictures_come_from_the_rows(tmp_path):
+    rows = rows_of(DistanceOrdering(), say)
+    rows.complaints.append("mini.jsonl, line 7: no record with a checksum.")
+    page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
+    assert "| **fails** (6) | inconclusive (0) | inconclusive (0) |" in page
+    line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
+    assert "| at least 2 points | 89.1 | 55.0 [" in line
+    assert "holds, n = 6" in line
+    for name in ("1-distance-ordering", "1-distance-ordering-more"):
+        drawn = (tmp_path / "images" / "replication" / f"{name}.svg").read_text()
+        assert drawn.startswith("<svg")
+        assert f"images/replication/{name}.svg" in page
+    assert "line 7: no record with a checksum" in page
+    assert "36 runs, 0.3 hours of training" in page
+
+
+def test_a_page_is_the_same_when_it_is_written_again(tmp_path):
+    rows = rows_of(DistanceOrdering(), say)
+    for name in ("first", "second"):
+        write_replication(study(DistanceOrdering()), rows, tmp_path / name / "replication.md")
+    first, second = (sorted((tmp_path / name).rglob("*.*")) for name in ("first", "second"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert len(first) == 3
+
+
+def test_partial_rope_is_drawn_against_its_heads(tmp_path):
+    rows = rows_of(PartialRoPE(), lambda arm, seed: {"test": 40 + 5 * int(arm) + jitter(seed)})
+    write_replication(study(PartialRoPE()), rows, tmp_path / "page.md")
+    assert "heads with RoPE" in (tmp_path / "images/replication/5-partial-rope-more.svg").read_text()
+
+
+def test_confounds_are_drawn_as_a_waterfall(tmp_path):
+    def tell(arm, seed):
+        effect = {"R1": -30.0, "released": -50.0}.get(arm.split("/")[1], 0.0)
+        return {"test": 95.0 + effect * arm.startswith("nope"), "tables": {"deposit": deposits((1.0,))}}
+
+    rows = rows_of(Confounds(), tell, condition="released")
+    write_replication(study(Confounds()), rows, tmp_path / "page.md")
+    drawn = (tmp_path / "images/replication/11-confounds-more.svg").read_text()
+    for word in ("together", "released", "NoPE, held-out accuracy"):
+        assert word in drawn
+
+
+def test_machines_are_counted():
+    rows = rows_of(DistanceOrdering(), say, seeds=1)
+    gpu = replace(
+        next(iter(rows)), facts=next(iter(rows)).facts | {"machine": {"accelerator": "H100", "torch": "2"}}
+    )
+    rows.add(gpu)
+    assert machines(rows)[0].startswith("5 runs: ")
+    assert machines(rows)[1].startswith("1 runs: H100, float32, torch 2")
+
+
+def test_runs_in_another_precision_are_named_on_the_page(tmp_path):
+    def mixed(arm, seed):
+        return {**say(arm, seed), "precision": "bfloat16" if (arm, seed) == ("nope", 0) else "float32"}
+
+    page = write_replication(
+        study(DistanceOrdering()), rows_of(DistanceOrdering(), mixed), tmp_path / "page.md"
+    )
+    assert "Left out under `controlled`: nope, seed 0 (run " in page.read_text()
+
+
+@pytest.mark.parametrize("condition", ["controlled", "described"])
+def test_one_condition_alone_can_be_told(tmp_path, condition):
+    page = write_replication(study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "page.md")
+    assert f"| claim | {condition} |" in page.read_text()

@@ -1,0 +1,48 @@
+"""Files of records: whole lines are read past whatever is damaged."""
+
+import json
+
+import pytest
+
+from spectrope.core.errors import StoreError
+from spectrope.store.records import append_record, read_records
+
+
+def test_records_come_back_in_order(tmp_path):
+    path = tmp_path / "some" / "rows.jsonl"
+    records = [{"run": "a", "x": [1.5, None]}, {"run": "b", "x": []}]
+    for record in records:
+        append_record(path, record)
+    assert read_records(path) == (records, [])
+
+
+def test_a_line_that_a_crash_cut_off_costs_that_line_alone(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    for run in "abc":
+        append_record(path, {"run": run})
+    path.write_bytes(path.read_bytes()[:-9])
+    append_record(path, {"run": "d"})
+    records, complaints = read_records(path)
+    assert [record["run"] for record in records] == ["a", "b", "d"]
+    assert complaints == ["rows.jsonl, line 3: no JSON, as a line that a crash has cut off."]
+
+
+def test_a_changed_record_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    append_record(path, {"run": "a", "accuracy": 0.5})
+    path.write_text(path.read_text().replace("0.5", "0.9"))
+    assert read_records(path) == ([], ["rows.jsonl, line 1: run a does not match its checksum."])
+
+
+@pytest.mark.parametrize("line", ["[1]", json.dumps({"run": "a"}), "7"])
+def test_a_line_that_is_no_record_is_named(tmp_path, line):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(line)
+    assert read_records(path) == ([], ["rows.jsonl, line 1: no record with a checksum."])
+
+
+def test_a_folder_in_the_way_is_told(tmp_path):
+    with pytest.raises(StoreError, match="cannot write "):
+        append_record(tmp_path, {"run": "a"})
+    with pytest.raises(StoreError, match="cannot read "):
+        read_records(tmp_path)

@@ -1,0 +1,75 @@
+"""Expected cost, and the time that is left."""
+
+import pytest
+import torch
+from tests.sweeps.test_local import tiny
+
+from spectrope.sweeps.calibrate import Cost, calibrate, shortened
+from spectrope.sweeps.events import Event
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.measures import MEASURES
+from spectrope.sweeps.pace import Pace
+from spectrope.training.scales import experiment
+
+CPU = torch.device("cpu")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_before_anything_is_done_the_expected_speed_counts():
+    assert Pace([30.0, 10.0], [5.0, 5.0], workers=2).remaining == 25.0
+
+
+def test_then_the_observed_speed_counts():
+    clock = Clock()
+    pace = Pace([80.0, 80.0], [20.0, 20.0], workers=1, clock=clock)
+    pace.watch(0, Event("train", 50, 100))
+    clock.now = 120.0  # Three times as long as expected.
+    assert pace.share == pytest.approx(0.2)
+    assert pace.remaining == pytest.approx(3 * 160)
+    pace.watch(0, Event("ablate", 1, 1))
+    assert pace.share == pytest.approx(0.45)
+    for job in (0, 1):
+        pace.watch(job, Event("done", 1, 1))
+    assert (pace.share, pace.remaining) == (1.0, 0.0)
+
+
+def test_an_event_from_the_past_takes_nothing_back():
+    pace = Pace([10.0], [10.0], workers=1)
+    pace.watch(0, Event("ablate", 1, 2))
+    pace.watch(0, Event("train", 1, 2))
+    assert pace.share == pytest.approx(0.625)
+
+
+def test_an_empty_plan_is_done():
+    assert Pace([], [], workers=1).share == 1.0
+
+
+def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
+    asked = []
+    for name in ("time_training", "time_measure"):
+        inner = getattr(__import__("spectrope.sweeps.calibrate", fromlist=["x"]), name)
+        monkeypatch.setattr(
+            f"spectrope.sweeps.calibrate.{name}",
+            lambda one, *rest, inner=inner, name=name: (asked.append(name), inner(one, *rest))[1],
+        )
+    seeds = [experiment("distance", "random", epochs=1, n_examples=400, seed=seed) for seed in (0, 1)]
+    costs = calibrate([Job(tiny()), *map(Job, seeds)], CPU)
+    assert asked == ["time_training", "time_measure", "time_training"]
+    assert costs[1] == costs[2]
+    assert all(cost.training > 0 and cost.measuring > 0 for cost in costs)
+    assert Cost(1.0, 2.0).total == 3.0
+
+
+def test_cost_grows_with_epochs_and_examples():
+    few, many = (experiment("distance", "nope", epochs=n, n_examples=n * 1000) for n in (1, 30))
+    small, large = calibrate([Job(few), Job(many)], CPU)
+    assert large.training > 100 * small.training
+    assert MEASURES["ablation"].examples(many) == 2000
+    assert MEASURES["ablation-all"].examples(few) == 1000
+    assert shortened(few).n_train == few.training.batch_size

@@ -1,0 +1,108 @@
+"""Rows: what a run contributes, read back whole, refused by name where it is not one of today's."""
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from tests.sweeps.test_local import ignore, tiny
+
+from spectrope.core.config import config_hash
+from spectrope.core.errors import StoreError
+from spectrope.store import RESULTS_VERSION
+from spectrope.store.records import append_record
+from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.local import Local
+from spectrope.sweeps.rows import FACTS, Row, Rows
+from spectrope.sweeps.runs import DATA_VERSION
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return complete(Job(tiny()), tmp_path_factory.mktemp("runs"), CPU)
+
+
+def test_a_row_is_read_back_as_it_was(run, tmp_path):
+    rows = Rows(tmp_path / "mini.jsonl")
+    rows.add(Row.of(run))
+    (row,) = again = Rows.load(tmp_path / "mini.jsonl")
+    assert (len(again), again.complaints) == (1, [])
+    assert (row.experiment, row.run) == (tiny(), run.id)
+    assert row.facts == {name: run.manifest[name] for name in FACTS}
+    assert set(row.tables) == {"metrics", "ablation", "deposit"}
+    drops = run.frame("ablation").select("layer", "head", "drop", "low", "high")
+    assert_frame_equal(row.tables["ablation"], drops, rel_tol=1e-5)
+    assert row.tables["deposit"].columns == run.frame("deposit").columns
+    assert again.covers(Job(tiny()))
+    assert not again.covers(Job(tiny(), ("ablation", "lengths")))
+    assert not again.covers(Job(tiny("alibi")))
+
+
+def test_a_row_is_small(run):
+    assert len(json.dumps(Row.of(run).record())) < 6000
+
+
+def test_a_later_row_adds_its_tables(run, tmp_path):
+    rows = Rows(tmp_path / "mini.jsonl")
+    rows.add(Row.of(run))
+    lengths = pl.DataFrame({"factor": [1.0], "accuracy": [float("inf")]})
+    rows.add(replace(Row.of(run), tables={"lengths": lengths}))
+    (row,) = Rows.load(tmp_path / "mini.jsonl")
+    assert set(row.tables) == {"metrics", "ablation", "deposit", "lengths"}
+    assert row.tables["lengths"]["accuracy"].to_list() == [None]
+
+
+def other(record, **changes):
+    changed = {**record, **changes}
+    if "config" in changes:
+        changed["run"] = config_hash(changed["config"], DATA_VERSION, RESULTS_VERSION)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda r: other(r, results_version=0), "has results_version 0, not 1"),
+        (lambda r: other(r, data_version=9), "has data_version 9, not 1"),
+        (lambda r: other(r, run="0123456789ab"), "run 0123456789ab has the configuration of run "),
+        (lambda r: other(r, config=r["config"] | {"colour": 1}), "is of another program: Experiment.colour"),
+        (lambda r: other(r, facts={}), "is no row of a study"),
+        (lambda r: other(r, tables=7), "is no row of a study"),
+    ],
+)
+def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, complaint):
+    path = tmp_path / "mini.jsonl"
+    append_record(path, change(Row.of(run).record()))
+    append_record(path, Row.of(run).record())
+    rows = Rows.load(path)
+    assert len(rows) == 1
+    (line,) = rows.complaints
+    assert line.startswith("mini.jsonl: run ")
+    assert complaint in line
+
+
+def test_no_file_means_no_rows(tmp_path):
+    assert len(Rows.load(tmp_path / "none.jsonl")) == 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_local_engine_keeps_a_row_of_each_job(tmp_path, workers):
+    jobs = [Job(tiny("rope")), Job(tiny("nope"))]
+    kept: list[Row] = []
+    Local("cpu", workers)(jobs, tmp_path, ignore, kept.append)
+    assert {row.experiment for row in kept} == {job.experiment for job in jobs}
+    assert len(kept) == 2
+
+
+def test_a_job_that_fails_leaves_the_rows_of_the_others(tmp_path):
+    damaged = complete(Job(tiny("nope")), tmp_path, CPU)
+    (damaged.path / "weights.safetensors").write_bytes(b"")
+    jobs = [Job(tiny("nope"), ("lengths",)), Job(tiny("rope"))]
+    kept: list[Row] = []
+    with pytest.raises(StoreError, match="damaged"):
+        Local("cpu")(jobs, tmp_path, ignore, kept.append)
+    assert [row.experiment for row in kept] == [tiny("rope")]

@@ -1,6 +1,7 @@
 """KERPLE, FIRE, Sandwich, Shaw, Transformer-XL, DeBERTa and TUPE against loops and independent code."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 from transformers import DebertaConfig
 from transformers.models.deberta.modeling_deberta import DisentangledSelfAttention
+from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2_bert
 
 from spectrope.attention import attention
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -122,6 +124,19 @@ def test_shaw_adds_to_keys_and_values():
     assert_close(out, expected)
 
 
+def test_shaws_keys_are_transformers():
+    shaw, ctx = built(Shaw.Config(max_distance=3, values=False)), context()
+    table = torch.nn.Embedding.from_pretrained(shaw.keys.detach().flip(0))  # theirs counts from query to key
+    theirs = SimpleNamespace(
+        distance_embedding=table,
+        left_max_position_embeddings=3,
+        right_max_position_embeddings=3,
+        scaling=D**-0.5,
+    )
+    _, expected = wav2vec2_bert._apply_relative_key_position_encoding(theirs, ctx.q, ctx.k)
+    assert_close(shaw.bias(ctx), expected)
+
+
 def test_shaw_without_values_runs_on_the_fast_kernel():
     shaw, ctx, v = built(Shaw.Config(values=False)), context(), draw(2, H, N, D, seed=2)
     expected = attention(ctx, v, shaw, causal=True)
@@ -142,6 +157,24 @@ def test_transformer_xl_scores_lags_by_sinusoids():
             lag = (q + xl.lag_query[h, 0]) @ (xl.projection[h] @ r)
             expected[:, h, i, j] = (content + lag) / D**0.5
     assert_close(logits, expected)
+
+
+def test_transformer_xl_is_transformers():
+    xl, ctx = built(TransformerXL.Config()), context()
+    waves = 10000.0 ** -(torch.arange(0, C, 2).double() / C)
+    angles = torch.arange(N - 1, -N, -1)[:, None] * waves  # of lags, the largest first
+    linear = torch.nn.Linear(C, H * D, bias=False).double()
+    linear.weight = torch.nn.Parameter(xl.projection.detach().flatten(0, 1))
+    theirs = SimpleNamespace(
+        linear_pos=linear,
+        head_size=D,
+        scaling=D**-0.5,
+        pos_bias_u=xl.content_query[:, 0],
+        pos_bias_v=xl.lag_query[:, 0],
+    )
+    vectors = torch.cat([angles.sin(), angles.cos()], -1)[None]
+    query, bias = wav2vec2_bert._apply_relative_position_encoding(theirs, ctx.q, ctx.k, vectors)
+    assert_close(xl.logits(ctx), query @ ctx.k.mT * D**-0.5 + bias)
 
 
 def test_deberta_is_transformers():

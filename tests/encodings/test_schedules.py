@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 from transformers import LlamaConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama import modeling_llama
 
 from spectrope.core.config import OneOf, to_dict
@@ -101,6 +102,15 @@ def test_ntk_slows_the_lowest_frequency_by_the_factor_and_the_highest_not_at_all
     assert_close(ratio[[0, -1]], torch.tensor([1.0, 0.2], dtype=torch.float64))
     larger = 10000.0 * 5.0 ** (WIDTH / (WIDTH - 2))
     assert_close(NTK(factor=5.0).frequencies(WIDTH), Geometric(base=larger).frequencies(WIDTH))
+
+
+@pytest.mark.parametrize("factor", [2.0, 5.0])
+def test_ntk_is_transformers_dynamic_one_held_at_one_length(factor):
+    parameters = {"rope_type": "dynamic", "factor": 1.0}
+    rotary = transformers_rotary(parameters)
+    length = round(factor * rotary.config.max_position_embeddings)
+    expected, _ = ROPE_INIT_FUNCTIONS["dynamic"](rotary.config, torch.device("cpu"), seq_len=length)
+    assert_close(NTK(factor=factor).frequencies(WIDTH).float(), expected)
 
 
 @pytest.mark.parametrize("schedule", [NTK(), DynamicNTK(trained_length=1)])

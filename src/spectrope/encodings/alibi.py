@@ -34,7 +34,7 @@ class ALiBi(LagBias, name="alibi"):
     Slopes follow the authors' code, also where `n_heads` is no power of two.
 
     References:
-        Train Short, Test Long: Attention with Linear Biases (Press et al., 2022), Sec. 3.
+        Train Short, Test Long: Attention with Linear Biases (Press et al., 2022).
     """
 
     family = "relative bias"

@@ -17,8 +17,8 @@ class CoPE(Encoding, name="cope"):
     the query count for nothing, masked or not.
 
     References:
-        Contextual Position Encoding: Learning to Count What's Important (Golovneva et al., 2024), Eqs. 4 and
-        5; scaled as in the authors' code.
+        Contextual Position Encoding: Learning to Count What's Important (Golovneva et al., 2024);
+        scaled as in the authors' code.
     """
 
     family = "content-aware"

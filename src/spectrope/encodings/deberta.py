@@ -19,7 +19,7 @@ class DeBERTa(Encoding, name="deberta"):
     The last lag is i - j as in their code; Eq. 4 has j - i.
 
     References:
-        DeBERTa: Decoding-enhanced BERT with Disentangled Attention (He et al., 2021), Eq. 4.
+        DeBERTa: Decoding-enhanced BERT with Disentangled Attention (He et al., 2021).
     """
 
     family = "relative bias"

@@ -54,7 +54,7 @@ class FoX(Decay, name="fox"):
     r"""Forgets by a gate of each token in between: :math:`\sum_{l=j+1}^{i} \ln \sigma(w_h x_l + \beta_h)`.
 
     References:
-        Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025), Eq. 4.
+        Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025).
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -82,7 +82,7 @@ class CABLE(Decay, name="cable"):
     training starts.
 
     References:
-        Context-aware Biases for Length Extrapolation (Veisi et al., 2025), Sec. 3; the authors' code.
+        Context-aware Biases for Length Extrapolation (Veisi et al., 2025); the authors' code.
     """
 
     @dataclass(frozen=True, kw_only=True)

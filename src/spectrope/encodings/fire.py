@@ -18,8 +18,7 @@ class FIRE(Encoding, name="fire"):
     perceptron with one hidden layer of rectified units and an output per head.
 
     References:
-        Functional Interpolation for Relative Positions Improves Long Context Transformers (Li et al., 2024),
-        Eq. 19 and the listing of its appendix.
+        Functional Interpolation for Relative Positions Improves Long Context Transformers (Li et al., 2024).
     """
 
     family = "relative bias"

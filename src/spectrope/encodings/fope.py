@@ -26,7 +26,7 @@ class FoPE(Encoding, name="fope"):
 
     References:
         Fourier Position Embedding: Enhancing Attention's Periodic Extension for Length Generalization (Hua
-        et al., 2024), Sec. 4.
+        et al., 2024).
     """
 
     family = "rotary"

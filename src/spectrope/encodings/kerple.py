@@ -35,7 +35,8 @@ class KerpleLog(Kerple, name="kerple_log"):
     Both numbers are positive and start uniform, r on [0, 2) and s on [0, 1), as in the authors' code.
 
     References:
-        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022), Eq. 4.
+        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),
+        the power variant.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -62,7 +63,8 @@ class KerplePower(Kerple, name="kerple_power"):
     Both numbers are positive and start uniform, r on [0, 1) and s on [0, 2), as in the authors' code.
 
     References:
-        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022), Eq. 5.
+        KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),
+        the logarithmic variant.
     """
 
     @dataclass(frozen=True, kw_only=True)

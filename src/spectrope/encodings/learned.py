@@ -18,7 +18,7 @@ class Learned(Encoding, name="learned"):
         UnsupportedError: When it meets a position that its table does not hold.
 
     References:
-        Convolutional Sequence to Sequence Learning (Gehring et al., 2017), Sec. 3.1.
+        Convolutional Sequence to Sequence Learning (Gehring et al., 2017).
     """
 
     family = "absolute"

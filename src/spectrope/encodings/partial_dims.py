@@ -18,7 +18,7 @@ class PartialDims(Composite, name="partial_dims"):
     r"""Rotates the first r coordinates and leaves the rest to content: :math:`(R(x_{<r}, p),\, x_{\ge r})`.
 
     References:
-        GPT-NeoX-20B: An Open-Source Autoregressive Language Model (Black et al., 2022), Sec. 2.1.
+        GPT-NeoX-20B: An Open-Source Autoregressive Language Model (Black et al., 2022).
     """
 
     @dataclass(frozen=True, kw_only=True)

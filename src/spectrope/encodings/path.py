@@ -21,8 +21,8 @@ class PaTH(Encoding, name="path"):
     among the keys; logits of the future are 0, so the model must mask it.
 
     References:
-        PaTH Attention: Position Encoding via Accumulating Householder Transformations (Yang et al., 2025),
-        Sec. 3; flash-linear-attention.
+        PaTH Attention: Position Encoding via Accumulating Householder Transformations (Yang et al., 2025);
+        flash-linear-attention.
     """
 
     family = "content-aware"

@@ -21,7 +21,7 @@ class PerLayer(Composite, name="per_layer"):
     wanted, this is the one of the first layer; `build_layers` gives all.
 
     References:
-        RoPE to NoPE and Back Again: A New Hybrid Attention Strategy (Yang et al., 2025), Sec. 3.
+        RoPE to NoPE and Back Again: A New Hybrid Attention Strategy (Yang et al., 2025).
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ class RandomVectors(Encoding, name="random"):
         UnsupportedError: When it meets a position that its table does not hold.
 
     References:
-        Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4.
+        Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4.1.
     """
 
     family = "absolute"

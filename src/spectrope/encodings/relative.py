@@ -17,8 +17,8 @@ class RelativeTable(LagBias, name="relative"):
         UnsupportedError: When it meets a lag that its table does not hold.
 
     References:
-        Swin Transformer (Liu et al., 2021), Eq. 4, in one dimension; the released code of Unpacking
-        Positional Encoding in Transformers (Gu et al., 2025), R4.
+        Swin Transformer (Liu et al., 2021), in one dimension; the released code of Unpacking Positional
+        Encoding in Transformers (Gu et al., 2025), R4.
     """
 
     family = "relative bias"

@@ -22,7 +22,7 @@ class Rotary(Encoding, name="rope"):
     :math:`L_{mn} = \mathrm{Re} \sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
 
     References:
-        RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021), Eq. 34.
+        RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021), Eq. 16.
     """
 
     family = "rotary"

@@ -20,7 +20,7 @@ class Sandwich(LagBias, name="sandwich"):
 
     References:
         Dissecting Transformer Length Extrapolation via the Lens of Receptive Field Analysis (Chi et al.,
-        2023), Sec. 5.
+        2023).
     """
 
     family = "relative bias"

@@ -18,7 +18,7 @@ class Shaw(Encoding, name="shaw"):
     distance. Heads share both tables, each layer has its own.
 
     References:
-        Self-Attention with Relative Position Representations (Shaw et al., 2018), Eqs. 3 and 4.
+        Self-Attention with Relative Position Representations (Shaw et al., 2018).
     """
 
     family = "relative bias"

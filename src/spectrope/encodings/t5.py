@@ -44,7 +44,7 @@ class T5(LagBias, name="t5"):
 
     References:
         Exploring the Limits of Transfer Learning with a Unified Text-to-Text Transformer (Raffel et al.,
-        2020), Sec. 2.1; Mesh TensorFlow, transformer_layers.py.
+        2020); Mesh TensorFlow, transformer_layers.py.
     """
 
     family = "relative bias"

@@ -21,7 +21,7 @@ class TUPE(Encoding, name="tupe"):
         UnsupportedError: When it meets a position that its table does not hold.
 
     References:
-        Rethinking Positional Encoding in Language Pre-training (Ke et al., 2021), Eq. 7; the authors' code.
+        Rethinking Positional Encoding in Language Pre-training (Ke et al., 2021); the authors' code.
     """
 
     family = "absolute"

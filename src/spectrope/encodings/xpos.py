@@ -23,7 +23,7 @@ class XPos(Encoding, name="xpos"):
     + \gamma)/(1 + \gamma)`. The powers overflow float32 some 35,000 positions from the origin.
 
     References:
-        A Length-Extrapolatable Transformer (Sun et al., 2023), Alg. 1; constants of the authors' torchscale.
+        A Length-Extrapolatable Transformer (Sun et al., 2023); constants of the authors' torchscale.
     """
 
     family = "rotary"

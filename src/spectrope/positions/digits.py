@@ -20,9 +20,8 @@ def digit_positions(
         first: Position of a number's first digit; Abacus draws it anew for every training batch.
 
     References:
-        Transformers Can Do Arithmetic with the Right Embeddings (McLeish et al., 2024), Sec. 3.1; Position
-        Coupling: Improving Length Generalization of Arithmetic Transformers Using Task Structure (Cho et
-        al., 2024), Sec. 3.
+        Transformers Can Do Arithmetic with the Right Embeddings (McLeish et al., 2024); Position Coupling:
+        Improving Length Generalization of Arithmetic Transformers Using Task Structure (Cho et al., 2024).
     """
     if from_end:
         return digit_positions(digits.flip(-1), first=first).flip(-1)

@@ -17,8 +17,7 @@ class Interpolated(Positions, name="interpolated"):
     takes fractions, and leaves short sequences alone.
 
     References:
-        Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023),
-        Eq. 3.
+        Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).
     """
 
     trained_length: int = 128  # Longest sequence in training, in tokens.

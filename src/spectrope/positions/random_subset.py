@@ -18,8 +18,7 @@ class RandomSubset(Positions, name="random_subset"):
     Evaluation takes one subset per length, which the rule's own seed names.
 
     References:
-        Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023),
-        Sec. 3.
+        Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023).
     """
 
     longest: int = 2048  # Positions L to choose from.

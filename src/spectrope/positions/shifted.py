@@ -17,7 +17,7 @@ class Shifted(Positions, name="shifted"):
     Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have anyway.
 
     References:
-        SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021), Sec. 3.
+        SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021).
     """
 
     max_shift: int = 100  # Largest shift K, in positions.

@@ -14,7 +14,7 @@ class Geometric(Schedule, name="geometric"):
     r"""From one radian per position downwards: :math:`\omega_j = \mathrm{base}^{-2j/d}`, j = 0, ..., d/2 - 1.
 
     References:
-        Attention Is All You Need (Vaswani et al., 2017), Sec. 3.5; RoFormer (Su et al., 2021), Sec. 3.3.
+        Attention Is All You Need (Vaswani et al., 2017), Sec. 3.5; RoFormer (Su et al., 2021).
     """
 
     base: float = 10000.0

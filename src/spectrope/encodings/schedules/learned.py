@@ -19,7 +19,7 @@ class LearnedFrequencies(Schedule, name="learned"):
     Every layer has its own. Logarithms let one learning rate suit frequencies that span four decades.
 
     References:
-        Rotary Position Embedding for Vision Transformer (Heo et al., 2024), Sec. 3.2, where the learned
+        Rotary Position Embedding for Vision Transformer (Heo et al., 2024), where the learned
         frequencies are two-dimensional and trained as they are.
     """
 

@@ -14,8 +14,7 @@ class Linear(Schedule, name="linear"):
     r"""All frequencies slowed by one factor s: :math:`\omega_j = \mathrm{base}^{-2j/d}/s`.
 
     References:
-        Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023),
-        Eq. 4.
+        Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).
     """
 
     base: float = 10000.0

@@ -22,7 +22,7 @@ class LongRoPE(Schedule, name="longrope"):
     its largest position plus one. Queries and keys are multiplied by :math:`\sqrt{1 + \ln s/\ln L}`.
 
     References:
-        LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens (Ding et al., 2024), Eq. 2; switch and
+        LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens (Ding et al., 2024); switch and
         attention factor as in the released Phi-3 models.
     """
 

@@ -20,7 +20,8 @@ class NTK(Schedule, name="ntk"):
     :math:`\omega_j = (\mathrm{base}\cdot s^{d/(d-2)})^{-2j/d}`.
 
     References:
-        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023), Sec. 3.1.
+        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023),
+        on NTK-aware interpolation.
     """
 
     base: float = 10000.0
@@ -44,7 +45,7 @@ class DynamicNTK(Schedule, name="dynamic_ntk"):
     The length of each sequence is its largest position plus one.
 
     References:
-        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023), Sec. 3.3; the
+        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023); the
         form of s_n is that of Hugging Face's transformers.
     """
 

@@ -17,7 +17,7 @@ class Proportional(Schedule, name="proportional"):
     The first :math:`\lfloor p\,d/2 \rfloor` pairs turn; the rest carry content alone.
 
     References:
-        Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024), Sec. 6.
+        Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).
     """
 
     base: float = 10000.0

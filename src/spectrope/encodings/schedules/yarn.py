@@ -20,8 +20,8 @@ class YaRN(Schedule, name="yarn"):
     are multiplied by `attention_factor`, by default :math:`0.1 \ln s + 1`.
 
     References:
-        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023), Def. 2 and
-        Eq. 22; the ramp runs over indices j, as in the authors' code.
+        YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023); the ramp
+        runs over indices j, as in the authors' code.
     """
 
     base: float = 10000.0

@@ -5,8 +5,11 @@ import polars as pl
 
 from spectrope.encodings.base import ENCODINGS
 from spectrope.probes.kernel import encoding_kernels
+from spectrope.probes.spectrum import LayerSpectrum
+from spectrope.stats.interval import Intervals
 from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
+from spectrope.sweeps.eigenvalues import eigenvalue_tables
 from spectrope.sweeps.spectrum import kernel_tables
 
 LAYERS, HEADS, LENGTH = 3, 8, 20
@@ -33,6 +36,9 @@ def add_spectra(run: Run) -> Run:
         h | {"lag": float(lag)} | bounded("effect", rng.normal()) for h in heads for lag in range(LENGTH)
     )
     run.write_frame("kernel", _frame(effects))
+    spectra = [_layer(run.frame("kernel").filter(pl.col("layer") == layer)) for layer in range(1, LAYERS + 1)]
+    for table, data in eigenvalue_tables(spectra).items():
+        run.write_frame(table, data)
     if name == "rope":
         run.write_frame("bands", _frame(_bands(rng)))
     if name in ("rope", "alibi"):
@@ -42,6 +48,41 @@ def add_spectra(run: Run) -> Run:
         for table, data in kernel_tables(own).items():
             run.write_frame(table, data.with_columns(layers=pl.lit("1-3")))
     return run
+
+
+def add_learning(run: Run) -> Run:
+    """Write the tables of the probe of learning into a run's folder."""
+    rng = np.random.default_rng(run.config["seed"])
+    heads, layers = [], []
+    for step in range(0, 300, 100):
+        for layer in range(1, LAYERS + 1):
+            energies = rng.dirichlet([4] * HEADS)
+            shares = {"positional_share": 0.9, "positional_null": 0.95}
+            heads += [
+                {"step": step, "layer": layer, "head": head, "gradient_share": energy, **shares}
+                for head, energy in enumerate(energies.tolist(), start=1)
+            ]
+            ratio = float(1 / (HEADS * (energies**2).sum()))
+            layers.append({"step": step, "layer": layer, "gradient": ratio, "weight": 0.99})
+    run.write_frame("learning", _frame(heads))
+    run.write_frame("participation", _frame(layers))
+    return run
+
+
+def _layer(kernel: pl.DataFrame) -> LayerSpectrum:
+    """A layer of which only the kernel is known."""
+    effects = kernel["effect"].to_numpy().reshape(HEADS, LENGTH)
+    known = Intervals(estimate=effects, low=effects, high=effects, level=0.95, method="made up")
+    return LayerSpectrum(
+        layer=int(kernel["layer"][0]) - 1,
+        n=LENGTH,
+        heads=(),
+        tests=(),
+        toeplitz_null=0.0,
+        bands=(),
+        lags=np.arange(float(LENGTH)),
+        kernel=known,
+    )
 
 
 def _correlation(run: Run, shares: np.ndarray) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import altair as alt
 import polars as pl
 import pytest
-from tests.report.spectra import add_spectra
+from tests.report.spectra import HEADS, LENGTH, add_learning, add_spectra
 from tests.report.synthetic import TRAINED, make_run, make_store
 from tests.report.test_ablated import KEPT
 from tests.report.test_figures import emptied
@@ -23,7 +23,7 @@ EVERY_FIGURE = pytest.mark.parametrize("name", MEASURED)
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     runs = make_store(tmp_path_factory.mktemp("store"), ("nope", "alibi", "rope"), seeds=(0, 1))
-    return [add_spectra(run) for run in runs]
+    return [add_learning(add_spectra(run)) for run in runs]
 
 
 def panels(name, runs):
@@ -31,7 +31,8 @@ def panels(name, runs):
 
 
 def test_the_figures_are_registered():
-    assert set(MEASURED) == {"kernel", "symbol", "bands", "shares", "prediction"}
+    spectra = {"kernel", "symbol", "bands", "shares", "prediction", "eigenvalues"}
+    assert set(MEASURED) == spectra | {"gradients", "participation"}
 
 
 @EVERY_FIGURE
@@ -102,6 +103,42 @@ def test_shares_hold_every_seed_with_its_interval(store):
         )
 
 
+def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store):
+    run = next(run for run in store if run.config["encoding_name"] == "rope" and run.config["seed"] == 0)
+    top = run.frame("spectrum").sort("toeplitz").row(-1, named=True)
+    kind = pl.col("kind") == "eigenvalue"
+    own = (pl.col("layer") == top["layer"]) & (pl.col("head") == top["head"]) & kind
+    (panel,) = [
+        p for p in panels("eigenvalues", store) if (p.group, p.title) == (run.config["task"]["kind"], "rope")
+    ]
+    bins = panel.layers["eigenvalues"].rows
+    assert sum(row["eigenvalues"] for row in bins) == sum(row["expected"] for row in bins) == LENGTH
+    values = run.frame("eigenvalues").filter(own)["value"]
+    first = bins[0]
+    assert first["eigenvalues"] == ((values >= first["low"]) & (values < first["high"])).sum()
+    distance = run.frame("szego").filter(own).row(0, named=True)
+    (words,) = panel.layers["words"].rows
+    assert words["words"].split("\n") == [
+        f"layer {top['layer']}, head {top['head']}",
+        f"W₁ {100 * distance['relative']:.1f} % of the range",
+        f"no symbol: {100 * distance['tail_share']:.0f} % of lags beyond n/2",
+    ]
+
+
+def test_gradient_shares_have_a_line_per_head_and_an_equal_share(store):
+    drawn = panels("gradients", store)
+    assert {panel.title for panel in drawn} >= {"rope, layer 1", "nope, layer 3"}
+    for panel in drawn:
+        assert len(panel.layers["heads"].rows) == 3 * HEADS
+        assert panel.layers["equal"].rows == [{"gradient_share": 1 / HEADS}]
+
+
+def test_participation_has_two_lines_per_layer_and_seed(store):
+    for panel in panels("participation", store):
+        assert len(panel.layers["lines"].rows) == 2 * 2 * 3 * 3
+        assert {row["side"] for row in panel.layers["lines"].rows} == {"of gradients", "of weights"}
+
+
 class TestPrediction:
     """Heads by share and drop, with the rank correlation in words."""
 
@@ -133,13 +170,16 @@ class TestPrediction:
 
 @EVERY_FIGURE
 def test_values_that_are_not_finite_are_left_out(tmp_path, name):
-    run = add_spectra(make_run(tmp_path, "rope"))
+    run = add_learning(add_spectra(make_run(tmp_path, "rope")))
     quantities = {
         "kernel": "effect",
         "shares": "share",
         "bands": "share",
         "symbol": "symbol",
         "spectrum": "toeplitz",
+        "eigenvalues": "value",
+        "learning": "gradient_share",
+        "participation": "gradient",
     }
     for table, quantity in quantities.items():
         run.write_frame(table, run.frame(table).with_columns(pl.lit(math.nan).alias(quantity)))

@@ -42,7 +42,7 @@ def test_the_tables_of_each_encoding(run):
     tables = spectrum(run, CPU, FEW)
     own = {"rope": {"bands"}, "t5": set(), "nope": set()}[name]
     kernels = set() if name == "nope" else {"lags", "symbol", "extremes"}
-    assert set(tables) == {"spectrum", "shares", "kernel"} | own | kernels
+    assert set(tables) == {"spectrum", "shares", "kernel", "eigenvalues", "szego"} | own | kernels
     for table, data in tables.items():
         assert_frame_equal(run.frame(table), data)
     measured = tables["spectrum"]
@@ -55,10 +55,30 @@ def test_the_tables_of_each_encoding(run):
     assert tables["kernel"].height == 24 * positions
     sums = tables["kernel"].group_by("layer", "head").agg(pl.col("effect").sum())
     assert sums["effect"].abs().max() < 1e-9
+    assert tables["eigenvalues"].height == 2 * 24 * positions
+    check_spectra(tables)
     assert tables["shares"].height == 9
     if name == "rope":
         totals = tables["bands"].group_by("layer", "head").agg(pl.col("share").sum())
         assert totals["share"].to_list() == pytest.approx([1.0] * 24)
+
+
+def check_spectra(tables):
+    """The spectra of one head, and their distance, against the dense matrices of its kernel."""
+    place = (pl.col("layer") == 2) & (pl.col("head") == 3)
+    effects = torch.tensor(tables["kernel"].filter(place)["effect"], dtype=torch.float64)
+    lag = torch.arange(len(effects))
+    even = effects[(lag[:, None] - lag).abs()]
+    values = {"eigenvalue": torch.linalg.eigvalsh(even), "singular value": torch.linalg.svdvals(even.tril())}
+    for kind, expected in values.items():
+        rows = tables["eigenvalues"].filter(place & (pl.col("kind") == kind))
+        assert rows["rank"].to_list() == list(range(1, len(effects) + 1))
+        assert rows["value"].to_list() == pytest.approx(expected.sort().values.tolist(), abs=1e-9)
+        assert rows["symbol"].is_sorted()
+        (row,) = tables["szego"].filter(place & (pl.col("kind") == kind)).rows(named=True)
+        assert row["distance"] >= (rows["value"] - rows["symbol"]).abs().mean() - 1e-12
+        assert row["relative"] == pytest.approx(row["distance"] / (rows["symbol"][-1] - rows["symbol"][0]))
+        assert row["theorem_applies"] == (row["tail_share"] <= 0.05)
 
 
 def test_an_ablated_run_has_correlations_and_the_rest_as_before(run):

@@ -102,6 +102,7 @@ def _print_run(tables: Tables) -> None:
     known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
     frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    _print_szego(tables["szego"])
     shares = tables["shares"].pivot("part", index="layer", values="share")
     frame("shares of the variance of hidden states", shares)
     if "extremes" in tables:
@@ -115,6 +116,17 @@ def _print_run(tables: Tables) -> None:
         console.print(
             "No drops that differ between heads; `spectrope ablate` measures drops.", highlight=False
         )
+
+
+def _print_szego(table: pl.DataFrame) -> None:
+    """How far the spectra of heads' kernels are from their symbols, layer by layer."""
+    layers = table.group_by("layer", "kind", maintain_order=True).agg(
+        pl.len().alias("heads"),
+        pl.col("relative").mean().alias("distance, mean"),
+        pl.col("relative").max().alias("greatest"),
+        pl.col("theorem_applies").sum().alias("theorem applies"),
+    )
+    frame("spectra of mean kernels against their symbols, in shares of the symbol's range", layers)
 
 
 def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:

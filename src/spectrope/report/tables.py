@@ -46,7 +46,18 @@ MEASURED: dict[str, dict[str, Any]] = {
     "symbol": OWN | dict.fromkeys(("theta", "symbol"), pl.Float64),
     "extremes": OWN
     | dict.fromkeys(("lower_bound", "smallest_estimate", "largest_estimate", "upper_bound"), pl.Float64),
-}  # What figures draw of the tables that `spectrope ablate` and `spectrope spectrum` keep.
+    "eigenvalues": HEAD
+    | {"kind": pl.String, "rank": pl.Int64}
+    | dict.fromkeys(("value", "symbol"), pl.Float64),
+    "szego": HEAD
+    | {"kind": pl.String, "theorem_applies": pl.Boolean}
+    | dict.fromkeys(("distance", "relative", "tail_share"), pl.Float64),
+    "learning": {"step": pl.Int64}
+    | HEAD
+    | dict.fromkeys(("gradient_share", "positional_share", "positional_null"), pl.Float64),
+    "participation": dict.fromkeys(("step", "layer"), pl.Int64)
+    | dict.fromkeys(("gradient", "weight"), pl.Float64),
+}  # What figures draw of the tables that `spectrope ablate`, `spectrum` and `train --probe` keep.
 
 
 @dataclass(frozen=True)
@@ -80,6 +91,10 @@ class Tables:
     kernel: pl.DataFrame = field(default_factory=pl.DataFrame)
     symbol: pl.DataFrame = field(default_factory=pl.DataFrame)
     extremes: pl.DataFrame = field(default_factory=pl.DataFrame)
+    eigenvalues: pl.DataFrame = field(default_factory=pl.DataFrame)
+    szego: pl.DataFrame = field(default_factory=pl.DataFrame)
+    learning: pl.DataFrame = field(default_factory=pl.DataFrame)
+    participation: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def settings(self) -> list[str]:

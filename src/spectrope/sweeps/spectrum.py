@@ -20,6 +20,7 @@ from spectrope.stats.multiplicity import holm
 from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
 from spectrope.sweeps.ablate import Subject, Tables
+from spectrope.sweeps.eigenvalues import eigenvalue_tables
 from spectrope.sweeps.events import Event, Listener, silent
 from spectrope.tasks.base import Batch
 
@@ -44,7 +45,8 @@ def spectrum(
     """Measure a finished run on held-out examples and keep the tables with it.
 
     "spectrum" has a row per layer and head, "bands" one per band of frequencies, "kernel" one per lag,
-    "shares" three per layer; "lags", "symbol" and "extremes" tell of the encoding's own kernels, where it
+    "eigenvalues" and "szego" set the spectrum of that kernel beside its symbol, "shares" has three rows per
+    layer; "lags", "symbol" and "extremes" tell of the encoding's own kernels, where it
     has some, and "correlation" of how each quantity orders heads beside their drops, where the run has been
     ablated.
 
@@ -73,6 +75,7 @@ def spectrum(
         "spectrum": spectrum_table(spectra, len(batch)),
         "shares": shares_table(states),
         "kernel": kernel_table(spectra),
+        **eigenvalue_tables(spectra),
         **_unless_empty(bands=bands_table(spectra)),
         **own_tables(subject.model, n),
     }

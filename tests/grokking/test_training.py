@@ -165,8 +165,8 @@ def test_it_groks_and_stops_once_that_is_stable(tmp_path):
     )
     run = grok(GrokExperiment(task=task, model=model, training=training), tmp_path, CPU)
     progress = run.frame(PROGRESS)
-    assert run.manifest["grokked"]
     assert run.manifest["steps"] == progress["step"][-1] < 3000
+    assert run.manifest["grokked_at"] == run.manifest["steps"] - 50
     assert (progress["test_accuracy"][-3:] >= 0.9).all()
     assert progress["test_accuracy"][-4] < 0.9
     assert progress["test_accuracy"][0] < 0.4
@@ -175,7 +175,8 @@ def test_it_groks_and_stops_once_that_is_stable(tmp_path):
 def test_without_a_rule_the_whole_budget_is_spent(tmp_path):
     run = grok(tiny(stop=None), tmp_path, CPU)
     assert run.manifest["steps"] == 12
-    assert not run.manifest["grokked"]
+    assert run.manifest["grokked_at"] is None
+    assert set(run.manifest["columns"]) | {"step"} == set(run.frame(PROGRESS).columns)
 
 
 def rows(*accuracies: float) -> list[Evaluation]:

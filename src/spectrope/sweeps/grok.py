@@ -10,8 +10,9 @@ import torch
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import machine
 from spectrope.core.errors import StoreError
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.record import stable_steps
+from spectrope.grokking.config import GrokExperiment, Grokked
+from spectrope.grokking.measures.base import columns
+from spectrope.grokking.record import SCORES, stable_steps
 from spectrope.grokking.trainer import GrokProgress, GrokTrainer, Watcher
 from spectrope.store import Run, open_run
 from spectrope.sweeps.job import commit
@@ -90,7 +91,8 @@ def grok_experiment_of(run: Run) -> GrokExperiment:
 
 
 def _manifest(trainer: GrokTrainer, device: torch.device) -> dict[str, Any]:
-    state, rule = trainer.state, trainer.config.stop
+    state, rule = trainer.state, trainer.config.stop or Grokked()
+    stable = stable_steps(state.rows, rule.accuracy)
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(state.seconds, 3),
@@ -99,7 +101,8 @@ def _manifest(trainer: GrokTrainer, device: torch.device) -> dict[str, Any]:
         "precision": trainer.config.dtype,
         "machine": machine(),
         "steps": state.step,
-        "grokked": rule is not None and stable_steps(state.rows, rule.accuracy) is not None,
+        "grokked_at": None if stable is None else state.step - stable,
         "n_parameters": sum(p.numel() for p in state.model.parameters() if p.requires_grad),
         **state.rows[-1].values,
+        "columns": {**SCORES, **columns()},
     }

@@ -1,0 +1,110 @@
+"""How closely each progress measure follows the test loss, and how far ahead of it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+from scipy import stats
+
+from spectrope.core.errors import ConfigError
+from spectrope.stats.interval import Interval, ends
+from spectrope.stats.seeds import t_interval
+
+FEWEST = 4  # Evaluations from which a rank correlation means anything.
+BASELINE = "train_loss"
+
+Series = Float[np.ndarray, " n"]
+
+
+def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) -> pl.DataFrame:
+    """How each measure traces and foresees test loss, over the runs of one setting, best tracer first.
+
+    For each run: `rho` is Spearman's correlation of the measure with test loss over all evaluations;
+    `partial` the same given training loss, which itself is listed as the baseline to beat; `lead` the steps
+    by which the measure has gone half its way before test loss has, both from the evaluation at which test
+    loss is greatest to the last one. A measure that does nothing but drift leads too: read `lead` beside `rho`.
+    Columns hold the mean over runs and, from two runs on, its 95 % t interval.
+
+    Args:
+        progress: The table `progress` of each run, one per seed.
+        measures: Columns to compare.
+
+    Raises:
+        ConfigError: If there is no run, or one has fewer than 4 evaluations.
+    """
+    if not progress:
+        raise ConfigError("a comparison of measures needs at least one run; got none.")
+    if min(map(len, progress)) < FEWEST:
+        raise ConfigError(
+            f"a comparison of measures needs at least {FEWEST} evaluations of each run; lower evaluate_every."
+        )
+    found = [_scored(name, [_scores(table, name) for table in progress]) for name in (BASELINE, *measures)]
+    strength = pl.col("rho").abs()
+    return pl.DataFrame(found, infer_schema_length=None).sort(strength, descending=True, nulls_last=True)
+
+
+def _scored(measure: str, of_runs: Sequence[dict[str, float | None]]) -> dict[str, object]:
+    row: dict[str, object] = {"measure": measure, "runs": len(of_runs)}
+    for score in ("rho", "partial", "lead"):
+        row |= ends(score, _over_runs([run[score] for run in of_runs]))
+    return row
+
+
+def _over_runs(values: Sequence[float | None]) -> Interval | None:
+    """The mean of what is defined, with its interval; one value alone has no width that could be known."""
+    known = np.array([value for value in values if value is not None], float)
+    if len(known) > 1:
+        return t_interval(known)
+    if len(known) == 0:
+        return None
+    value = float(known[0])
+    return Interval(estimate=value, low=np.nan, high=np.nan, level=0.95, method="one run")
+
+
+def _scores(table: pl.DataFrame, measure: str) -> dict[str, float | None]:
+    columns = ["step", measure, "test_loss", BASELINE]
+    kept = table.select(list(dict.fromkeys(columns))).drop_nulls()
+    if len(kept) < FEWEST:
+        return dict.fromkeys(("rho", "partial", "lead"))
+    step, x, y, z = (kept[name].to_numpy().astype(float) for name in columns)
+    return {
+        "rho": rank(x, y),
+        "partial": None if measure == BASELINE else partial_rank(x, y, z),
+        "lead": lead(step, x, y),
+    }
+
+
+def rank(x: Series, y: Series) -> float | None:
+    """Spearman's correlation, or None where a side has no spread."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
+
+
+def partial_rank(x: Series, y: Series, z: Series) -> float | None:
+    r"""Spearman's correlation given z, :math:`(r_{xy}-r_{xz}r_{yz})/\sqrt{(1-r_{xz}^2)(1-r_{yz}^2)}`.
+
+    None where a side has no spread, or z ranks as x or y does.
+    """
+    xy, xz, yz = rank(x, y), rank(x, z), rank(y, z)
+    if xy is None or xz is None or yz is None:
+        return None
+    size = (1 - xz**2) * (1 - yz**2)
+    return None if size < 1e-12 else (xy - xz * yz) / size**0.5
+
+
+def lead(step: Series, x: Series, test_loss: Series) -> float | None:
+    """Steps by which x is half-way before test loss is, from the greatest test loss to the end.
+
+    None where test loss does not fall by half, or x ends where it was.
+    """
+    peak = int(test_loss.argmax())
+    if test_loss[-1] > test_loss[peak] / 2 or x[-1] == x[peak]:
+        return None
+    return float(_half_way(step[peak:], test_loss[peak:]) - _half_way(step[peak:], x[peak:]))
+
+
+def _half_way(step: Series, x: Series) -> float:
+    """The first step at which x has gone at least half of its way."""
+    return step[np.argmax((x - x[0]) / (x[-1] - x[0]) >= 0.5)]

@@ -20,7 +20,7 @@ def forget_what_the_page_registers(monkeypatch):
 
 def test_its_code_runs_and_its_example_declares_the_truth(capsys):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         exec(compile(block, "docs/encodings.md", "exec"), {"__name__": "page"})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]

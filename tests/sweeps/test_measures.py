@@ -23,7 +23,7 @@ def tiny(encoding: str = "rope", task: str = "distance") -> Experiment:
 
 
 def test_every_measure_leaves_the_table_of_its_name(tmp_path):
-    job = Job(tiny(), tuple(MEASURES))
+    job = Job(tiny("mla"), tuple(MEASURES))  # in which all of them have a meaning
     stages: list[str] = []
     run = complete(job, tmp_path, CPU, lambda event: stages.append(event.stage))
     assert job.is_done(run)

@@ -31,6 +31,7 @@ class Protocol(Configured):
 
 
 CONTROLLED = Protocol()
+# R9 and R10 are faults of the released code; R12 takes R9's place where attention is latent.
 PROTOCOLS = {
     "controlled": CONTROLLED,
     "R9": Protocol(fill="value-bias", restored=False),

@@ -56,7 +56,10 @@ class Ablate(Checkpoints):
         Fill | None, tyro.conf.arg(help="What replaces a head's output; None keeps the protocol's (zero).")
     ] = None
     protocol: Annotated[
-        str, tyro.conf.arg(help="run: controlled, or with the faults of the paper's code: R9, R10, released.")
+        str,
+        tyro.conf.arg(
+            help="run: controlled, or the faults of the paper's code: R9, R10, R12, released, released-mla."
+        ),
     ] = "controlled"
     examples: Annotated[
         int | None,

@@ -54,6 +54,7 @@ MEASURES: Mapping[str, Measure] = {
     "ablation": _ablation("controlled"),
     "ablation-value-bias-unrestored": _ablation("R9"),
     "ablation-all": _ablation("R10"),
+    "ablation-latent-columns": _ablation("R12"),
     "ablation-value-bias-unrestored-all": _ablation("released"),
     "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
     "spectrum": Measure(lambda run, device, listen: spectrum(run, device, listen=listen), _fixed),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.base import ENCODINGS, describe
 from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.positions.base import POSITIONS
 
@@ -27,6 +27,14 @@ def test_its_code_runs_and_its_example_declares_the_truth(capsys):
     assert len(lines) == 4
     assert all(declared == holds for _, declared, holds in lines)
     assert "window" in ENCODINGS
+
+
+@pytest.mark.parametrize("name", list(ENCODINGS))
+def test_its_table_says_what_the_catalogue_says(name):
+    entry = describe(name)
+    laws = ", ".join(tag.lower().replace("_", "-") for tag in entry.tags) or "none"
+    form = entry.form.lower().replace("_", " ")
+    assert f"| `{name}` | {entry.family} | {form} | {laws} | {entry.reference} |" in PAGE
 
 
 @pytest.mark.parametrize("name", [*SCHEDULES, *POSITIONS])

@@ -50,6 +50,10 @@ def test_the_tables_of_each_encoding(run):
     assert measured["toeplitz"].is_between(0, 1).all()
     assert (measured["toeplitz_low"] <= measured["toeplitz"]).all()
     assert (measured["p_adjusted"] >= measured["p_value"]).all()
+    for control in ("toeplitz_shuffled", "toeplitz_off"):
+        assert (measured[f"{control}_low"] <= measured[control]).all()
+        assert measured[control].is_between(0, 1).all()
+    assert (measured["toeplitz_off"] == measured["toeplitz"]).all() == (name == "nope")
     assert measured["factorisation"].null_count() == (0 if name == "rope" else 24)
     positions = measured["positions"][0]
     assert tables["kernel"].height == 24 * positions

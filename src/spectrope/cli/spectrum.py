@@ -1,4 +1,4 @@
-"""`spectrope spectrum`: the spectra of a trained run's heads, or of an encoding by itself."""
+"""`spectrope spectrum`: the spectra of the heads of a run or a checkpoint, or of an encoding by itself."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,66 +8,99 @@ from typing import Annotated
 import polars as pl
 import tyro
 
-from spectrope.cli.options import ROOT, DeviceOption, RunsRoot
+from spectrope.cli.checkpoints import Checkpoints
+from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import bars, console, frame
+from spectrope.cli.spectrum_checkpoint import LENGTH, Measured
+from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import DecoderConfig
 from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
-from spectrope.store import resolve_run
+from spectrope.store import Run
 from spectrope.store.files import disk_errors, write_parquet
 from spectrope.sweeps.ablate import Tables
 from spectrope.sweeps.runs import experiment_of
 from spectrope.sweeps.spectrum import Measurement, kernel_tables, spectrum
 
+POSITIONS = 512
+
 
 @dataclass(frozen=True, kw_only=True)
-class Spectrum:
-    """Measure each head's spectrum in a trained run, or bound the spectrum of an encoding."""
+class Spectrum(Checkpoints):
+    """Measure each head's spectrum in a trained run or a checkpoint, or bound the spectrum of an encoding."""
 
-    run_name: Annotated[
-        tyro.conf.Positional[str | None], tyro.conf.arg(name="run", help="Id (or its start) or folder.")
+    target: Annotated[
+        tyro.conf.Positional[str | None],
+        tyro.conf.arg(
+            name="target", help="Run: id (or its start) or folder. Checkpoint: folder, or cached id."
+        ),
     ] = None
     encoding: Annotated[
-        str | None, tyro.conf.arg(help="No run: the kernel of this encoding as initialised.")
+        str | None, tyro.conf.arg(help="No target: the kernel of this encoding as initialised.")
     ] = None
-    length: Annotated[int, tyro.conf.arg(help="Positions, with --encoding.")] = 512
+    length: Annotated[
+        int | None,
+        tyro.conf.arg(help=f"Positions, with --encoding ({POSITIONS}) or of a checkpoint ({LENGTH})."),
+    ] = None
     heads: Annotated[int, tyro.conf.arg(help="Heads, with --encoding.")] = 8
-    out: Annotated[Path | None, tyro.conf.arg(help="Folder for the tables as parquet, with --encoding.")] = (
-        None
-    )
-    examples: Annotated[int, tyro.conf.arg(help="Longest held-out examples of a run.")] = 64
+    out: Annotated[
+        Path | None, tyro.conf.arg(help="Folder for the tables as parquet; a run keeps its own.")
+    ] = None
+    examples: Annotated[
+        int, tyro.conf.arg(help="Longest held-out examples of a run, or sequences of a checkpoint.")
+    ] = 64
+    texts: Annotated[
+        Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
+    ] = None
+    layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: measure these alone, such as 0:4.")] = None
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
     runs: RunsRoot = ROOT
-    device: DeviceOption = "auto"
 
     def run(self) -> None:
         """Measure, keep the tables, print them."""
-        if (self.run_name is None) == (self.encoding is None):
-            raise ConfigError("spectrum takes a run or --encoding NAME, one of the two.")
-        if self.encoding is None:
-            self._measure_run(self.run_name or "")
-        else:
+        if (self.target is None) == (self.encoding is None):
+            raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
+        if self.encoding is not None:
             self._bound_encoding(self.encoding)
+            return
+        target = run_or_checkpoint(self.target or "", self.runs, self.allow_download)
+        if isinstance(target, Run):
+            self._measure_run(target)
+        else:
+            self._measure_checkpoint(target)
 
-    def _measure_run(self, name: str) -> None:
+    def _measure_checkpoint(self, source: str) -> None:
+        require(self.examples >= 2, self, "examples", "at least 2")
+        length = LENGTH if self.length is None else self.length
+        require(length >= 2, self, "length", "at least 2")
+        plan = Measured(
+            texts=self.texts, examples=self.examples, length=length, layers=self.layers, draws=self.draws
+        )
+        self._keep(plan.tables(self.open(source), self.tokenizer(source)))
+
+    def _measure_run(self, run: Run) -> None:
         plan = Measurement(examples=self.examples, draws=self.draws)
-        run = resolve_run(self.runs, name)
         with bars([experiment_of(run).label]) as progress:
             tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
         _print_run(tables)
         console.print(f"Tables in {run.path}.", highlight=False, soft_wrap=True)
 
     def _bound_encoding(self, name: str) -> None:
-        require(self.length >= 2, self, "length", "at least 2")
+        length = POSITIONS if self.length is None else self.length
+        require(length >= 2, self, "length", "at least 2")
         require(self.heads >= 1, self, "heads", "at least 1")
         chosen = ENCODINGS.config(name)()
-        model = DecoderConfig(max_length=self.length, n_heads=self.heads, n_layers=1, encoding=chosen)
+        model = DecoderConfig(max_length=length, n_heads=self.heads, n_layers=1, encoding=chosen)
         built = model.encoding.build()
-        kernels = encoding_kernels(built, self.length, self.heads, model.head_dim, causal=True)
+        kernels = encoding_kernels(built, length, self.heads, model.head_dim, causal=True)
         tables = kernel_tables(kernels)
         _print_kernels(kernels, tables)
+        self._keep(tables)
+
+    def _keep(self, tables: Tables) -> None:
+        """Write the tables to --out, if it is given."""
         if self.out is not None:
             with disk_errors(self.out):
                 self.out.mkdir(parents=True, exist_ok=True)
@@ -102,6 +135,7 @@ def _print_run(tables: Tables) -> None:
     known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
     frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    _print_controls(measured)
     _print_szego(tables["szego"])
     shares = tables["shares"].pivot("part", index="layer", values="share")
     frame("shares of the variance of hidden states", shares)
@@ -116,6 +150,21 @@ def _print_run(tables: Tables) -> None:
         console.print(
             "No drops that differ between heads; `spectrope ablate` measures drops.", highlight=False
         )
+
+
+def _print_controls(measured: pl.DataFrame) -> None:
+    """Toeplitz shares beside those of the controls, layer by layer."""
+    names = {
+        "toeplitz": "as trained",
+        "toeplitz_shuffled": "tokens shuffled",
+        "toeplitz_off": "encoding off",
+        "toeplitz_null": "by chance",
+    }
+    means = [pl.col(old).mean().alias(new) for old, new in names.items()]
+    frame(
+        "mean Toeplitz share of the heads of a layer",
+        measured.group_by("layer", maintain_order=True).agg(means),
+    )
 
 
 def _print_szego(table: pl.DataFrame) -> None:

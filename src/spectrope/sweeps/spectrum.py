@@ -11,6 +11,7 @@ from scipy.stats import false_discovery_control
 from spectrope.core.errors import ConfigError, UnsupportedError, require
 from spectrope.encodings.base import Encoding
 from spectrope.models.decoder import Decoder
+from spectrope.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.probes.heads import LayerHeads, capture_heads
 from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
 from spectrope.probes.shares import SHARES, StateShares, state_shares
@@ -44,7 +45,8 @@ def spectrum(
 ) -> Tables:
     """Measure a finished run on held-out examples and keep the tables with it.
 
-    "spectrum" has a row per layer and head, "bands" one per band of frequencies, "kernel" one per lag,
+    "spectrum" has a row per layer and head, with two controls: the Toeplitz share on shuffled tokens and that
+    with the encoding off in every layer. "bands" one per band of frequencies, "kernel" one per lag,
     "eigenvalues" and "szego" set the spectrum of that kernel beside its symbol, "shares" has three rows per
     layer; "lags", "symbol" and "extremes" tell of the encoding's own kernels, where it
     has some, and "correlation" of how each quantity orders heads beside their drops, where the run has been
@@ -72,7 +74,7 @@ def spectrum(
 
     capture_heads(subject.model, batch.to(device), measure)
     tables = {
-        "spectrum": spectrum_table(spectra, len(batch)),
+        "spectrum": spectrum_table(spectra, len(batch)).with_columns(_controls(subject, batch.to(device), n)),
         "shares": shares_table(states),
         "kernel": kernel_table(spectra),
         **eigenvalue_tables(spectra),
@@ -84,6 +86,18 @@ def spectrum(
     for name, table in tables.items():
         run.write_frame(name, table)
     return tables
+
+
+def _controls(subject: Subject, batch: Batch, n: int) -> list[pl.Series]:
+    """Columns of Toeplitz shares on shuffled tokens and without encoding, with their intervals."""
+    mixed = toeplitz_shares(subject.model, shuffled(batch, subject.seed), n)
+    off = shares_without_encoding(subject.model, batch, n)
+    rows = [
+        ends("toeplitz_shuffled", mixed[layer].at(head)) | ends("toeplitz_off", off[layer].at(head))
+        for layer in range(len(mixed))
+        for head in range(subject.model.config.n_heads)
+    ]
+    return pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.Float64)).get_columns()
 
 
 def longest(data: Batch, examples: int) -> tuple[Batch, int]:

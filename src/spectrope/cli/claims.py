@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 import tyro
@@ -16,9 +16,11 @@ from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.report.replication import write_replication
 from spectrope.sweeps.calibrate import Cost, calibrate
+from spectrope.sweeps.engine import Engine
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.local import Local
 from spectrope.sweeps.pace import Pace
+from spectrope.sweeps.ray import Ray
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
 from spectrope.training.config import Experiment
@@ -72,6 +74,15 @@ class Run:
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
     workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+    engine: Annotated[
+        Literal["local", "ray"], tyro.conf.arg(help="This machine's processes, or a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None, tyro.conf.arg(help="Of a Ray cluster, such as auto; None starts one on this machine.")
+    ] = None
+    gpus: Annotated[
+        float, tyro.conf.arg(help="GPUs that one run takes on Ray: 0.25 lets four share one, 0 is the CPU.")
+    ] = 0.0
     dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
 
     def run(self) -> None:
@@ -90,8 +101,13 @@ class Run:
         if left:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
-                carry_out(left, rows, self.runs, Local(self.device, self.workers), watch)
+                carry_out(left, rows, self.runs, self._engine(), watch)
         show_verdicts(study, rows)
+
+    def _engine(self) -> Engine:
+        if self.engine == "ray":
+            return Ray(address=self.address, workers=self.workers, gpus=self.gpus)
+        return Local(self.device, self.workers)
 
     @property
     def _workers(self) -> int:

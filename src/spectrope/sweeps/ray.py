@@ -1,0 +1,222 @@
+"""Many experiments on many machines or GPUs, through Ray."""
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.errors import SpectropeError, UnsupportedError, require
+from spectrope.encodings.foreign import load_file, loaded_files
+from spectrope.sweeps.engine import Engine, Keep, Watcher
+from spectrope.sweeps.events import Event
+from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.local import throttled
+from spectrope.sweeps.rows import Row
+from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
+
+SECONDS_BETWEEN_LOOKS = 0.5
+RETRIES = 10  # How often a job is begun again after its worker has died.
+
+
+class EngineError(SpectropeError):
+    """Ray cannot be reached, or has given a job up."""
+
+
+class Board:
+    """Where workers leave what happens and read whether to stop; it lives on the cluster, as an actor."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[int, Event]] = []
+        self.stopping = False
+
+    def tell(self, number: int, event: Event) -> None:
+        """Leave what happened in a job."""
+        self.events.append((number, event))
+
+    def take(self) -> list[tuple[int, Event]]:
+        """Collect what has happened since the last time."""
+        taken, self.events = self.events, []
+        return taken
+
+    def stop(self) -> None:
+        """Ask all jobs to stop at their next safe point."""
+        self.stopping = True
+
+    def is_stopping(self) -> bool:
+        """Whether that has been asked."""
+        return self.stopping
+
+
+@dataclass(frozen=True)
+class Ray(Engine):
+    """The engine that uses a Ray cluster.
+
+    A job whose worker dies is begun again, on any machine, and goes on from its last checkpoint where that
+    machine sees the same run folders (a shared disk, or the same machine), else from the start. Rows come
+    back through Ray, so that this machine needs no access to the folders of others.
+
+    Args:
+        address: Of a running cluster, such as "auto" or "ray://host:10001"; None starts one on this machine.
+        workers: Jobs at a time of a cluster that is started here.
+        cpus: Processors that one job takes, and threads that it uses.
+        gpus: GPUs that one job takes; 0.25 lets four jobs share one, 0 computes on the CPU.
+    """
+
+    address: str | None = None
+    workers: int = 1
+    cpus: int = 1
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.workers >= 1, self, "workers", "at least 1")
+        require(self.cpus >= 1, self, "cpus", "at least 1")
+        require(self.gpus >= 0, self, "gpus", "at least 0")
+
+    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+        """Do the jobs on the cluster; see `Engine`."""
+        ray = _ray()
+        begun = not ray.is_initialized()
+        if begun:
+            self._connect(ray)
+        try:
+            with stop_on_signal() as stop:
+                _oversee(ray, self._submit(ray, jobs, root), jobs, stop, watch, keep)
+        finally:
+            if begun:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        own = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
+        try:
+            ray.init(
+                address=self.address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                **(own if self.address is None else {}),
+            )
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise EngineError(f"no Ray cluster at {self.address or 'this machine'}: {reason}") from None
+
+    def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
+        board = ray.remote(num_cpus=0)(Board).remote()
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_job)
+        shared = str(root.resolve()), "cuda" if self.gpus else "cpu", self.cpus, loaded_files(), board
+        pending = {task.remote(number, job.to_dict(), *shared): number for number, job in enumerate(jobs)}
+        return Submitted(board, pending)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """Jobs on their way: the board they report to, and the number of each by its future."""
+
+    board: Any
+    pending: dict[Any, int]
+
+
+def do_job(
+    number: int,
+    fields: Mapping[str, Any],
+    root: str,
+    place: str,
+    threads: int,
+    files: Sequence[Path],
+    board: Any,
+) -> dict[str, Any] | SpectropeError:
+    """Carry a job out in a worker of the cluster.
+
+    Returns:
+        The record of its row, or what a user can mend.
+    """
+    torch.set_num_threads(threads)
+    for file in files:
+        load_file(file)
+    listen = throttled(lambda event: board.tell.remote(number, event))
+    try:
+        stop = asked_to_stop(partial(_ask, board))
+        if stop():
+            raise Interrupted("stopped between two runs.")
+        run = complete(Job.from_dict(fields), Path(root), torch.device(place), listen, stop)
+        return Row.of(run).record()
+    except SpectropeError as error:
+        return error
+
+
+def asked_to_stop(ask: Callable[[], bool]) -> Stop:
+    """A stop request that asks elsewhere, but not more often than now and then."""
+    answer, asked = False, float("-inf")
+
+    def stop() -> bool:
+        nonlocal answer, asked
+        if not answer and time.monotonic() - asked >= SECONDS_BETWEEN_LOOKS:
+            answer, asked = ask(), time.monotonic()
+        return answer
+
+    return stop
+
+
+def _ask(board: Any) -> bool:
+    return _ray().get(board.is_stopping.remote())
+
+
+def _oversee(ray: Any, sent: Submitted, jobs: Sequence[Job], stop: Stop, watch: Watcher, keep: Keep) -> None:
+    """Pass on what happens until no job is left.
+
+    Raises:
+        Interrupted: After Ctrl-C.
+        SpectropeError: If a job failed.
+    """
+    pending, mistakes = dict(sent.pending), []
+    while pending:
+        done, _ = ray.wait(list(pending), timeout=SECONDS_BETWEEN_LOOKS)
+        for number, event in ray.get(sent.board.take.remote()):
+            if event.stage != "done":
+                watch(number, event)
+        for future in done:
+            number = pending.pop(future)
+            outcome = _outcome(ray, future, jobs[number])
+            if isinstance(outcome, SpectropeError):
+                mistakes.append(outcome)
+            else:
+                row = Row.read(outcome)
+                keep(row)
+                watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
+        if stop():
+            sent.board.stop.remote()
+    _tell(mistakes)
+
+
+def _outcome(ray: Any, future: Any, job: Job) -> dict[str, Any] | SpectropeError:
+    try:
+        return ray.get(future)
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        return EngineError(
+            f"{job.experiment.label}: its worker died {RETRIES + 1} times; the job is given up."
+        )
+
+
+def _tell(mistakes: Sequence[SpectropeError]) -> None:
+    for mistake in mistakes:
+        if not isinstance(mistake, Interrupted):
+            raise mistake
+    if mistakes:
+        raise Interrupted("stopped; every run is saved.")
+
+
+def _ray() -> Any:
+    """The library, told to leave the visible GPUs alone.
+
+    Raises:
+        UnsupportedError: If it is not installed.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UnsupportedError("engine 'ray' needs Ray; pip install 'spectrope[ray]'.") from None
+    return ray

@@ -11,7 +11,7 @@ from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 
 CPU = torch.device("cpu")
 SIZES = {"d_model": 24, "n_heads": 3, "head_dim": 8, "max_length": 160, "causal": True}
-FAST = [name for name in IMPLEMENTATIONS if name != "reference"]
+FAST = [name for name, impl in IMPLEMENTATIONS.items() if name != "reference" and impl.exact]
 
 
 def build(name: str) -> Encoding:
@@ -69,7 +69,7 @@ def test_queries_at_the_end_of_longer_keys(impl, n_q, n_k):
     )
 
 
-@pytest.mark.parametrize("impl", list(IMPLEMENTATIONS))
+@pytest.mark.parametrize("impl", ["reference", *FAST])
 def test_masked_keys_are_never_read(impl):
     encoding, (ctx, v) = build("nope"), inputs(9, 9)
     real = torch.arange(9) < 6

@@ -1,15 +1,20 @@
 """Attention under any positional encoding, by several implementations that agree."""
 
-from spectrope.attention import explicit, fused, parts, reference
+from spectrope.attention import certified, explicit, fused, parts, reference
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
+from spectrope.attention.plan import HeadPlan, Plan, plan
 
 __all__ = [
     "IMPLEMENTATIONS",
+    "HeadPlan",
     "Implementation",
+    "Plan",
     "attention",
+    "certified",
     "explicit",
     "fastest",
     "fused",
     "parts",
+    "plan",
     "reference",
 ]

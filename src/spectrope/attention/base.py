@@ -30,6 +30,7 @@ class Implementation:
         requires: Laws that the encoding must declare.
         dropout: Whether it can drop entries of the pattern.
         limit: What else it cannot do, in words that follow its name, or None.
+        exact: Whether it computes softmax attention up to rounding, rather than within a certified tolerance.
     """
 
     compute: Compute
@@ -37,6 +38,7 @@ class Implementation:
     requires: frozenset[Tag] = frozenset()
     dropout: bool = True
     limit: Limit = no_limit
+    exact: bool = True
 
     def objection(self, encoding: Encoding, device: torch.device, noise: Noise | None) -> str | None:
         """Why this implementation cannot serve, or None if it can."""

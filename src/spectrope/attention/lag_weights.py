@@ -1,5 +1,6 @@
-r"""What a lag bias does to attention weights, :math:`T(n) = e^{b(n)}`: near lags as they are, far ones decay."""
+r"""What a lag bias does to attention weights, :math:`T(n)=e^{b(n)}`: near lags singly, far ones decay."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,12 +12,12 @@ from spectrope.encodings.base import Context, Encoding
 
 STRAIGHT = 1e-6  # Logit units by which a bias may leave its straight tail; part of the certificate.
 LONGEST_NEAR = 2048
-DEEPEST = 60.0  # Logit units: e^-60 squared is still a float32.
+DEEPEST = 60.0  # Logit units: sums of weights down to e^-60 are far from the end of float32.
 
 
 @dataclass(frozen=True)
 class Tail:
-    r"""Weights of distances n from `start` on, per head: :math:`T(n) = e^{\text{level} - \text{rate}\, n}`."""
+    r"""Weights of distances n from `start` on: :math:`T_h(n) = e^{\text{level} - \text{rate}\, n}`."""
 
     start: int
     rate: Float[Tensor, " h"]
@@ -44,6 +45,12 @@ class LagWeights:
         """One more than the largest lag."""
         return (self.logs.shape[1] + 1) // 2
 
+    def of_heads(self, heads: Sequence[int]) -> "LagWeights":
+        """The weights of some heads."""
+        chosen = list(heads)
+        past, future = (Tail(t.start, t.rate[chosen], t.level[chosen]) for t in (self.past, self.future))
+        return LagWeights(self.logs[chosen], past, future, self.deviation)
+
     def of_lags(self, lag: Tensor, heads: Tensor) -> Tensor:
         """Weights of integer lags with any shape (*n,), for some heads: (heads, *n)."""
         return self.logs[heads][:, (lag + self.n - 1).flatten()].exp().unflatten(1, lag.shape)
@@ -54,20 +61,31 @@ def lag_weights(ctx: Context, encoding: Encoding, causal: bool) -> LagWeights:
 
     Raises:
         UnsupportedError: If positions are not consecutive and shared, the bias is straight only beyond lag
-            2048, or it rises with the distance.
+            2048 or rises there, it needs a gradient, or it leaves a query with vanishing weights alone.
     """
     require_consecutive(ctx)
-    n = max(ctx.q.shape[-2], ctx.k.shape[-2])
+    n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
+    n = max(n_q, n_k)
     lags = torch.arange(1 - n, n, dtype=torch.float64, device=ctx.q.device)
-    bias = encoding.lag_bias(lags).detach().double().T.contiguous()
-    if bias.shape[0] == 1:
-        bias = bias.expand(ctx.q.shape[1], -1)
-    bias = bias - (bias[:, n - 1 :] if causal else bias).amax(1, keepdim=True)
+    bias = encoding.lag_bias(lags)
+    if bias.requires_grad and torch.is_grad_enabled():
+        raise UnsupportedError(
+            f"fast attention has no gradient for the lag bias of {type(encoding).__name__}, which needs one."
+        )
+    bias = bias.detach().double().T.expand(ctx.q.shape[1], -1).clone()
+    seen = bias[:, n - 1 :] if causal else bias
+    bias -= seen.amax(1, keepdim=True)
+    nearest = seen if ctx.mask is not None or n_q > n_k else bias[:, n - 1]
+    if float(nearest.amin()) < -DEEPEST:
+        raise UnsupportedError(
+            f"fast attention needs a lag bias within {DEEPEST:g} of its largest at the nearest key that "
+            f"may be seen, which that of {type(encoding).__name__} may leave."
+        )
     past, off_past = _tail(bias[:, n - 1 :], encoding)
-    future, off_future = _tail(bias[:, :n].flip(1), encoding)
     if causal:
         bias[:, : n - 1] = 0.0
-        off_future = 0.0
+        return LagWeights(bias, past, past, off_past)
+    future, off_future = _tail(bias[:, :n].flip(1), encoding)
     return LagWeights(bias, past, future, max(off_past, off_future))
 
 

@@ -24,6 +24,7 @@ from spectrope.attention.lag_weights import LagWeights, Tail
 Interval = tuple[int, int]
 CACHED_ENTRIES = 2**18  # Of the features at once: 1 MiB in float32.
 LONGEST_CHUNK, SHORTEST_CHUNK = 512, 64
+SUMMED = 512  # Features in one product; longer sums are taken in parts, which bounds their rounding.
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class _Sweep:
         features = self.features(x)
         scale = None if decay is None else decay.level * decay.of(self.targets.places(interval))
         if self.out.values is not None:
-            sums = torch.bmm(state, features)
+            sums = _summed(state, features)
             self._add(self.out.values, interval, sums if scale is None else sums.mul_(scale))
         if self.out.gradient is not None:
             pulled = torch.bmm(state.mT, w if scale is None else w * scale)
@@ -283,6 +284,15 @@ class _Sweep:
     def _add(self, out: Tensor, interval: Interval, columns: Tensor) -> None:
         some = out[..., self.targets.within(interval)]
         some += columns.view(some.shape)
+
+
+def _summed(state: Float[Tensor, "b e features"], features: Float[Tensor, "b features n"]) -> Tensor:
+    """Their product, a part of the features at a time."""
+    first, *rest = zip(state.split(SUMMED, 2), features.split(SUMMED, 1), strict=True)
+    sums = torch.bmm(*first)
+    for left, right in rest:
+        sums.baddbmm_(left, right)
+    return sums
 
 
 def _horner(coefficients: tuple[float, ...], x: Tensor) -> Tensor:

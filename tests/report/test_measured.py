@@ -16,7 +16,7 @@ from spectrope.report import FIGURES, save_figure, write_report
 from spectrope.report.spec import file_spec, page_spec
 from spectrope.report.tables import read_tables
 
-MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT)]
+MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT, "rates")]
 EVERY_FIGURE = pytest.mark.parametrize("name", MEASURED)
 
 
@@ -32,7 +32,7 @@ def panels(name, runs):
 
 def test_the_figures_are_registered():
     spectra = {"kernel", "symbol", "bands", "shares", "prediction", "eigenvalues"}
-    assert set(MEASURED) == spectra | {"gradients", "participation"}
+    assert set(MEASURED) == spectra | {"predictors", "gradients", "participation"}
 
 
 @EVERY_FIGURE
@@ -166,6 +166,15 @@ class TestPrediction:
         runs = [add_spectra(run) for run in make_store(tmp_path, ("nope", "rope"), ("distance",))]
         runs[0].remove("correlation")
         assert [panel.title for panel in panels("prediction", runs)] == ["rope"]
+
+
+def test_predictors_have_a_mark_per_quantity_scope_and_seed(store):
+    for panel in panels("predictors", store):
+        marks = panel.layers["points"].rows
+        assert {(row["quantity"], row["scope"], row["seed"]) for row in marks} == {
+            ("toeplitz", scope, seed) for scope in ("heads", "within layers") for seed in (0, 1)
+        }
+        assert all(row["rho_low"] <= row["rho"] <= row["rho_high"] for row in marks)
 
 
 @EVERY_FIGURE

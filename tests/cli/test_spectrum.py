@@ -57,14 +57,13 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "spectrum takes a run or --encoding NAME, one of the two."),
-        (("abc", "--encoding", "rope"), "one of the two"),
-        (("abc",), "no run 'abc' in runs"),
+        ((), "spectrum takes a run, a checkpoint or --encoding NAME, one of them."),
+        (("abc", "--encoding", "rope"), "one of them"),
+        (("abc",), "'abc' is neither a run in runs"),
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("--encoding", "nope"), "NoPE has neither a bias of the lag alone nor a rotation"),
         (("--encoding", "rope", "--length", "1"), "Spectrum.length must be at least 2; got 1."),
         (("--encoding", "rope", "--heads", "0"), "Spectrum.heads must be at least 1; got 0."),
-        (("abc", "--examples", "1"), "Measurement.examples must be at least 4; got 1."),
         (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),
     ],
 )

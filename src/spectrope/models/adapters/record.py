@@ -55,20 +55,22 @@ _sink: ContextVar[Callable[..., Tensor] | None] = ContextVar("sink", default=Non
 
 
 @contextlib.contextmanager
-def recorded(model: nn.Module, sink: Sink) -> Iterator[None]:
+def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[None]:
     """While the block runs, hand every attention call of the model to `sink`.
 
     Models that reach their kernel through the library's attention interface run without attention (the output
-    of each kernel is zero), which costs no quadratic product. The others run as they are, and calls are read
-    from the operands of the last product before each softmax, or from torch's own attention function.
+    of each kernel is zero), which costs no quadratic product, unless it is asked for. The others run as they
+    are, and calls are read from the operands of the last product before each softmax, or from torch's own
+    attention function.
 
     Args:
         model: A Hugging Face model.
         sink: Receives the calls in the order in which they are made.
+        attend: Whether every kernel puts out what the model's own code makes of its input.
     """
     names = {module: name for name, module in model.named_modules()}
     if uses_interface(model):
-        with _interface(model), _receiving(names, sink):
+        with _interface(model), _receiving(names, sink, attend):
             yield
     else:
         with _Products(model, names, sink):
@@ -86,7 +88,7 @@ def uses_interface(model: nn.Module) -> bool:
 
 
 @contextlib.contextmanager
-def _receiving(names: dict[nn.Module, str], sink: Sink) -> Iterator[None]:
+def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterator[None]:
     def receive(
         module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **rest: Any
     ) -> Tensor:
@@ -98,6 +100,9 @@ def _receiving(names: dict[nn.Module, str], sink: Sink) -> Iterator[None]:
         if position_bias is not None:
             bias = position_bias if bias is None else bias + position_bias
         sink(Call(names[module], q, k, bias, allowed, float(scale)))
+        if attend:
+            own = sys.modules[type(module).__module__].eager_attention_forward
+            return own(module, q, k, v, mask, **rest)[0]
         return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
 
     token = _sink.set(receive)

@@ -1,0 +1,66 @@
+"""`spectrope spectrum` on a checkpoint, as a user types it."""
+
+import polars as pl
+import pytest
+from tests.auditing.families import FAMILIES, llama
+from tests.models.tokenizers import save_tokenizer
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.cli.show import console
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    FAMILIES["smollm3"]().save_pretrained(root / "deep")
+    save_tokenizer(root / "deep")
+    FAMILIES["t5"]().save_pretrained(root / "t5")
+    FAMILIES["mistral"]().save_pretrained(root / "windowed")
+    llama().save_pretrained(root / "mute")
+    (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
+
+
+def test_tables_are_printed_and_kept(checkpoints, tmp_path, capsys):
+    options = ("--examples", "6", "--length", "12", "--draws", "9", "--layers", "1:3", "--out", str(tmp_path))
+    assert main(("spectrum", str(checkpoints / "deep"), *options)) == 0
+    out = capsys.readouterr().out
+    assert "6 sequences of 12 tokens; layers and heads count from 0." in out
+    table = pl.read_parquet(tmp_path / "spectrum.parquet")
+    assert table.select("layer", "head").rows() == [(i, h) for i in (1, 2) for h in range(4)]
+    assert pl.read_parquet(tmp_path / "kernel.parquet")["lag"].unique().sort().to_list() == list(range(12))
+    assert pl.read_parquet(tmp_path / "shares.parquet")["layer"].unique().sort().to_list() == [1, 2]
+
+
+def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
+    options = ("--texts", str(checkpoints / "texts"), "--draws", "9")
+    assert main(("spectrum", str(checkpoints / "deep"), *options, "--length", "4")) == 0
+    assert "3 sequences of 4 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "takes a run, a checkpoint or --encoding NAME, one of them"),
+        (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
+        (("{root}/t5",), "T5ForConditionalGeneration has two stacks"),
+        (("{root}/windowed",), "measure no more tokens than its window holds"),
+        (("{root}/mute", "--layers", "7"), "layers must take at least one of 0 to 1"),
+        (("{root}/mute", "--length", "1"), "length must be at least 2; got 1"),
+        (("{root}/mute", "--examples", "1"), "examples must be at least 2; got 1"),
+        (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
+        (("{root}/deep", "--texts", "{root}/texts", "--length", "6"), "holds 0 texts of 6 tokens"),
+    ],
+)
+def test_a_mistake_gets_one_line(checkpoints, capsys, arguments, message):
+    given = [argument.format(root=checkpoints) for argument in arguments]
+    capsys.readouterr()
+    assert main(("spectrum", *given)) == BAD_INPUT
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("spectrope: ")]
+    assert len(lines) == 1
+    assert message in lines[0]

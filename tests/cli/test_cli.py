@@ -73,6 +73,8 @@ def test_compare_tunes_every_encoding_on_one_grid_and_reports_both(tmp_path, cap
     assert len(re.findall(r"distance +mla +0 ", out)) == 2
     page = (tmp_path / "report.html").read_text()
     assert "distance, tuned" in page
+    assert main(("report", "--out", "again.html")) == 0  # of all runs but trials
+    assert "distance, tuned</h" in (tmp_path / "again.html").read_text()
     assert len(find_runs(tmp_path / "runs")) == 4
 
 

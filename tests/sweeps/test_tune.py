@@ -66,8 +66,8 @@ def test_a_tuned_experiment_has_another_name_and_untuned_ones_keep_theirs():
     one = tiny()
     found = Tuning("distance", "rope", (trial(one.training.learning_rate, 0.5),))
     other = tuned(one, [found])
-    assert replace(other, tuned=False) == one
-    assert "tuned" not in to_dict(one)
+    assert replace(other, tuning="none") == one
+    assert "tuning" not in to_dict(one)
     assert config_hash(other) != config_hash(one)
     assert from_dict(Experiment, to_dict(other)) == other
 
@@ -126,11 +126,11 @@ def test_an_unfinished_run_is_not_copied(tmp_path):
     one = tiny()
     unfinished = run_for(one, tmp_path)
     with pytest.raises(StoreError, match="is unfinished; the command that began it goes on with it"):
-        run_for(replace(one, tuned=True), tmp_path).take_over(unfinished)
+        run_for(replace(one, tuning="chosen"), tmp_path).take_over(unfinished)
     assert (
         train(one, tmp_path, torch.device("cpu"))
         .frame("metrics")
-        .equals(train(replace(one, tuned=True), tmp_path, torch.device("cpu")).frame("metrics"))
+        .equals(train(replace(one, tuning="chosen"), tmp_path, torch.device("cpu")).frame("metrics"))
     )
     assert Job(one, tables=()).is_done(unfinished)
     assert isinstance(unfinished.frame("metrics"), pl.DataFrame)

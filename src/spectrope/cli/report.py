@@ -10,7 +10,7 @@ from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import console
 from spectrope.core.errors import StoreError
 from spectrope.report import save_figure, write_report
-from spectrope.store import find_runs, resolve_run
+from spectrope.store import Run, find_runs, resolve_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,9 @@ class Report:
 
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(name="run", help="Ids (or their starts) or folders; none means every finished run."),
+        tyro.conf.arg(
+            name="run", help="Ids (or their starts) or folders; none means all finished ones but trials."
+        ),
     ] = ()
     figure: Annotated[
         str | None, tyro.conf.arg(help="Save this figure alone; the suffix of --out says png, svg or pdf.")
@@ -32,7 +34,7 @@ class Report:
         if self.names:
             chosen = [resolve_run(self.runs, name) for name in self.names]
         else:
-            chosen = [run for run in find_runs(self.runs) if run.finished]
+            chosen = [run for run in find_runs(self.runs) if run.finished and not is_trial(run)]
         if not chosen:
             raise StoreError(f"no finished run in {self.runs}; `spectrope compare` makes some.")
         if self.figure is None:
@@ -40,3 +42,8 @@ class Report:
         else:
             save_figure(chosen, self.figure, self.out)
         console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
+
+
+def is_trial(run: Run) -> bool:
+    """Whether a run was made only to choose a learning rate."""
+    return run.config.get("tuning") == "trial"

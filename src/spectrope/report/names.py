@@ -28,8 +28,9 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 def _setting(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
     varied = [field for field in ("condition", "scale") if len({str(c[field]) for c in configs}) > 1]
+    kinds = {c.get("tuning") for c in configs}
     found = [str(config["task"]["kind"]), *(str(config[field]) for field in varied)]
-    if config.get("tuned") and not all(c.get("tuned") for c in configs):
+    if config.get("tuning") == "chosen" and len(kinds) > 1:
         found.append("tuned")
     return ", ".join(found)
 

@@ -17,7 +17,7 @@ from spectrope.store import Run
 
 ABLATED = ("heatmap", "violin", "versus", "deposit", "cumulative", "screen")
 MEASURED = ("prediction", "kernel", "bands", "shares", "symbol")
-ORDER = ("accuracy", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
+ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
 
 
 @dataclass(frozen=True)

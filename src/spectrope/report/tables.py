@@ -57,7 +57,8 @@ MEASURED: dict[str, dict[str, Any]] = {
     | dict.fromkeys(("gradient_share", "positional_share", "positional_null"), pl.Float64),
     "participation": dict.fromkeys(("step", "layer"), pl.Int64)
     | dict.fromkeys(("gradient", "weight"), pl.Float64),
-}  # What figures draw of the tables that `spectrope ablate`, `spectrum` and `train --probe` keep.
+    "tuning": dict.fromkeys(("rate", "accuracy", "seconds"), pl.Float64) | {"chosen": pl.Boolean},
+}  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Tables:
     szego: pl.DataFrame = field(default_factory=pl.DataFrame)
     learning: pl.DataFrame = field(default_factory=pl.DataFrame)
     participation: pl.DataFrame = field(default_factory=pl.DataFrame)
+    tuning: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def settings(self) -> list[str]:

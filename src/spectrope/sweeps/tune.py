@@ -87,7 +87,8 @@ def grid(experiment: Experiment, factors: Sequence[float] = FACTORS) -> list[Exp
         factors: Learning rates, as multiples of its own.
     """
     left_out = max(1, round(SHARE * experiment.n_train))
-    part = replace(experiment, n_train=max(1, experiment.n_train - left_out), n_test=left_out)
+    rest = max(1, experiment.n_train - left_out)
+    part = replace(experiment, n_train=rest, n_test=left_out, tuning="trial")
     rates = sorted({factor * experiment.training.learning_rate for factor in factors})
     return [replace(part, training=replace(part.training, learning_rate=rate)) for rate in rates]
 
@@ -141,7 +142,7 @@ def tuned(experiment: Experiment, tunings: Sequence[Tuning]) -> Experiment:
     """An experiment at the learning rate that was chosen for its task and encoding."""
     own = next(t for t in tunings if (t.task, t.encoding) == (experiment.task.kind, experiment.encoding_name))
     training = replace(experiment.training, learning_rate=own.chosen.rate)
-    return replace(experiment, training=training, tuned=True)
+    return replace(experiment, training=training, tuning="chosen")
 
 
 def run_tuned(
@@ -172,7 +173,7 @@ def run_tuned(
     chosen = [tuned(one, tunings) for one in plan]
     for one, before, twin in zip(chosen, plan, untuned, strict=False):
         run = run_for(one, root)
-        if replace(one, tuned=False) == before and not run.finished:
+        if replace(one, tuning="none") == before and not run.finished:
             run.take_over(twin)
     runs = execute(chosen, root, device=device, workers=workers, watch=watch)
     for run, one in zip(runs, chosen, strict=True):

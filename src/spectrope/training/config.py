@@ -47,9 +47,9 @@ class Experiment(Configured):
     scale: str
     condition: str
     seed: int = 0
-    tuned: bool = False  # Whether the learning rate was chosen from a grid, on examples of their own.
+    tuning: Literal["none", "trial", "chosen"] = "none"  # One rate of a grid; the rate chosen from it.
 
-    added_later = frozenset({"tuned"})
+    added_later = frozenset({"tuning"})
 
     def __post_init__(self) -> None:
         for field in ("n_train", "n_test"):

@@ -60,7 +60,8 @@ def test_intervals_are_over_runs():
     each = [stats.spearmanr(table["x"], FALL).statistic for table in tables]
     half = stats.t.ppf(0.975, 2) * stats.sem(each)
     assert (found["rho"], found["runs"]) == (pytest.approx(np.mean(each)), 3)
-    assert found["rho_high"] - found["rho"] == pytest.approx(half)
+    assert found["rho"] - found["rho_low"] == pytest.approx(half)
+    assert found["rho_high"] == min(1, np.mean(each) + half)
     assert np.isnan(scores(tables[1])["rho_low"])
 
 

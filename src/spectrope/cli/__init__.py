@@ -13,6 +13,7 @@ from spectrope.cli.claims import Claims
 from spectrope.cli.compare import Compare
 from spectrope.cli.diff import Diff
 from spectrope.cli.encodings import Encodings
+from spectrope.cli.grok import Grok
 from spectrope.cli.report import Report
 from spectrope.cli.runs import Runs
 from spectrope.cli.show import complain
@@ -28,6 +29,7 @@ Command = (
     | Annotated[Audit, subcommand("audit")]
     | Annotated[Diff, subcommand("diff")]
     | Annotated[Spectrum, subcommand("spectrum")]
+    | Annotated[Grok, subcommand("grok")]
     | Annotated[Claims, subcommand("claims")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Runs, subcommand("runs")]

@@ -1,6 +1,7 @@
 """How closely each progress measure follows the test loss, and how far ahead of it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,7 @@ def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) 
     For each run: `rho` is Spearman's correlation of the measure with test loss over all evaluations;
     `partial` the same given training loss, which itself is listed as the baseline to beat; `lead` the steps
     by which the measure has gone half its way before test loss has, both from the evaluation at which test
-    loss is greatest to the last one. A measure that does nothing but drift leads too: read `lead` beside `rho`.
+    loss is greatest to the last one. A measure that merely drifts leads too: read `lead` beside `rho`.
     Columns hold the mean over runs and, from two runs on, its 95 % t interval.
 
     Args:
@@ -46,16 +47,20 @@ def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) 
 
 def _scored(measure: str, of_runs: Sequence[dict[str, float | None]]) -> dict[str, object]:
     row: dict[str, object] = {"measure": measure, "runs": len(of_runs)}
-    for score in ("rho", "partial", "lead"):
-        row |= ends(score, _over_runs([run[score] for run in of_runs]))
+    for score, reach in (("rho", 1.0), ("partial", 1.0), ("lead", np.inf)):
+        row |= ends(score, _over_runs([run[score] for run in of_runs], reach))
     return row
 
 
-def _over_runs(values: Sequence[float | None]) -> Interval | None:
-    """The mean of what is defined, with its interval; one value alone has no width that could be known."""
+def _over_runs(values: Sequence[float | None], reach: float) -> Interval | None:
+    """The mean of what is defined, with its interval, cut to what is possible.
+
+    One value alone has no width that could be known.
+    """
     known = np.array([value for value in values if value is not None], float)
     if len(known) > 1:
-        return t_interval(known)
+        whole = t_interval(known)
+        return replace(whole, low=max(whole.low, -reach), high=min(whole.high, reach))
     if len(known) == 0:
         return None
     value = float(known[0])

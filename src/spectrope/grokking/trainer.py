@@ -38,11 +38,13 @@ class GrokProgress:
         step: Steps taken.
         steps: Most steps.
         last: The latest evaluation, if any.
+        over: Whether training has ended.
     """
 
     step: int
     steps: int
     last: Evaluation | None
+    over: bool
 
 
 Watcher = Callable[[GrokProgress], None]
@@ -159,4 +161,4 @@ class GrokTrainer:
 
     def _progress(self) -> GrokProgress:
         rows = self.state.rows
-        return GrokProgress(self.state.step, self.config.steps, rows[-1] if rows else None)
+        return GrokProgress(self.state.step, self.config.steps, rows[-1] if rows else None, self._is_over())

@@ -1,0 +1,100 @@
+"""What `spectrope grok` prints: a line per run while it trains, and tables at the end."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from spectrope.cli.show import console, frame, table
+from spectrope.grokking.trainer import GrokProgress
+from spectrope.store import Run
+
+SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_WIDTH = 12
+
+
+class GrokLines:
+    """A line per run: step, accuracies, MED, and test accuracy so far as a small plot.
+
+    Where output is no terminal, a line when a run ends.
+
+    Args:
+        progress: Draws the lines.
+        labels: One per run.
+    """
+
+    def __init__(self, progress: Progress, labels: Sequence[str]) -> None:
+        self.progress, self.labels = progress, labels
+        self.bars = [progress.add_task(label, total=1, state="", start=False) for label in labels]
+        self.history: list[list[float]] = [[] for _ in labels]
+
+    def watch(self, number: int, progress: GrokProgress) -> None:
+        """Show where the run of that number stands."""
+        bar, last = self.bars[number], progress.last
+        if last is None:
+            return
+        values = {name: value or 0.0 for name, value in last.values.items()}
+        if last.step == progress.step:
+            self.history[number].append(values["test_accuracy"])
+        state = (
+            f"train {100 * values['train_accuracy']:.0f} %, test {100 * values['test_accuracy']:.0f} % "
+            f"{spark(self.history[number])} MED {values['med']:.3f}"
+        )
+        self.progress.start_task(bar)
+        self.progress.update(bar, completed=progress.step, total=progress.steps, state=state)
+        if progress.over:
+            self.progress.stop_task(bar)
+            if not console.is_terminal:
+                line = f"{self.labels[number]}: step {progress.step}, {state}"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def grok_lines(labels: Sequence[str]) -> Iterator[GrokLines]:
+    """Progress lines for the runs of these labels while the block runs."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=10),
+        TextColumn("{task.completed} of {task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[state]}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        yield GrokLines(progress, labels)
+
+
+def spark(shares: Sequence[float]) -> str:
+    """Shares between 0 and 1 as a row of blocks, the whole course squeezed into a few."""
+    step = max(1, -(-len(shares) // SPARK_WIDTH))
+    chosen = shares[step - 1 :: step] or shares[-1:]
+    return "".join(SPARKS[min(int(share * len(SPARKS)), len(SPARKS) - 1)] for share in chosen)
+
+
+def show_grok(runs: Sequence[Run]) -> None:
+    """Print scores of each run, in 80 columns."""
+    columns = ("seed", "steps", "grokked at", "train %", "test %", "held out %", "MED", "norm", "s")
+    title = "grokked at: the step since which test accuracy has been 99 %"
+    table(title, columns, [_row(run) for run in runs], numeric=columns)
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    manifest = run.manifest
+    shares = (manifest[f"{part}_accuracy"] for part in ("train", "test", "held_out"))
+    return (
+        str(run.config["seed"]),
+        str(manifest["steps"]),
+        "not" if manifest["grokked_at"] is None else str(manifest["grokked_at"]),
+        *("" if share is None else f"{100 * share:.1f}" for share in shares),
+        f"{manifest['med']:.3f}",
+        f"{manifest['weight_norm']:.1f}",
+        f"{manifest['seconds']:.0f}",
+    )
+
+
+def show_scores(scores: pl.DataFrame) -> None:
+    """Print how measures trace and foresee test loss, in 80 columns."""
+    title = "against test loss: rho, rank correlation; partial, given train loss; lead, steps"
+    shown = {"measure": "measure", "rho": "rho", "rho_low": "low", "rho_high": "high"}
+    shown |= {"partial": "partial", "lead": "lead"}
+    frame(title, scores.select(pl.col(old).alias(new) for old, new in shown.items()))

@@ -46,6 +46,13 @@ def test_a_row_is_small(run):
     assert len(json.dumps(Row.of(run).record())) < 6000
 
 
+def test_a_table_without_its_columns_is_named(tmp_path):
+    run = complete(Job(tiny()), tmp_path, CPU)
+    run.write_frame("metrics", pl.DataFrame({"epoch": [0]}))
+    with pytest.raises(StoreError, match=f"run {run.id}: table 'metrics' has no column 'step'"):
+        Row.of(run)
+
+
 def test_a_later_row_adds_its_tables(run, tmp_path):
     rows = Rows(tmp_path / "mini.jsonl")
     rows.add(Row.of(run))

@@ -60,7 +60,7 @@ class Extrapolation(Claim, name="extrapolation"):
         yield Part(
             quantity="gap against loss, over encodings",
             prediction=AtLeast(CORRELATION, "rho"),
-            values=_over_encodings(gaps, losses),
+            values=rank_correlations(list(gaps.values()), list(losses.values())),
         )
         yield Part(
             quantity="gap against loss, over the seeds of each encoding",
@@ -86,10 +86,12 @@ def length_loss(row: Row) -> float | None:
     return 100 * (sum(own) / len(own) - sum(longer) / len(longer))
 
 
-def _over_encodings(gaps: dict[str, Values], losses: dict[str, Values]) -> Values:
-    seeds = sorted(set[int]().union(*gaps.values()))
+def rank_correlations(first: Sequence[Values], second: Sequence[Values]) -> Values:
+    """Spearman's correlation of two quantities over arms, seed by seed, where there is one."""
+    seeds = sorted(set[int]().union(*first))
     found = {
-        seed: _spearman([(gaps[name].get(seed), losses[name].get(seed)) for name in gaps]) for seed in seeds
+        seed: _spearman([(x.get(seed), y.get(seed)) for x, y in zip(first, second, strict=True)])
+        for seed in seeds
     }
     return {seed: rho for seed, rho in found.items() if rho is not None}
 

@@ -35,6 +35,7 @@ KEPT: Mapping[str, tuple[str, ...] | None] = {
     "metrics": ("epoch", "step", "split", "loss", "accuracy"),
     **{name: DRAWN if name.startswith("ablation") else None for name in MEASURES},
     **{name.replace("ablation", "deposit"): None for name in MEASURES if name.startswith("ablation")},
+    "spectrum": ("layer", "head", "toeplitz", "contraction_spectral"),
 }  # Tables of a run, and their columns; None keeps all.
 
 
@@ -62,11 +63,7 @@ class Row:
             StoreError: If it is unfinished or damaged.
         """
         manifest = run.manifest
-        tables = {
-            name: run.frame(name).select(columns or pl.all())
-            for name, columns in KEPT.items()
-            if run.has_frame(name)
-        }
+        tables = {name: _kept(run, name) for name in KEPT if run.has_frame(name)}
         return cls(experiment_of(run), {name: manifest.get(name) for name in FACTS}, tables, run.id)
 
     def record(self) -> dict[str, Any]:
@@ -179,6 +176,13 @@ class Rows:
     def _take(self, row: Row) -> None:
         earlier = self._rows.get(row.experiment)
         self._rows[row.experiment] = row if earlier is None else earlier.joined(row)
+
+
+def _kept(run: Run, name: str) -> pl.DataFrame:
+    table, columns = run.frame(name), KEPT[name] or ()
+    if missing := [column for column in columns if column not in table.columns]:
+        raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
+    return table.select(columns) if columns else table
 
 
 def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:

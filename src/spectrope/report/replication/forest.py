@@ -8,7 +8,12 @@ from spectrope.report.palette import LOSS
 from spectrope.report.replication.charts import OUTCOMES, Spec, beside, layer, panel, whole
 from spectrope.report.spec import INK
 
-UNITS = {"points": "percentage points", "of runs": "share of runs", "rho": "rank correlation"}
+UNITS = {
+    "points": "percentage points",
+    "of runs": "share of runs",
+    "rho": "rank correlation",
+    "ratio": "ratio",
+}
 KEY = {"title": None, "orient": "bottom", "symbolType": "circle", "symbolSize": 80}
 LINE, WIDTH, LABEL = 22, 250, 420  # Pixels: height of a part, width of a panel, room for its name.
 
@@ -33,7 +38,7 @@ def _panel(verdict: Verdict, unit: str, *, first: bool) -> Spec:
     y = {"field": "part", "type": "nominal", "sort": order, "scale": {"domain": order}, "axis": axis}
     lines = [_line(finding) for finding in findings]
     known = [line for line in lines if line["estimate"] is not None]
-    x = {"field": "estimate", "type": "quantitative", "title": UNITS[unit]}
+    x = {"field": "estimate", "type": "quantitative", "title": UNITS.get(unit, unit)}
     colour = {
         "field": "outcome",
         "type": "nominal",

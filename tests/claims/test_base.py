@@ -83,6 +83,21 @@ class TestVerdict:
         assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 5)
         assert verdict.reason == "5 of at least 6 seeds for RoPE minus NoPE"
 
+    def test_a_part_that_fails_on_enough_seeds_decides_though_others_lack_some(self):
+        rows = rows_of(Toy(), lambda arm, seed: None if (arm, seed) == ("nope", 3) else say(99.8)(arm, seed))
+        verdict = Toy().judge(rows)
+        assert [finding.n_seeds for finding in verdict.findings] == [5, 5, 6]
+        assert verdict.outcome == "inconclusive"  # Its premise rests on five.
+
+        class Bare(Toy):
+            def parts(self, seen):
+                yield from list(super().parts(seen))[1:]
+
+        verdict = Bare().judge(
+            rows_of(Toy(), lambda arm, seed: None if (arm, seed) == ("nope", 3) else {"test": 99.8})
+        )
+        assert (verdict.outcome, verdict.n_seeds) == ("fails", 6)
+
     def test_without_any_run(self):
         verdict = Toy().judge(Rows())
         assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)

@@ -78,8 +78,10 @@ class Verdict:
 
     @property
     def n_seeds(self) -> int:
-        """Seeds of the part that has fewest."""
-        return min((finding.n_seeds for finding in self.findings), default=0)
+        """Seeds of the part that has fewest, among those that the outcome rests on."""
+        failing = [f for f in self.findings if f.outcome == "fails" and not f.part.premise]
+        deciding = failing if self.outcome == "fails" else self.findings
+        return min((finding.n_seeds for finding in deciding), default=0)
 
 
 def decide(

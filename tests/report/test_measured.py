@@ -120,8 +120,8 @@ def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store):
     (words,) = panel.layers["words"].rows
     assert words["words"].split("\n") == [
         f"layer {top['layer']}, head {top['head']}",
-        f"W₁ {100 * distance['relative']:.1f} % of the range",
-        f"no symbol: {100 * distance['tail_share']:.0f} % of lags beyond n/2",
+        f"distance {100 * distance['relative']:.1f} % of the range",
+        f"lags do not decay: {100 * distance['tail_share']:.0f} % beyond n/2",
     ]
 
 

@@ -10,7 +10,7 @@ from spectrope.report.figures.base import Figure, Layer, Panel, exact, rows
 from spectrope.report.figures.measured import ONE_SEED, by_encoding, first_seed
 from spectrope.report.tables import Tables
 
-BINS = 12
+BINS, ROOM = 12, 1.45  # Height of the panel over that of its highest bar, for words.
 KEYS = ("run", "layer", "head")
 
 
@@ -35,9 +35,9 @@ class Eigenvalues(Figure, name="eigenvalues"):
         text = (
             "Of each encoding the head with the largest share of lags, and of it the Toeplitz matrix of its "
             "mean lag effects, extended evenly to the future where queries see the past alone. Bars count "
-            "its eigenvalues; lines are the counts that its symbol has at as many uniform angles. W₁ is "
-            "their distance as a share of the symbol's range, which falls like 1/n where lags decay, and so "
-            "Szegő's theorem applies."
+            "its eigenvalues; lines are the counts that its symbol has at as many uniform angles. The "
+            "distance is Wasserstein's, as a share of the symbol's range, which falls like 1/n where lags "
+            "decay, and so Szegő's theorem applies."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 
@@ -58,7 +58,9 @@ def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Layer]:
         )
     ]
     x = alt.X("low:Q", title="eigenvalue, logit units", scale=alt.Scale(zero=False, nice=False))
-    y = {name: alt.Y(f"{name}:Q", title="count") for name in ("eigenvalues", "expected")}
+    room = alt.Scale(domain=[0, ROOM * max(counts + expected)], nice=False)
+    y = {name: alt.Y(f"{name}:Q", title="count", scale=room) for name in ("eigenvalues", "expected")}
+    foot = alt.Y2Datum(0)
     tooltip = [
         exact("low", "from", ".3~g"),
         exact("high", "to", ".3~g"),
@@ -70,7 +72,9 @@ def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Layer]:
     text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
     place: dict[str, Any] = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
     return {
-        "eigenvalues": Layer(bins, bars.encode(x=x, x2="high:Q", y=y["eigenvalues"], tooltip=tooltip)),
+        "eigenvalues": Layer(
+            bins, bars.encode(x=x, x2="high:Q", y=y["eigenvalues"], y2=foot, tooltip=tooltip)
+        ),
         "symbol": Layer(bins, lines.encode(x=x, x2="high:Q", y=y["expected"])),
         "words": Layer(_words(part, distances), text.encode(**place)),
     }
@@ -81,7 +85,7 @@ def _words(part: pl.DataFrame, distances: pl.DataFrame) -> list[dict[str, str]]:
     found = distances.join(part.select(*KEYS).unique(), on=KEYS).row(0, named=True)
     lines = [f"layer {found['layer']}, head {found['head']}"]
     if found["relative"] is not None:
-        lines.append(f"W₁ {100 * found['relative']:.1f} % of the range")
+        lines.append(f"distance {100 * found['relative']:.1f} % of the range")
     if not found["theorem_applies"]:
-        lines.append(f"no symbol: {100 * found['tail_share']:.0f} % of lags beyond n/2")
+        lines.append(f"lags do not decay: {100 * found['tail_share']:.0f} % beyond n/2")
     return [{"words": "\n".join(lines)}]

@@ -1,8 +1,9 @@
 """Polynomial attention against torch's exact kernel: forward, with backward, and by length.
 
 `python -m benchmarks.fast_attention` goes to 16,384 tokens; `--longest 262144` goes on, where exact attention
-takes minutes a run. All figures are measured, none is extrapolated. Each case is one head with RoPE whose logits
-reach 0.5 by their norms; a plan must certify an error of 1e-2 max|v|, which the last queries' outputs must keep.
+takes minutes a run. All figures are measured, none is extrapolated. Each case is one head with RoPE whose
+logits reach 0.5 by their norms; a plan must certify an error of 1e-2 max|v|, and the last queries' outputs
+must keep it.
 """
 
 import argparse

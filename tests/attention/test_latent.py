@@ -215,9 +215,14 @@ def test_a_bias_of_the_lag_is_added_as_it_is():
 
 @pytest.mark.parametrize("name", ["path", "shaw"])
 def test_encodings_that_compute_logits_as_a_whole_are_refused(name):
-    config = replace(DECODER, encoding=ENCODINGS.config(name)())
     with pytest.raises(UnsupportedError, match=r"'mla' needs an encoding that rotates, or adds .* GENERAL"):
-        Decoder(config)
+        replace(DECODER, encoding=ENCODINGS.config(name)())
+
+
+def test_a_check_of_the_encoding_draws_nothing():
+    state = torch.get_rng_state()
+    replace(DECODER, encoding=T5.Config())
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from spectrope.attention.base import attention, fastest
 from spectrope.core.config import Configured
 from spectrope.core.noise import Noise
 from spectrope.core.registry import Registry
-from spectrope.encodings.base import CatalogueEntry, Context, Encoding, documented
+from spectrope.encodings.base import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
 ATTENTIONS: Registry["Heads"] = Registry("attention", "spectrope.attention")
 
@@ -67,6 +67,9 @@ class AttentionConfig(Configured):
     def encoded_dim(self, head_dim: int) -> int:
         """Coordinates of each query and key that the encoding acts on."""
         return head_dim
+
+    def check(self, encoding: EncodingConfig) -> None:
+        """Refuse an encoding that this attention cannot carry, before anything is trained."""
 
     def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
         """What acts on queries and keys in each layer, from its encoding; what layers share stays shared."""

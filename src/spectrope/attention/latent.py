@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.attention.heads import AttentionConfig, Heads, HeadSizes
 from spectrope.core.errors import UnsupportedError, require
-from spectrope.encodings.base import Context, Encoding, Form, Side
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite
 
 EPSILON = 1e-6  # Of the norms of latents, as in DeepSeek's checkpoints.
@@ -54,6 +54,10 @@ class Latent(Heads, name="mla"):
 
         def encoded_dim(self, head_dim: int) -> int:
             return self.rotary_dim
+
+        def check(self, encoding: EncodingConfig) -> None:
+            with torch.random.fork_rng(devices=[]):
+                self.encode([encoding.build()])
 
         def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
             wrapped = {inner: Decoupled(inner, self.rotary_dim) for inner in dict.fromkeys(layers)}

@@ -61,6 +61,7 @@ class DecoderConfig(Configured):
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
         require(enough, self, "vocabulary", "at least n_labels where classes='vocabulary'", fewer)
         object.__setattr__(self, "encoding", self.encoding.fitted(**self.sizes))
+        self.attention.check(self.encoding)
 
     @property
     def sizes(self) -> dict[str, int | bool]:

@@ -153,7 +153,7 @@ def run(tmp_path):
 def test_the_page_draws_every_panel_from_the_run(run):
     page = render_grok([run])
     specs = json.loads(re.findall(r'id="specs">(.*?)</script>', page, re.DOTALL)[0])
-    assert page.count('class="panel"') == len(specs) == 2 + 12 + 4 + 3 + 1 - 1
+    assert page.count('class="panel"') == len(specs) == 2 + 11 + 4 + 3 + 1
     pairs = specs[-1]["data"]["values"]
     assert len(pairs) == 121
     right = [row for row in pairs if row["answer"] == row["label"]]

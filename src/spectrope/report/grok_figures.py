@@ -33,8 +33,9 @@ def course_panels(runs: Sequence[Run]) -> list[Panel]:
 
 def measure_panels(runs: Sequence[Run], columns: Mapping[str, str]) -> list[Panel]:
     """A panel per progress measure, a line per run, beside the step at which the run grokked."""
+    grokked = _grokked(runs)
     return [
-        Panel("", text, {"runs": _measure(runs, name), "grokked": _grokked(runs)}, 130)
+        Panel("", text, {"runs": _measure(runs, name), **grokked}, 130)
         for name, text in columns.items()
         if not name.endswith(("_accuracy", "_loss")) or name.startswith(("restricted", "excluded"))
     ]
@@ -137,17 +138,18 @@ def _measure(runs: Sequence[Run], name: str) -> Layer:
     return Layer(rows, drawn)
 
 
-def _grokked(runs: Sequence[Run]) -> Layer:
+def _grokked(runs: Sequence[Run]) -> dict[str, Layer]:
+    """Where runs grokked; nothing where none did."""
     found = [run.manifest["grokked_at"] for run in runs]
     rows = [{"step": step} for step in found if step is not None]
     rule = alt.Chart().mark_rule(strokeDash=[3, 3], color=COLOURS[1], opacity=0.7)
-    return Layer(rows, rule.encode(x=_steps()))
+    return {"grokked": Layer(rows, rule.encode(x=_steps()))} if rows else {}
 
 
 def _scatter(places: Float[np.ndarray, "p 2"]) -> Layer:
     rows = [{"residue": r, "x": float(x), "y": float(y)} for r, (x, y) in enumerate(places)]
     reach = 1.05 * float(np.abs(places).max()) or 1.0
-    hidden = alt.Axis(labels=False, ticks=False, grid=False, title=None)
+    hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     scale = alt.Scale(domain=[-reach, reach], nice=False)
     dots = alt.Chart().mark_circle(size=46)
     drawn = dots.encode(

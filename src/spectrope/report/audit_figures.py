@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 
@@ -72,9 +72,11 @@ def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Layer]:
     rules = [{"positions": positions, "name": name} for name, positions in ends.items()]
     layers = {
         "lengths": Layer(rules, _rule()),
-        "names": Layer(rules, _rule_names()),
+        "names": Layer(rules[:1], _rule_names("bottom")),
         "effective": Layer(_wavelengths(turning.frequencies), _points("pair", EFFECTIVE, filled=True)),
     }
+    if len(rules) > 1:
+        layers["names_below"] = Layer(rules[1:], _rule_names("top"))
     if declared is not None:
         layers["declared"] = Layer(
             _wavelengths(declared.frequencies), _points("pair", DECLARED, filled=False)
@@ -115,8 +117,9 @@ def _rule() -> alt.Chart:
     return alt.Chart().mark_rule(color="#9a9a9a", strokeDash=[4, 3]).encode(y=alt.Y("positions:Q"))
 
 
-def _rule_names() -> alt.Chart:
-    text = alt.Chart().mark_text(align="left", baseline="bottom", dx=2, dy=-2, color="#5c5c5c")
+def _rule_names(baseline: Literal["bottom", "top"]) -> alt.Chart:
+    """Above the longer length's line, below the other's."""
+    text = alt.Chart().mark_text(align="left", baseline=baseline, dx=2, color="#5c5c5c")
     return text.encode(x=alt.value(0), y=alt.Y("positions:Q"), text=alt.Text("name:N"))
 
 

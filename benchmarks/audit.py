@@ -1,0 +1,167 @@
+"""Checkpoints: the audit of a 12-layer model, and what every head of one the size of GPT-2 small is worth.
+
+Heads are compared with one hooked forward pass per head: in transformer-lens where it is installed (it needs
+an environment of its own), else by plain hooks on the model itself. The goal is nine tenths of the speed-up
+that the count of multiplications allows for computing the layers before a head's once, which is printed.
+`python -m benchmarks.audit 24` changes 24 of the 144 heads alone, spread over all layers.
+"""
+
+import copy
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from benchmarks.harness import Case, peak_mib, run
+from jaxtyping import Float
+from torch import Tensor
+from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+from spectrope.ablation.checkpoint_sweep import checkpoint_scores
+from spectrope.ablation.interventions import HeadAblation, Variant
+from spectrope.ablation.subject import Subject
+from spectrope.auditing import audit
+from spectrope.tasks.sequences import Sequences, predicting
+
+LAYERS, HEADS, WIDTH, LENGTH, SEQUENCES = 12, 12, 768, 128, 8
+AUDIT_LENGTH = 512
+Heads = Sequence[tuple[int, int]]
+Sweep = Callable[[Heads], Float[Tensor, " heads"]]
+
+
+def allowed_speedup(heads: Heads, vocabulary: int) -> float:
+    """Multiplications of one forward per head over those left where layers before a head's are run once.
+
+    Per token a layer takes 12 c² for projections and 2 t c for attention, and token logits c V.
+    """
+    layer, logits = 12 * WIDTH**2 + 2 * LENGTH * WIDTH, WIDTH * vocabulary
+    whole = len(heads) * (LAYERS * layer + logits)
+    return whole / (LAYERS * layer + sum((LAYERS - first) * layer + logits for first, _ in heads))
+
+
+@cache
+def gpt2() -> Any:
+    """A random-weight GPT-2 small, with weights large enough for heads to matter."""
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config()).eval()
+    with torch.no_grad():
+        for parameter in model.transformer.h.parameters():
+            parameter.mul_(2)
+    return model
+
+
+def sequences() -> Sequences:
+    """Random tokens; all but the first of each sequence are scored."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(gpt2().config.vocab_size, (SEQUENCES, LENGTH), generator=generator)
+    return predicting(ids, torch.ones_like(ids, dtype=torch.bool), torch.full((SEQUENCES,), LENGTH))
+
+
+def ours(heads: Heads) -> Float[Tensor, " heads"]:
+    """Mean loss with each head cut."""
+    variants: list[Variant] = [(HeadAblation(*at),) for at in heads]
+    return checkpoint_scores(Subject.of(gpt2()), sequences(), variants)[..., 0].mean(1)
+
+
+@torch.no_grad()
+def by_hooks(heads: Heads) -> Float[Tensor, " heads"]:
+    """The same by one forward pass of the library's model per head."""
+    model, ids, losses = gpt2(), sequences().ids, []
+    for layer, head in heads:
+
+        def silence(_: Any, args: tuple[Tensor], head: int = head) -> tuple[Tensor]:
+            outputs = args[0].clone()
+            outputs[..., 64 * head : 64 * head + 64] = 0
+            return (outputs,)
+
+        handle = model.transformer.h[layer].attn.c_proj.register_forward_pre_hook(silence)
+        logits = model(ids, use_cache=False).logits
+        losses.append(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()).double())
+        handle.remove()
+    return torch.stack(losses)
+
+
+@cache
+def lens() -> Any:
+    """The same model in transformer-lens, which wants a tokenizer although none is used."""
+    from tests.models.tokenizers import save_tokenizer
+
+    bridge = import_module("transformer_lens.model_bridge").TransformerBridge
+    with tempfile.TemporaryDirectory() as folder:
+        gpt2().config.save_pretrained(folder)
+        save_tokenizer(folder)
+        tokenizer: Any = AutoTokenizer.from_pretrained(folder)
+        return bridge.boot_transformers(folder, hf_model=copy.deepcopy(gpt2()), tokenizer=tokenizer)
+
+
+@torch.no_grad()
+def by_lens(heads: Heads) -> Float[Tensor, " heads"]:
+    """The same by one hooked forward pass of transformer-lens per head."""
+    model, ids, losses = lens(), sequences().ids, []
+    for layer, head in heads:
+
+        def silence(outputs: Tensor, hook: Any, head: int = head) -> Tensor:
+            outputs[:, :, head] = 0
+            return outputs
+
+        hooks = [(f"blocks.{layer}.attn.hook_z", silence)]
+        losses.append(model.run_with_hooks(ids, return_type="loss", fwd_hooks=hooks).double())
+    return torch.stack(losses)
+
+
+def agree(heads: Heads, other: Sweep) -> None:
+    """The gate: mean losses of both ways differ by at most 1e-4 nats, and heads matter."""
+    found, expected = ours(heads), other(heads)
+    worst, spread = (found - expected).abs().max().item(), (found.max() - found.min()).item()
+    assert worst <= 1e-4, f"a loss is off by {worst:.1e} nats"
+    assert spread > 1e-3, "no head matters"
+    print(f"losses differ by at most {worst:.1e} nats and spread over {spread:.2g} nats")
+
+
+def sweep(n: int) -> Case:
+    """Some heads of every layer, or all."""
+    every = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
+    heads = every[:: len(every) // n][:n]
+    name, other = ("transformer-lens", by_lens) if find_spec("transformer_lens") else ("hooks", by_hooks)
+    allowed = allowed_speedup(heads, gpt2().config.vocab_size)
+    return Case(
+        f"{n} heads against {name}",
+        gate=lambda: agree(heads, other),
+        fast=lambda: ours(heads),
+        reference=lambda: other(heads),
+        goal=f">= {0.9 * allowed:.2f}x, 90 % of {allowed:.2f}x",
+    )
+
+
+def audited() -> Case:
+    """The audit of a random-weight Llama of 12 layers and width 768."""
+    torch.manual_seed(0)
+    sizes: Any = {"hidden_size": WIDTH, "intermediate_size": 2048, "num_hidden_layers": LAYERS}
+    model = LlamaForCausalLM(LlamaConfig(**sizes, num_attention_heads=HEADS, vocab_size=32000)).eval()
+    size = sum(parameter.numel() * parameter.element_size() for parameter in model.parameters()) / 2**20
+
+    def gate() -> None:
+        assert audit(model, length=64).ok, "a model that applies what it declares does not match"
+        added = peak_mib(lambda: audit(model, length=AUDIT_LENGTH))
+        assert added is None or added < size, f"{added:.0f} MiB beside the model's own {size:.0f}"
+
+    return Case(
+        f"audit of {LAYERS} layers, {AUDIT_LENGTH} positions",
+        gate=gate,
+        fast=lambda: audit(model, length=AUDIT_LENGTH),
+        goal=f"< 30 s, < {size:.0f} MiB beside the model",
+    )
+
+
+def cases(n: int) -> Iterator[Case]:
+    yield audited()
+    yield sweep(n)
+
+
+if __name__ == "__main__":
+    run("audit", cases(int(sys.argv[1]) if len(sys.argv) > 1 else LAYERS * HEADS), threads=2, repeats=1)

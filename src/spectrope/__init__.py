@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spectrope.auditing import audit, diff
     from spectrope.encodings.base import ENCODINGS, Context, Encoding
+    from spectrope.models.adapters.attention import register_attention
     from spectrope.models.decoder import Decoder, DecoderConfig
     from spectrope.report import save_figure, write_report
     from spectrope.store import Run, find_runs, load_run
@@ -33,6 +34,7 @@ _HOMES = {
     "find_runs": "store",
     "load_model": "sweeps.runs",
     "load_run": "store",
+    "register_attention": "models.adapters.attention",
     "save_figure": "report",
     "write_report": "report",
 }
@@ -53,6 +55,7 @@ __all__ = [
     "find_runs",
     "load_model",
     "load_run",
+    "register_attention",
     "save_figure",
     "write_report",
 ]

@@ -1,0 +1,85 @@
+"""Certified attention inside Hugging Face models: `attn_implementation="spectrope"`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spectrope.attention.certified import planned_attention
+from spectrope.attention.plan import TOLERANCE, Plan, plan
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import Context
+from spectrope.encodings.nope import NoPE
+
+NAME = "spectrope"
+OnPlan = Callable[[nn.Module, Plan], None]
+
+
+def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = None) -> str:
+    """Make certified attention selectable in transformers, and return its name there, "spectrope".
+
+    Each call of an attention layer is planned from its own queries and keys: heads whose error is certified
+    within the tolerance and which are predicted to be faster are polynomial, all others exact. Under masks of
+    pairs, such as padded batches and sliding windows have, all are exact. Registering again replaces the
+    settings.
+
+    Args:
+        tolerance: Largest error of a head's output in units of max|v|.
+        on_plan: Called with the layer's module and the plan of every call, to see which heads were exact.
+
+    Raises:
+        UnsupportedError: If transformers is missing; by a call of the layer, if it drops attention.
+    """
+    try:
+        from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.masking_utils import sdpa_mask
+    except ImportError:
+        raise UnsupportedError(
+            "this needs transformers, which is not installed; pip install 'spectrope[hf]'."
+        ) from None
+
+    def attend(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
+    ) -> Any:
+        return _attend(module, (query, key, value), *rest, tolerance=tolerance, on_plan=on_plan, **options)
+
+    AttentionInterface.register(NAME, attend)
+    AttentionMaskInterface.register(NAME, sdpa_mask)
+    return NAME
+
+
+def _attend(
+    module: nn.Module,
+    states: tuple[Tensor, Tensor, Tensor],
+    attention_mask: Tensor | None = None,
+    *,
+    tolerance: float,
+    on_plan: OnPlan | None,
+    scaling: float | None = None,
+    dropout: float = 0.0,
+    is_causal: bool | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """The library's attention interface: (b, h, n, d) each to (b, n, h, e), and no pattern."""
+    if dropout:
+        raise UnsupportedError(f"attention {NAME!r} has no dropout; set the model's attention dropout to 0.")
+    q, k, v = states
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    if scaling is not None:
+        q = q * (scaling * q.shape[-1] ** 0.5)
+    n_q, n_k = q.shape[-2], k.shape[-2]
+    causal = bool(getattr(module, "is_causal", True) if is_causal is None else is_causal)
+    causal = causal and attention_mask is None and n_q > 1
+    mask = None if attention_mask is None else attention_mask[..., :n_k].bool()
+    pos = torch.arange(n_k, device=q.device)[None]
+    ctx, encoding = Context(q, k, pos[:, n_k - n_q :], pos, mask=mask), NoPE(NoPE.Config())
+    made = plan(ctx, encoding, tolerance, causal=causal)
+    if on_plan is not None:
+        on_plan(module, made)
+    if any(head.choice == "polynomial" for head in made.heads):
+        out = planned_attention(ctx, v, encoding, made)
+    else:
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+    return out.transpose(1, 2).contiguous(), None

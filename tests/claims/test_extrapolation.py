@@ -1,9 +1,13 @@
 """Claim 9 on rows with known answers."""
 
 import pytest
+import torch
 from tests.claims.made import jitter, row, rows_of
+from tests.sweeps.test_local import tiny
 
 from spectrope.claims.extrapolation import ENCODINGS, Extrapolation, length_loss
+from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.rows import Row
 
 CLAIM = Extrapolation()
 
@@ -52,3 +56,11 @@ def test_a_gap_that_says_nothing_is_inconclusive():
 def test_runs_without_longer_sequences_do_not_count():
     verdict = CLAIM.judge(rows_of(CLAIM, lambda arm, seed: {}))
     assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_every_encoding_of_the_claim_has_more_positions(tmp_path, encoding):
+    run = complete(Job(tiny(encoding), CLAIM.tables), tmp_path, torch.device("cpu"))
+    loss = length_loss(Row.of(run))
+    assert loss is not None
+    assert -100 <= loss <= 100

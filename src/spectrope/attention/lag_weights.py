@@ -121,6 +121,6 @@ def _tail(bias: Float[Tensor, "h n"], encoding: Encoding) -> tuple[Tail, float]:
     if start > LONGEST_NEAR:
         raise UnsupportedError(
             f"attention impl 'polynomial' needs a lag bias that is straight and does not rise beyond lag "
-            f"{LONGEST_NEAR}, as that of {type(encoding).__name__} is not; 'toeplitz_fft' computes it."
+            f"{LONGEST_NEAR}, as that of {type(encoding).__name__} is not."
         )
     return Tail(start, rate.clamp(min=0), bias[:, start] + rate * start), off

@@ -97,4 +97,5 @@ def show_scores(scores: pl.DataFrame) -> None:
     title = "against test loss: rho, rank correlation; partial, given train loss; lead, steps"
     shown = {"measure": "measure", "rho": "rho", "rho_low": "low", "rho_high": "high"}
     shown |= {"partial": "partial", "lead": "lead"}
-    frame(title, scores.select(pl.col(old).alias(new) for old, new in shown.items()))
+    whole = scores.fill_nan(None).with_columns(pl.col("lead").cast(pl.Float64).round().cast(pl.Int64))
+    frame(title, whole.select(pl.col(old).alias(new) for old, new in shown.items()))

@@ -55,7 +55,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "learning": {"step": pl.Int64}
     | HEAD
     | dict.fromkeys(("gradient_share", "positional_share", "positional_null"), pl.Float64),
-    "participation": dict.fromkeys(("step", "layer"), pl.Int64)
+    "participation": {"step": pl.Int64, "layer": pl.Int64}
     | dict.fromkeys(("gradient", "weight"), pl.Float64),
     "tuning": dict.fromkeys(("rate", "accuracy", "seconds"), pl.Float64) | {"chosen": pl.Boolean},
 }  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.

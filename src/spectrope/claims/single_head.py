@@ -56,6 +56,7 @@ class SingleHead(Claim, name="single-head"):
             quantity="RoPE, Task 1, runs with a deposit in a shallow layer",
             prediction=InMost(),
             values=seen.values("distance/rope", deposit(layers), only_learned=True),
+            note=f"in any layer, {_counted(seen, 'distance/rope')}",
         )
         for name in RIVALS:
             yield _none(seen, "distance", name)
@@ -65,10 +66,14 @@ class SingleHead(Claim, name="single-head"):
 
 def _none(seen: Seen, task: str, name: str) -> Part:
     arm = f"{task}/{name}"
-    found = seen.values(arm, deposit(), only_learned=True)
     return Part(
         quantity=f"{NAMES[name]}, {TASKS[task]}, gap in any layer",
         prediction=AtMost(GAP),
         values=seen.values(arm, gap(), only_learned=True),
-        note=f"a deposit in {sum(found.values()):.0f} of {len(found)} runs",
+        note=_counted(seen, arm),
     )
+
+
+def _counted(seen: Seen, arm: str) -> str:
+    found = seen.values(arm, deposit(), only_learned=True)
+    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs"

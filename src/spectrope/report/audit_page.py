@@ -1,6 +1,5 @@
 """The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.auditing import Audit, LayerRecord
@@ -12,10 +11,9 @@ from spectrope.report.audit_figures import (
     pair_panels,
     slope_panels,
 )
-from spectrope.report.figures.base import Panel
-from spectrope.report.shell import rendered, write_page
-from spectrope.report.spec import page_spec
+from spectrope.report.shell import Section, rendered, write_page
 
+LEAST = 300
 KERNELS = (
     "What the lag adds to each head's logits when every position holds one and the same content, freed of "
     "what all keys of a query share; at the 32 nearest lags and some beyond. Content is random, so curves "
@@ -26,27 +24,6 @@ PAIRS = (
     "outside its ring is a fault. Pairs above a dashed line never turn fully within that length."
 )
 SLOPES = "How many logits each head loses per position of distance. Dots are measured, rings declared."
-
-
-@dataclass(frozen=True)
-class Section:
-    """One kind of drawing; its panels are numbered through the page.
-
-    Args:
-        name: Anchor.
-        title: Heading.
-        caption: How to read it.
-        panels: Its panels.
-        first: Number of the first.
-        keyed: Whether dots and rings need a key.
-    """
-
-    name: str
-    title: str
-    caption: str
-    panels: list[Panel]
-    first: int
-    keyed: bool
 
 
 def write_audit(found: Audit, path: Path) -> Path:
@@ -70,13 +47,14 @@ def render_audit(found: Audit) -> str:
     sections = _sections(found)
     return rendered(
         "audit.html",
+        [panel for section in sections for panel in section.panels],
         "audit.css",
         found=found,
         counts=_counts(found),
         rows=[_row(layer) for layer in found.layers],
         reaches=reaches(found),
         sections=sections,
-        specs=[page_spec(panel) for section in sections for panel in section.panels],
+        keyed=("pairs", "slopes"),
         colours={"effective": EFFECTIVE, "declared": DECLARED},
     )
 
@@ -93,17 +71,12 @@ def reaches(found: Audit) -> dict[str, str]:
 def _sections(found: Audit) -> list[Section]:
     more = any(len(layer.heads) > HEADS for layer in found.layers)
     kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
-    drawn = [
-        ("pairs", "How fast pairs turn", PAIRS, pair_panels(found), True),
-        ("slopes", "How steep biases fall", SLOPES, slope_panels(found), True),
-        ("kernels", "Kernels over lag", kernels, kernel_panels(found), False),
+    sections = [
+        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(found), LEAST),
+        Section("slopes", "How steep biases fall", SLOPES, slope_panels(found), LEAST),
+        Section("kernels", "Kernels over lag", kernels, kernel_panels(found), LEAST),
     ]
-    sections, first = [], 0
-    for name, title, caption, panels, keyed in drawn:
-        if panels:
-            sections.append(Section(name, title, caption, panels, first, keyed))
-            first += len(panels)
-    return sections
+    return [section for section in sections if section.panels]
 
 
 def _counts(found: Audit) -> dict[str, int]:

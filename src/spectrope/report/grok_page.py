@@ -1,14 +1,12 @@
 """The page of the grokking laboratory: one HTML file with courses, measures, embeddings and the pairs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from spectrope.core.errors import ConfigError
-from spectrope.report.figures.base import Panel
 from spectrope.report.grok_figures import (
     circle_panels,
     course_panels,
@@ -16,35 +14,13 @@ from spectrope.report.grok_figures import (
     measure_panels,
     pair_panels,
 )
-from spectrope.report.shell import rendered, write_page
-from spectrope.report.spec import page_spec
+from spectrope.report.shell import Section, rendered, write_page
 from spectrope.store import Run
 
 MEASURES = (
     "One line per run; dashed lines mark the step since which a run has answered 99 % of the pairs that it "
     "is not trained on."
 )
-
-
-@dataclass(frozen=True)
-class Section:
-    """One kind of drawing; its panels are numbered through the page.
-
-    Args:
-        name: Anchor.
-        title: Heading.
-        caption: How to read it.
-        panels: Its panels.
-        least: Pixels that a panel takes at least.
-        first: Number of the first panel.
-    """
-
-    name: str
-    title: str
-    caption: str
-    panels: list[Panel]
-    least: int
-    first: int
 
 
 def write_grok(runs: Sequence[Run], path: Path, scores: pl.DataFrame | None = None) -> Path:
@@ -73,13 +49,13 @@ def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
     task, model = runs[0].config["task"], runs[0].config["model"]
     return rendered(
         "grok.html",
+        [panel for section in sections for panel in section.panels],
         task=task,
         model=model,
         title=f"{task['operation']} mod {task['p']}",
         rows=[(run.id, run.config["seed"], run.manifest) for run in runs],
         scores=[] if scores is None else [_score(row) for row in scores.to_dicts()],
         sections=sections,
-        specs=[page_spec(panel) for section in sections for panel in section.panels],
     )
 
 
@@ -87,24 +63,21 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
     first_run, columns = runs[0], runs[0].manifest["columns"]
     seed = first_run.config["seed"]
     residues = f"Run of seed {seed}; each dot is a residue as first operand, dark for 0."
-    drawn = [
-        ("course", "Accuracy and loss", "One line per run and split.", course_panels(runs), 420),
-        ("measures", "Progress measures", MEASURES, measure_panels(runs, columns), 300),
-        ("embeddings", "Embeddings", f"Two principal axes. {residues}", embedding_panels(first_run), 220),
-        (
+    return [
+        Section("course", "Accuracy and loss", "One line per run and split.", course_panels(runs), 420),
+        Section("measures", "Progress measures", MEASURES, measure_panels(runs, columns), 300),
+        Section(
+            "embeddings", "Embeddings", f"Two principal axes. {residues}", embedding_panels(first_run), 220
+        ),
+        Section(
             "waves",
             "Strongest waves",
             f"Embeddings at the end, in the plane of each frequency. {residues}",
             circle_panels(first_run),
             220,
         ),
-        ("pairs", "Every pair", "At the end of training.", pair_panels(first_run), 460),
+        Section("pairs", "Every pair", "At the end of training.", pair_panels(first_run), 460),
     ]
-    sections, first = [], 0
-    for name, title, caption, panels, least in drawn:
-        sections.append(Section(name, title, caption, panels, least, first))
-        first += len(panels)
-    return sections
 
 
 def _score(row: dict[str, Any]) -> dict[str, str]:

@@ -10,7 +10,6 @@ from spectrope.report.about import about, rebuild_command
 from spectrope.report.figures.base import FIGURES, Figure, Panel
 from spectrope.report.palette import DIVERGING, styles
 from spectrope.report.shell import rendered, write_page
-from spectrope.report.spec import page_spec
 from spectrope.report.summary import headline, rows_of
 from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
@@ -22,16 +21,15 @@ ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the p
 
 @dataclass(frozen=True)
 class Group:
-    """Panels under one heading, the number of the first among all, and the end of their colour scale."""
+    """Panels under one heading, and the end of their colour scale."""
 
     title: str
     panels: list[Panel]
-    first: int
     ramp: float | None
 
 
 @dataclass(frozen=True)
-class Section:
+class FigureSection:
     """One figure of the page."""
 
     figure: Figure
@@ -59,9 +57,9 @@ def write_report(runs: Sequence[Run], path: Path) -> Path:
 def render(tables: Tables, path: Path) -> str:
     """The page as text; `path` is where the command that rebuilds it will write."""
     sections = _sections(tables)
-    panels = [panel for section in sections for group in section.groups for panel in group.panels]
     return rendered(
         "page.html",
+        [panel for section in sections for group in section.groups for panel in group.panels],
         tables=tables,
         runs=[(run, run.config, run.manifest) for run in tables.sources],
         dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
@@ -69,24 +67,22 @@ def render(tables: Tables, path: Path) -> str:
         headline=headline(tables),
         rows={setting: rows_of(tables, setting) for setting in tables.settings},
         sections=sections,
-        specs=[page_spec(panel) for panel in panels],
         styles=styles(tables.encodings),
         ramp=DIVERGING,
         command=rebuild_command(tables.sources, path),
     )
 
 
-def _sections(tables: Tables) -> list[Section]:
-    """The figures that these runs have the tables for; panels are numbered through the page."""
+def _sections(tables: Tables) -> list[FigureSection]:
+    """The figures that these runs have the tables for."""
     names = [*ORDER, *(name for name in FIGURES if name not in ORDER)]
     figures = [FIGURES[name]() for name in names]
-    sections, first = [], 0
+    sections = []
     for figure in figures:
         if getattr(tables, figure.needs).is_empty():
             continue
         groups = []
         for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
-            groups.append(Group(title, list(panels), first, figure.ramp(tables, title)))
-            first += len(groups[-1].panels)
-        sections.append(Section(figure, figure.caption(tables), groups))
+            groups.append(Group(title, list(panels), figure.ramp(tables, title)))
+        sections.append(FigureSection(figure, figure.caption(tables), groups))
     return sections

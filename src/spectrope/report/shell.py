@@ -2,6 +2,8 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,24 +13,51 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
+from spectrope.report.figures.base import Panel
 from spectrope.report.save import VEGA_LITE
+from spectrope.report.spec import page_spec
 from spectrope.store.files import disk_errors, replace_file
 
 
-def rendered(template: str, *styles: str, **content: Any) -> str:
+@dataclass(frozen=True)
+class Section:
+    """One kind of drawing.
+
+    Args:
+        name: Anchor.
+        title: Heading.
+        caption: How to read it.
+        panels: Its panels.
+        least: Pixels that a panel takes at least.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    least: int
+
+
+def rendered(template: str, panels: Sequence[Panel], *styles: str, **content: Any) -> str:
     """A page as text.
 
     Args:
         template: File name of the template, in which everything but script and style is escaped.
+        panels: What is drawn, in the order in which the template has places for it.
         styles: File names of style sheets beside the common one.
         content: What the template shows.
     """
     script = f"{_bundle()}\n{_asset('boot.js')}"
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=jinja2.PackageLoader("spectrope.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return environment.from_string(_asset(template)).render(
+    return environment.get_template(template).render(
         **content,
+        specs=[page_spec(panel) for panel in panels],
         script=Markup(script),
         script_hash=_hash(script),
         style=Markup("\n".join(_asset(name) for name in ("style.css", *styles))),

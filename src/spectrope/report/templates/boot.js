@@ -1,6 +1,7 @@
 // Draws every panel; pointing at an encoding, in a chart or in the key, brings it out in all of them.
 (() => {
   const specs = JSON.parse(document.getElementById("specs").textContent);
+  const places = document.querySelectorAll(".panel");
   const views = [];
   const emphasise = (name) => {
     for (const view of views) view.signal("emphasis", name).runAsync();
@@ -11,7 +12,7 @@
   const encodingOf = (item) => (item && item.datum && item.datum.encoding) || "";
   const draw = async (spec, number) => {
     const options = { renderer: "svg", actions: false, ast: true };
-    const { view } = await vegaEmbed(`#panel-${number}`, spec, options);
+    const { view } = await vegaEmbed(places[number], spec, options);
     view.addEventListener("mouseover", (_, item) => emphasise(encodingOf(item)));
     view.addEventListener("mouseout", () => emphasise(""));
     views.push(view);

@@ -6,8 +6,9 @@ from typing import Any
 import polars as pl
 
 from spectrope.claims.base import Claim
-from spectrope.core.config import config_hash, to_dict
+from spectrope.core.config import config_hash
 from spectrope.store import RESULTS_VERSION
+from spectrope.sweeps.laboratories import written
 from spectrope.sweeps.rows import FACTS, Row, Rows
 from spectrope.sweeps.runs import DATA_VERSION
 from spectrope.training.config import Experiment
@@ -46,7 +47,7 @@ def row(
             {"factor": list(lengths), "accuracy": [value / 100 for value in lengths.values()]}
         )
     scores = {"test_accuracy": test / 100, "train_accuracy": train / 100}
-    name = config_hash(to_dict(experiment), DATA_VERSION, RESULTS_VERSION)
+    name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
     return Row(experiment, FACTS_OF_ALL | scores | facts, made | dict(tables or {}), name)
 
 

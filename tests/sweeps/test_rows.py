@@ -10,13 +10,17 @@ from polars.testing import assert_frame_equal
 from tests.sweeps.test_local import ignore, tiny
 
 from spectrope.core.config import config_hash
-from spectrope.core.errors import StoreError
+from spectrope.core.errors import StoreError, UnsupportedError
+from spectrope.grokking.config import GrokExperiment, GrokTraining
+from spectrope.models.modular.mlp import ModularMLP
 from spectrope.store import RESULTS_VERSION
 from spectrope.store.records import append_record
+from spectrope.sweeps.calibrate import calibrate
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.local import Local
 from spectrope.sweeps.rows import FACTS, Row, Rows
 from spectrope.sweeps.runs import DATA_VERSION
+from spectrope.tasks.modular import ModularConfig
 
 CPU = torch.device("cpu")
 
@@ -113,3 +117,18 @@ def test_a_job_that_fails_leaves_the_rows_of_the_others(tmp_path):
     with pytest.raises(StoreError, match="damaged"):
         Local("cpu")(jobs, tmp_path, ignore, kept.append)
     assert [row.experiment for row in kept] == [tiny("rope")]
+
+
+def test_jobs_of_the_grokking_laboratory_are_done_like_the_others(tmp_path):
+    task, training = ModularConfig(p=7, fraction=0.7), GrokTraining(steps=3, evaluate_every=2)
+    model = ModularMLP.Config(d_model=8, hidden=8)
+    job = Job(GrokExperiment(task=task, model=model, training=training), ())
+    assert Job.from_dict(job.to_dict()) == job
+    assert calibrate([job], CPU)[0].training > 0
+    kept: list[Row] = []
+    Local("cpu")([job], tmp_path, ignore, kept.append)
+    (row,) = kept
+    assert row.experiment == job.experiment
+    assert row.tables["progress"]["step"].to_list() == [0, 2, 3]
+    with pytest.raises(UnsupportedError, match="'ablation' is measured on sequences"):
+        Job(job.experiment)

@@ -1,7 +1,7 @@
 """What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from spectrope.claims.seen import Seen
@@ -11,9 +11,9 @@ from spectrope.core.registry import Registry
 from spectrope.stats.power import detectable_difference
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
-from spectrope.training.config import Experiment
 
 CLAIMS: Registry["Claim"] = Registry("claim", "spectrope.claims")
 PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
@@ -46,14 +46,14 @@ class Claim(ABC):
             CLAIMS.register(name, cls)
 
     @abstractmethod
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Mapping[str, AnyExperiment]:
         """The runs of one seed, by the names that `parts` calls them."""
 
     @abstractmethod
     def parts(self, seen: Seen) -> Iterator[Part]:
         """What the claim predicts of them; it holds if every part does."""
 
-    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Experiment]:
+    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[AnyExperiment]:
         """All runs under a condition, seed by seed.
 
         Raises:
@@ -71,7 +71,7 @@ class Claim(ABC):
 
     def see(self, rows: Rows, condition: str, scale: str) -> Seen:
         """The rows of this claim's arms."""
-        seeds = sorted({row.experiment.seed for row in rows if row.experiment.scale == scale})
+        seeds = sorted({row.experiment.seed for row in rows})
         return Seen.of(rows, {seed: self.arms(condition, scale, seed) for seed in seeds})
 
     def judge(self, rows: Rows, condition: str = "controlled", scale: str = "mini") -> Verdict:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spectrope.claims.quantities import Quantity, learned
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row, Rows
-from spectrope.training.config import Experiment
 
 Values = dict[int, float]  # One per seed.
 
@@ -26,7 +26,7 @@ class Seen:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: Rows, arms: Mapping[int, Mapping[str, Experiment]]) -> "Seen":
+    def of(cls, rows: Rows, arms: Mapping[int, Mapping[str, AnyExperiment]]) -> "Seen":
         """Look up each arm of each seed; rows in another precision than most are left out, by name."""
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
         found = {
@@ -47,7 +47,7 @@ class Seen:
     @property
     def n_layers(self) -> int:
         """Depth of the models, or 0 if there are none."""
-        return max((row.experiment.model.n_layers for row in self.rows.values()), default=0)
+        return max((getattr(row.experiment.model, "n_layers", 0) for row in self.rows.values()), default=0)
 
     def values(self, arm: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of one arm, by seed, where it is defined."""

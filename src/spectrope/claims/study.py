@@ -10,8 +10,8 @@ from spectrope.core.errors import SpectropeError, require
 from spectrope.store import broken_runs, find_runs
 from spectrope.sweeps.engine import Engine, Watcher, unwatched
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row, Rows
-from spectrope.training.config import Experiment
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Study:
 
 def merged(jobs: Iterable[Job]) -> list[Job]:
     """One job per experiment, which leaves the tables of all jobs of that experiment."""
-    tables: dict[Experiment, dict[str, None]] = {}
+    tables: dict[AnyExperiment, dict[str, None]] = {}
     for job in jobs:
         tables.setdefault(job.experiment, {}).update(dict.fromkeys(job.tables))
     return [Job(experiment, tuple(names)) for experiment, names in tables.items()]
@@ -62,7 +62,7 @@ def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
     return [job for job in jobs if not rows.covers(job)]
 
 
-def harvest(root: Path, wanted: Container[Experiment], rows: Rows) -> tuple[int, list[str]]:
+def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:
     """Take the rows of finished runs, where they add something.
 
     Args:

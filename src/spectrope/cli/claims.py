@@ -18,12 +18,12 @@ from spectrope.report.replication import write_replication
 from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.engine import Engine
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.local import Local
 from spectrope.sweeps.pace import Pace
 from spectrope.sweeps.ray import Ray
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
-from spectrope.training.config import Experiment
 
 Names = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
@@ -184,7 +184,7 @@ def gather(root: Path, jobs: list[Job], rows: Rows) -> None:
     console.print(f"{found} new rows from {root}; {len(rows)} in all.", highlight=False, soft_wrap=True)
 
 
-def show_plan(study: Study, rows: Rows, costs: dict[Experiment, Cost], workers: int) -> None:
+def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], workers: int) -> None:
     """Print what each claim still needs, what it can show, and what all of it will cost."""
     lines = []
     for claim, condition in study.cases():

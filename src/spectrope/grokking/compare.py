@@ -80,6 +80,11 @@ def _scores(table: pl.DataFrame, measure: str) -> dict[str, float | None]:
     }
 
 
+def tracing(table: pl.DataFrame, measure: str) -> float | None:
+    """Spearman's correlation of a measure with test loss over the evaluations of one run, where defined."""
+    return _scores(table, measure)["rho"]
+
+
 def rank(x: Series, y: Series) -> float | None:
     """Spearman's correlation, or None where a side has no spread."""
     if np.ptp(x) == 0 or np.ptp(y) == 0:

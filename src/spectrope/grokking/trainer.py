@@ -126,6 +126,15 @@ class GrokTrainer:
         weights = {name: plain(p) for name, p in model.named_parameters() if p.requires_grad}
         return Snapshot(self.split, self.cycle, of_a, of_b, plain(x), logits, weights)
 
+    def evaluate(self) -> None:
+        """Score both splits, take every measure, and keep the embeddings and answers of now."""
+        snapshot, state = self.snapshot(), self.state
+        found = scores(snapshot, mse=self.targets is not None)
+        for measure in self.measures:
+            found |= measure(snapshot)
+        state.rows.append(Evaluation(state.step, found))
+        state.kept = with_moment(state.kept, state.step, snapshot)
+
     def _optimiser(self, model: ModularModel) -> torch.optim.AdamW:
         trained = [p for p in model.parameters() if p.requires_grad]
         return torch.optim.AdamW(
@@ -141,14 +150,8 @@ class GrokTrainer:
     def _evaluate_if_due(self) -> None:
         step, rows = self.state.step, self.state.rows
         due = step % self.config.evaluate_every == 0 or step == self.config.steps
-        if not due or (rows and rows[-1].step == step):
-            return
-        snapshot = self.snapshot()
-        found = scores(snapshot, mse=self.targets is not None)
-        for measure in self.measures:
-            found |= measure(snapshot)
-        rows.append(Evaluation(step, found))
-        self.state.kept = with_moment(self.state.kept, step, snapshot)
+        if due and not (rows and rows[-1].step == step):
+            self.evaluate()
 
     def _is_over(self) -> bool:
         rule, rows = self.config.stop, self.state.rows

@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -10,8 +10,11 @@ from typing import Any
 
 import torch
 
-from spectrope.core.config import config_hash, to_dict
+from spectrope.core.config import config_hash
+from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.trainer import GrokTrainer
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment, written
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
@@ -45,22 +48,25 @@ class Timing:
 def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
     """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
 
-    Runs that differ in their seed alone are timed once. A measurement is timed on a few examples of the first
-    run that needs it; for others it is taken to be as much slower as their steps are.
+    Runs that differ in their seed alone are timed once, and taken to use all of their steps. A measurement is
+    timed on a few examples of the first run that needs it; for others it is taken to be as much slower as
+    their steps are.
     """
     timed: dict[str, Timing] = {}
     relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
     costs = []
     for job in jobs:
-        kind = _kind(job.experiment)
-        if kind not in timed:
-            timed[kind] = time_training(job.experiment, device)
-        timing = timed[kind]
+        one, kind = job.experiment, _kind(job.experiment)
+        if isinstance(one, GrokExperiment):
+            timed[kind] = timed.get(kind) or time_grokking(one, device)
+            costs.append(Cost(timed[kind].making + one.training.steps * timed[kind].step, 0.0))
+            continue
+        timing = timed[kind] = timed.get(kind) or time_training(one, device)
         for name in job.tables:
             if name not in relative:
-                relative[name] = time_measure(job.experiment, name, device) / timing.step
+                relative[name] = time_measure(one, name, device) / timing.step
         measuring = sum(relative[name] for name in job.tables) * timing.step
-        costs.append(Cost(_training(job.experiment, timing), measuring))
+        costs.append(Cost(_training(one, timing), measuring))
     return costs
 
 
@@ -71,13 +77,20 @@ def time_training(experiment: Experiment, device: torch.device) -> Timing:
         begun = time.perf_counter()
         trainer = Trainer(short, run_for(short, Path(folder)), device)
         making = time.perf_counter() - begun
-        spans = []
-        for _ in range(STEPS + 1):  # The first one warms up.
-            begun = time.perf_counter()
-            trainer.step(trainer.train_data)
-            _wait(device)
-            spans.append(time.perf_counter() - begun)
-    return Timing(making, median(spans[1:]))
+        return Timing(making, _seconds(lambda: trainer.step(trainer.train_data), device))
+
+
+def time_grokking(experiment: GrokExperiment, device: torch.device) -> Timing:
+    """The same for the grokking laboratory; a step has its share of an evaluation."""
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        trainer = GrokTrainer(experiment, run_for(experiment, Path(folder)), device)
+        making = time.perf_counter() - begun
+        begun = time.perf_counter()
+        trainer.evaluate()
+        evaluating = time.perf_counter() - begun
+        step = _seconds(trainer.step, device)
+    return Timing(making, step + evaluating / experiment.training.evaluate_every)
 
 
 def time_measure(experiment: Experiment, name: str, device: torch.device) -> float:
@@ -110,14 +123,25 @@ def _training(whole: Experiment, timing: Timing) -> float:
     return timing.making * examples + (steps + scoring) * timing.step
 
 
+def _seconds(step: Callable[[], None], device: torch.device) -> float:
+    """Median time of a step, the first of which warms up."""
+    spans = []
+    for _ in range(STEPS + 1):
+        begun = time.perf_counter()
+        step()
+        _wait(device)
+        spans.append(time.perf_counter() - begun)
+    return median(spans[1:])
+
+
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
-def _kind(experiment: Experiment) -> str:
+def _kind(experiment: AnyExperiment) -> str:
     """What runs that differ in their seed alone share."""
-    return config_hash(_seedless(to_dict(experiment)))
+    return config_hash(_seedless(written(experiment)))
 
 
 def _seedless(value: Any) -> Any:

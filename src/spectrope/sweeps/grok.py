@@ -7,20 +7,18 @@ from typing import Any
 
 import torch
 
-from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import machine
 from spectrope.core.errors import StoreError
 from spectrope.grokking.config import GrokExperiment, Grokked
 from spectrope.grokking.measures.base import columns
 from spectrope.grokking.record import SCORES, stable_steps
 from spectrope.grokking.trainer import GrokProgress, GrokTrainer, Watcher
-from spectrope.store import Run, open_run
-from spectrope.sweeps.job import commit
+from spectrope.store import Run
+from spectrope.sweeps.commit import commit
+from spectrope.sweeps.laboratories import GROKKING, MARK, read_experiment
+from spectrope.sweeps.runs import run_for
 from spectrope.training.interrupt import Interrupted, Stop, never
 from spectrope.training.state import CHECKPOINT
-
-DATA_VERSION = 1  # Raised when the same seed splits the pairs otherwise.
-LABORATORY = "grokking"  # Marks a configuration as one of this laboratory.
 
 
 def grok(
@@ -47,7 +45,7 @@ def grok(
         Interrupted: If asked to stop, once the checkpoint is written.
     """
     experiment.task.build().split(experiment.seed)  # refused before a folder is made
-    run = open_run(root, {"laboratory": LABORATORY, **to_dict(experiment)}, DATA_VERSION)
+    run = run_for(experiment, root)
     if not run.finished:
         trainer = GrokTrainer(experiment, run, device)
         trainer.fit(watch, stop)
@@ -82,12 +80,13 @@ def grok_experiment_of(run: Run) -> GrokExperiment:
     Raises:
         StoreError: If the run is none of this laboratory.
     """
-    fields = dict(run.config)
-    if fields.pop("laboratory", None) != LABORATORY:
+    if run.config.get(MARK) != GROKKING:
         raise StoreError(
             f"run {run.id} is none of the grokking laboratory; `spectrope grok` makes such runs."
         )
-    return from_dict(GrokExperiment, fields)
+    experiment = read_experiment(run.config)
+    assert isinstance(experiment, GrokExperiment)
+    return experiment
 
 
 def _manifest(trainer: GrokTrainer, device: torch.device) -> dict[str, Any]:

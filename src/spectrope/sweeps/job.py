@@ -1,23 +1,26 @@
 """One experiment from its configuration to a finished run folder: train, describe, measure."""
 
 import resource
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import version
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from spectrope.core.config import from_dict, to_dict
 from spectrope.core.device import machine
 from spectrope.core.errors import UnsupportedError
 from spectrope.evaluation.score import score
+from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.trainer import GrokProgress
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
+from spectrope.sweeps.commit import commit
 from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.sweeps.grok import grok
+from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.sweeps.measures import MEASURES, require_measures
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
@@ -34,22 +37,31 @@ class Job:
     Args:
         experiment: What to train.
         tables: Names in `MEASURES`.
+
+    Raises:
+        UnknownNameError: If there is no such measure.
+        UnsupportedError: If anything is to be measured on a run of the grokking laboratory.
     """
 
-    experiment: Experiment
+    experiment: AnyExperiment
     tables: tuple[str, ...] = ("ablation",)
 
     def __post_init__(self) -> None:
         require_measures(self.tables)
+        if self.tables and isinstance(self.experiment, GrokExperiment):
+            raise UnsupportedError(
+                f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
+                "measures itself while it trains."
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """This job as JSON-ready values, for another process."""
-        return {"experiment": to_dict(self.experiment), "tables": list(self.tables)}
+        return {"experiment": written(self.experiment), "tables": list(self.tables)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Job":
         """Read a job back."""
-        return cls(from_dict(Experiment, fields["experiment"]), tuple(fields["tables"]))
+        return cls(read_experiment(fields["experiment"]), tuple(fields["tables"]))
 
     def is_done(self, run: Run) -> bool:
         """Whether a run holds all that this job makes."""
@@ -108,12 +120,20 @@ def complete(
     Raises:
         Interrupted: If asked to stop, once all that is done is saved.
     """
-    run = train(job.experiment, root, device, listen, stop)
+    if isinstance(job.experiment, GrokExperiment):
+        run = grok(job.experiment, root, device, partial(_tell, listen), stop)
+    else:
+        run = train(job.experiment, root, device, listen, stop)
     for name in job.tables:
         if not run.has_frame(name):
             MEASURES[name].take(run, device, listen)
     listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
     return run
+
+
+def _tell(listen: Listener, progress: GrokProgress) -> None:
+    accuracy = progress.last.values["test_accuracy"] if progress.last else None
+    listen(Event("train", progress.step, progress.steps, accuracy))
 
 
 def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
@@ -133,18 +153,3 @@ def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
         "n_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
         "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
-
-
-def commit() -> str:
-    """The commit of this package's own repository, or its version where it is installed without one."""
-    here = Path(__file__)
-
-    def git(*words: str) -> str:
-        command = ("git", "-C", str(here.parent), *words)
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    try:
-        git("ls-files", "--error-unmatch", here.name)
-        return git("describe", "--always", "--dirty", "--abbrev=12")
-    except (OSError, subprocess.CalledProcessError):
-        return f"version {version('spectrope')}"

@@ -22,9 +22,9 @@ from spectrope.store import Run
 from spectrope.sweeps.engine import Engine, Keep, Watcher, unwatched
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row
 from spectrope.sweeps.runs import find_run, run_for
-from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -61,7 +61,7 @@ class Local(Engine):
 
 
 def execute(
-    plan: Sequence[Experiment | Job],
+    plan: Sequence[AnyExperiment | Job],
     root: Path,
     *,
     device: Device = "auto",
@@ -93,7 +93,7 @@ def execute(
         return _in_processes(jobs, root, workers, watch, stop)
 
 
-def as_jobs(plan: Sequence[Experiment | Job]) -> list[Job]:
+def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
     """A plan with its experiments made jobs."""
     return [one if isinstance(one, Job) else Job(one) for one in plan]
 

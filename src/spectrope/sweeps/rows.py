@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.config import config_hash, from_dict, to_dict
+from spectrope.core.config import config_hash
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import append_record, read_records
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.sweeps.measures import MEASURES
-from spectrope.sweeps.runs import DATA_VERSION, experiment_of
-from spectrope.training.config import Experiment
+from spectrope.sweeps.runs import DATA_VERSION
 
 DIGITS = 6  # Significant ones that a row keeps.
 FACTS = (
@@ -36,6 +36,7 @@ KEPT: Mapping[str, tuple[str, ...] | None] = {
     **{name: DRAWN if name.startswith("ablation") else None for name in MEASURES},
     **{name.replace("ablation", "deposit"): None for name in MEASURES if name.startswith("ablation")},
     "spectrum": ("layer", "head", "toeplitz", "contraction_spectral"),
+    "progress": None,
 }  # Tables of a run, and their columns; None keeps all.
 
 
@@ -50,7 +51,7 @@ class Row:
         run: The run's id when it was recorded.
     """
 
-    experiment: Experiment
+    experiment: AnyExperiment
     facts: Mapping[str, Any]
     tables: Mapping[str, pl.DataFrame]
     run: str
@@ -64,7 +65,7 @@ class Row:
         """
         manifest = run.manifest
         tables = {name: _kept(run, name) for name in KEPT if run.has_frame(name)}
-        return cls(experiment_of(run), {name: manifest.get(name) for name in FACTS}, tables, run.id)
+        return cls(read_experiment(run.config), {name: manifest.get(name) for name in FACTS}, tables, run.id)
 
     def record(self) -> dict[str, Any]:
         """This row as JSON-ready values."""
@@ -72,7 +73,7 @@ class Row:
             "run": self.run,
             "results_version": RESULTS_VERSION,
             "data_version": DATA_VERSION,
-            "config": to_dict(self.experiment),
+            "config": written(self.experiment),
             "facts": dict(self.facts),
             "tables": {name: _columns(table) for name, table in self.tables.items()},
         }
@@ -90,7 +91,7 @@ class Row:
                 raise StoreError(f"run {run} has {name} {record.get(name)}, not {current}.")
         try:
             identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
-            experiment = from_dict(Experiment, record["config"])
+            experiment = read_experiment(record["config"])
             tables = {name: pl.DataFrame(columns) for name, columns in record["tables"].items()}
             facts = {name: record["facts"][name] for name in FACTS}
         except ConfigError as error:
@@ -121,7 +122,7 @@ class Rows:
 
     path: Path | None = None
     complaints: list[str] = field(default_factory=list)
-    _rows: dict[Experiment, Row] = field(default_factory=dict)
+    _rows: dict[AnyExperiment, Row] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> "Rows":
@@ -154,7 +155,7 @@ class Rows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def get(self, experiment: Experiment) -> Row | None:
+    def get(self, experiment: AnyExperiment) -> Row | None:
         """The row of an experiment, if there is one."""
         return self._rows.get(experiment)
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import torch
 
-from spectrope.core.config import config_hash, from_dict, to_dict
+from spectrope.core.config import config_hash, from_dict
 from spectrope.models.decoder import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
+from spectrope.sweeps.laboratories import AnyExperiment, written
 from spectrope.training.config import Experiment
 from spectrope.training.loop import build_model
 from spectrope.training.state import WEIGHTS
@@ -14,18 +15,18 @@ from spectrope.training.state import WEIGHTS
 DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.
 
 
-def run_for(experiment: Experiment, root: Path) -> Run:
+def run_for(experiment: AnyExperiment, root: Path) -> Run:
     """The run folder of an experiment, made if need be."""
-    return open_run(root, to_dict(experiment), DATA_VERSION)
+    return open_run(root, written(experiment), DATA_VERSION)
 
 
-def find_run(experiment: Experiment, root: Path) -> Run | None:
+def find_run(experiment: AnyExperiment, root: Path) -> Run | None:
     """The run folder of an experiment, if it has been begun.
 
     Raises:
         StoreError: If it cannot be read.
     """
-    path = root / config_hash(to_dict(experiment), DATA_VERSION, RESULTS_VERSION)
+    path = root / config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
     return load_run(path) if path.exists() else None
 
 

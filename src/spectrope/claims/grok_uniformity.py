@@ -1,0 +1,57 @@
+"""Claim 12: does weight decay arrange all tokens alike?"""
+
+from collections.abc import Iterator
+
+from spectrope.claims.grokking import BEYOND, GrokClaim, base, last, rise
+from spectrope.claims.predictions import AtLeast, AtMost
+from spectrope.claims.seen import Seen, difference
+from spectrope.claims.verdict import Part
+from spectrope.grokking.config import GrokExperiment
+
+FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.
+CHANGE = 0.1  # Smallest change of unevenness of interest, which goes from 0 to 1.
+
+
+class GrokUniformity(GrokClaim, name="grok-uniformity"):
+    """Token uniformity with weight decay and without."""
+
+    number = 12
+    title = "Grokking: weight decay drives embeddings to uniformity"
+    statement = (
+        "Where weight decay dominates the loss, minimising it arranges all tokens alike; such embeddings are "
+        "necessary and sufficient for a local minimum of weight decay."
+    )
+    source = f"{BEYOND}, Sec. 4"
+    prediction = (
+        "unevenness(end) − unevenness(start) ≤ −0.1 with weight decay 1, and unevenness(decay) − "
+        "unevenness(no decay) ≤ −0.1 at the end, given that the training pairs are fitted"
+    )
+    test = (
+        "Addition learned from random pairs, one layer, with weight decay 1 and 0. Unevenness is the share "
+        "of the embeddings' Gram matrix that is not circulant: it does not depend on norms, which weight "
+        "decay shrinks whatever the arrangement. Paired by seed, Student's t. That weight decay by itself "
+        "turns no embedding is shown in docs/grokking.md, with the local minimum."
+    )
+    paper = "no number in the text"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
+        return {"decay": base(scale, seed), "free": base(scale, seed, weight_decay=0.0)}
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        uneven = last("unevenness")
+        yield Part(
+            quantity="training accuracy with weight decay",
+            prediction=AtLeast(FITTED),
+            values=seen.values("decay", last("train_accuracy", 100.0)),
+            premise=True,
+        )
+        yield Part(
+            quantity="unevenness with weight decay, end minus start",
+            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            values=seen.values("decay", rise("unevenness")),
+        )
+        yield Part(
+            quantity="unevenness at the end, with weight decay minus without",
+            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            values=difference(seen.values("decay", uneven), seen.values("free", uneven)),
+        )

@@ -1,0 +1,97 @@
+"""What the claims of the second paper share: the runs that they look at, and numbers read off them."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import polars as pl
+
+from spectrope.claims.base import Claim
+from spectrope.claims.quantities import Quantity
+from spectrope.core.errors import UnknownNameError
+from spectrope.encodings.learned import Learned
+from spectrope.grokking.config import GrokExperiment, GrokTraining
+from spectrope.models.modular.transformer import ModularTransformer
+from spectrope.sweeps.rows import Row
+from spectrope.tasks.distributions import Distribution, Random, Square, Strip
+from spectrope.tasks.modular import ModularConfig
+from spectrope.training.scales import SCALES
+
+BEYOND = "Beyond Progress Measures (arXiv 2504.03162)"
+SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
+PAPER_P = 97
+MODULUS: Mapping[str, int] = {"mini": 59, "small": 97, "paper": 97}
+STEPS: Mapping[str, int] = {"mini": 2_500, "small": 10_000, "paper": 30_000}
+SHARE: Mapping[str, float] = {"mini": 0.5, "small": 0.3, "paper": 0.3}  # p = 59 is slow to grok on less.
+HELD = {"square": Square, "strip": Strip}
+
+
+class GrokClaim(Claim):
+    """Base of the claims on grokking: the paper's setting, at a scale, as its text describes it."""
+
+    conditions = ("described",)
+    unplanned = "A claim of the second paper: the switches between conditions are those of the first."
+    tables = ()
+
+
+def base(scale: str, seed: int, **training: float) -> GrokExperiment:
+    """Addition learned from random pairs.
+
+    Raises:
+        UnknownNameError: If there is no such scale.
+    """
+    return on(Random(), scale, seed, **training)
+
+
+def held(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
+    """Addition learned without a square or a strip of operands up to the paper's k, scaled."""
+    return on(HELD[kind](k=scaled(k, scale)), scale, seed)
+
+
+def on(distribution: Distribution, scale: str, seed: int, **training: float) -> GrokExperiment:
+    """Addition learned from what a distribution lets train: what `spectrope grok` makes of the same options.
+
+    Raises:
+        UnknownNameError: If there is no such scale.
+    """
+    if scale not in MODULUS:
+        raise UnknownNameError("scale", scale, SCALES)
+    width = ModularTransformer.Config.d_model
+    encoding = Learned.Config(std=width**-0.5).fitted(seed=seed)
+    return GrokExperiment(
+        task=ModularConfig(p=MODULUS[scale], distribution=distribution, fraction=SHARE[scale]),
+        model=ModularTransformer.Config(n_layers=1, encoding=encoding),
+        training=GrokTraining(steps=STEPS[scale], **training),  # pyright: ignore[reportArgumentType]
+        seed=seed,
+    )
+
+
+def scaled(k: int, scale: str) -> int:
+    """A bound on operands of the paper, in proportion to the modulus of a scale."""
+    return round(k * MODULUS[scale] / PAPER_P)
+
+
+def last(column: str, factor: float = 1.0) -> Quantity:
+    """A column of the progress table at the last evaluation, times a factor."""
+    return partial(_last, column=column, factor=factor)
+
+
+def rise(column: str) -> Quantity:
+    """By how much a column has risen from the first evaluation to the last."""
+    return partial(_rise, column=column)
+
+
+def course(row: Row) -> pl.DataFrame | None:
+    """The progress table of a run, if the row has it."""
+    return row.tables.get("progress")
+
+
+def _last(row: Row, column: str, factor: float) -> float | None:
+    table = course(row)
+    value = None if table is None else table[column][-1]
+    return None if value is None else factor * value
+
+
+def _rise(row: Row, column: str) -> float | None:
+    table = course(row)
+    ends = (None, None) if table is None else (table[column][0], table[column][-1])
+    return None if ends[0] is None or ends[1] is None else ends[1] - ends[0]

@@ -1,0 +1,153 @@
+"""Claims 12 to 14 on rows with known answers."""
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from tests.claims.made import FACTS_OF_ALL, jitter
+
+from spectrope.claims.base import Claim
+from spectrope.claims.grok_distribution import GrokDistribution
+from spectrope.claims.grok_med import RIVALS, GrokMed
+from spectrope.claims.grok_uniformity import GrokUniformity
+from spectrope.claims.grokking import SIDES, base, held, last, rise, scaled
+from spectrope.cli.grok import Grok
+from spectrope.core.config import config_hash
+from spectrope.core.errors import UnknownNameError
+from spectrope.grokking.config import GrokExperiment
+from spectrope.store import RESULTS_VERSION
+from spectrope.sweeps.laboratories import written
+from spectrope.sweeps.rows import Row, Rows
+from spectrope.sweeps.runs import DATA_VERSION
+
+EVALUATIONS = 9
+
+
+def row(experiment: GrokExperiment, **ends: tuple[float, float] | np.ndarray) -> Row:
+    """A row whose columns run from one value to another, or through given ones."""
+    columns = {
+        name: np.linspace(*value, EVALUATIONS) if isinstance(value, tuple) else value
+        for name, value in ends.items()
+    }
+    table = pl.DataFrame(
+        {"step": 50 * np.arange(EVALUATIONS), "train_loss": np.zeros(EVALUATIONS), **columns}
+    )
+    name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
+    return Row(experiment, FACTS_OF_ALL, {"progress": table}, name)
+
+
+def rows_of(claim: Claim, say, seeds: int = 6) -> Rows:
+    return Rows.of(
+        row(one, **say(arm, 0.01 * jitter(seed)))
+        for seed in range(seeds)
+        for arm, one in claim.arms("described", "mini", seed).items()
+    )
+
+
+def outcome(claim: Claim, say, seeds: int = 6) -> str:
+    return claim.judge(rows_of(claim, say, seeds), "described").outcome
+
+
+@pytest.mark.parametrize(
+    ("decay", "free", "train", "expected"),
+    [
+        ((0.6, 0.1), (0.6, 0.5), 1.0, "holds"),
+        ((0.6, 0.1), (0.6, 0.1), 1.0, "fails"),
+        ((0.6, 0.55), (0.6, 0.9), 1.0, "fails"),
+        ((0.6, 0.5), (0.6, 0.9), 1.0, "inconclusive"),
+        ((0.6, 0.1), (0.6, 0.5), 0.5, "inconclusive"),
+    ],
+)
+def test_uniformity(decay, free, train, expected):
+    def say(arm, shift):
+        start, end = {"decay": decay, "free": free}[arm]
+        return {"unevenness": (start, end + shift), "train_accuracy": (0.1, train)}
+
+    assert outcome(GrokUniformity(), say) == expected
+    assert outcome(GrokUniformity(), say, seeds=5) == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "uneven", "expected"),
+    [
+        (0.9, 0.3, 0.15, "holds"),
+        (1.0, 0.99, 0.1, "fails"),
+        (0.9, 0.3, 0.5, "fails"),
+        (0.3, 0.3, 0.1, "fails"),
+    ],
+)
+def test_distribution(least, most, uneven, expected):
+    def say(arm, shift):
+        accuracy = 1.0 if arm == "random" else most if arm.endswith("67") else least
+        level = 0.1 if arm == "random" else uneven
+        return {"test_accuracy": (0.1, accuracy + shift / 10), "unevenness": (0.6, level + shift)}
+
+    claim = GrokDistribution()
+    assert outcome(claim, say) == expected
+    verdict = claim.judge(rows_of(claim, say), "described")
+    (part,) = (f.part for f in verdict.findings if f.part.quantity == "strip, k = 67, test accuracy")
+    assert part.note == ", ".join(f"{100 * least:.1f} at k = {k}" for k in SIDES[:-1])
+
+
+def test_nothing_is_said_of_holes_where_random_pairs_are_not_grokked():
+    verdict = GrokDistribution().judge(
+        rows_of(
+            GrokDistribution(),
+            lambda arm, shift: {"test_accuracy": (0.1, 0.3 + shift), "unevenness": (0.6, 0.1)},
+        ),
+        "described",
+    )
+    assert verdict.reason == "its premise fails: test accuracy on random pairs"
+
+
+@pytest.mark.parametrize(("closer", "expected"), [(True, "holds"), (False, "fails")])
+def test_med(closer, expected):
+    falling, noisy = np.linspace(9, 1, EVALUATIONS), np.array([1.0, 5, 2, 8, 3, 9, 4, 7, 6])
+
+    def say(arm, shift):
+        good, bad = -falling, noisy + (shift > 0) * np.eye(EVALUATIONS)[0] * 20
+        others = dict.fromkeys(RIVALS, bad if closer else good)
+        return {"test_loss": falling, "test_accuracy": (0.1, 1.0), "med": good if closer else bad, **others}
+
+    assert outcome(GrokMed(), say) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "experiment"),
+    [
+        ({}, base("mini", 3)),
+        ({"weight_decay": 0.0}, base("mini", 3, weight_decay=0.0)),
+        ({"distribution": "strip", "k": 41}, held("strip", 67, "mini", 3)),
+        (
+            {"distribution": "square", "k": 67, "p": 97, "fraction": 0.3, "steps": 30_000},
+            held("square", 67, "paper", 3),
+        ),
+    ],
+)
+def test_runs_of_the_command_count(options, experiment):
+    assert Grok(**{"steps": 2500, "evaluate_every": 50, **options}).experiment(3) == experiment
+
+
+def test_operands_are_bounded_in_proportion():
+    assert [scaled(k, "mini") for k in SIDES] == [24, 30, 36, 41]
+    assert [scaled(k, "paper") for k in SIDES] == list(SIDES)
+    with pytest.raises(UnknownNameError, match="unknown scale 'large'"):
+        base("large", 0)
+
+
+def test_a_row_without_its_course_gives_no_value():
+    bare = Row(base("mini", 0), FACTS_OF_ALL, {}, "none")
+    assert last("med")(bare) is rise("med")(bare) is None
+    undefined = row(base("mini", 0), med=np.array([None] * EVALUATIONS))
+    assert last("med")(undefined) is rise("med")(undefined) is None
+    rows = Rows.of([bare])
+    assert GrokMed().judge(rows, "described").findings[1].n_seeds == 0
+
+
+def test_rows_of_both_laboratories_share_a_file(tmp_path: Path):
+    rows = Rows(tmp_path / "mini.jsonl")
+    rows.add(row(base("mini", 0), med=(1.0, 0.5)))
+    (read,) = Rows.load(tmp_path / "mini.jsonl")
+    assert read.experiment == base("mini", 0)
+    assert last("med")(read) == 0.5

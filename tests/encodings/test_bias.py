@@ -11,6 +11,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi, alibi_slopes
 from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.factorised import FactorisedTable
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.t5 import T5, t5_bucket
 
@@ -79,6 +80,17 @@ def test_relative_table_has_a_row_per_lag_and_refuses_others():
             relative.lag_bias(torch.tensor([lag]))
 
 
+def test_a_factorised_table_is_the_table_of_its_products():
+    factorised = FactorisedTable.Config(n_heads=3, max_length=5, rank=2).build()
+    relative = RelativeTable.Config(n_heads=3, max_length=5).build()
+    with torch.no_grad():
+        relative.table.copy_(torch.einsum("hr,nhr->nh", factorised.heads, factorised.lags))
+    lags = torch.tensor([[0, 4], [-4, 1]])
+    assert_close(factorised.lag_bias(lags), relative.lag_bias(lags))
+    with pytest.raises(UnsupportedError, match="FactorisedTable has a table of 9 rows"):
+        factorised.lag_bias(torch.tensor(5))
+
+
 @pytest.mark.parametrize("kind", ["t5", "relative"])
 def test_tables_start_with_the_chosen_spread(kind):
     torch.manual_seed(0)
@@ -95,6 +107,10 @@ def test_encodings_without_a_bias_of_the_lag_say_so():
     ("config", "fields", "message"),
     [
         (ALiBi.Config, {"n_heads": 0}, "n_heads must be at least 1"),
+        (FactorisedTable.Config, {"n_heads": 0}, "n_heads must be at least 1"),
+        (FactorisedTable.Config, {"max_length": 0}, "max_length must be at least 1"),
+        (FactorisedTable.Config, {"rank": 0}, "rank must be at least 1"),
+        (FactorisedTable.Config, {"std": -1.0}, "std must be at least 0"),
         (RelativeTable.Config, {"n_heads": 0}, "n_heads must be at least 1"),
         (RelativeTable.Config, {"max_length": 0}, "max_length must be at least 1"),
         (RelativeTable.Config, {"std": -1.0}, "std must be at least 0"),

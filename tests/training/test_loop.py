@@ -69,6 +69,39 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
         assert torch.equal(weights(run)[name], tensor), name
 
 
+def by_descent() -> Experiment:
+    return replace(tiny(), training=replace(tiny().training, optimiser="sgd", learning_rate=0.1))
+
+
+def test_gradient_descent_goes_on_bit_for_bit_too(tmp_path):
+    whole, run = run_at(tmp_path / "whole", by_descent()), run_at(tmp_path, by_descent())
+    Trainer(by_descent(), whole, CPU).fit()
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        Trainer(by_descent(), run, CPU).fit(stop=lambda: next(asked) == 6)
+    Trainer(by_descent(), run, CPU).fit()
+    for name, tensor in weights(whole).items():
+        assert torch.equal(weights(run)[name], tensor), name
+
+
+def test_gradient_descent_has_the_first_beta_for_its_momentum(tmp_path):
+    one = by_descent()
+    trainer = Trainer(one, run_at(tmp_path, one), CPU)
+    (first, *_), moved = trainer.state.model.parameters(), None
+    for step in range(3):
+        before = first.detach().clone()
+        trainer.step(trainer.train_data[:32])
+        assert first.grad is not None
+        push = first.grad + one.training.weight_decay * before
+        moved = push if moved is None else one.training.betas[0] * moved + push
+        assert_close(first.detach(), before - learning_rate(step, trainer.steps, one.training) * moved)
+
+
+def test_a_control_that_came_later_leaves_the_names_of_runs_as_they_were():
+    assert "optimiser" not in to_dict(tiny())["training"]
+    assert from_dict(Experiment, to_dict(by_descent())) == by_descent()
+
+
 KILLED = """
 import os, signal, sys, pathlib, torch
 torch.set_num_threads(1)
@@ -155,10 +188,10 @@ def test_labels_that_do_not_count_change_neither_loss_nor_gradient():
 def test_dropout_is_drawn_anew_at_every_step(tmp_path):
     trainer = Trainer(tiny(), run_at(tmp_path, tiny()), CPU)
     size = torch.Size((64,))
-    first = trainer._noise().keep(size, torch.float32)
-    assert torch.equal(first, trainer._noise().keep(size, torch.float32))
+    first = trainer.noise().keep(size, torch.float32)
+    assert torch.equal(first, trainer.noise().keep(size, torch.float32))
     trainer.state.step += 1
-    assert not torch.equal(first, trainer._noise().keep(size, torch.float32))
+    assert not torch.equal(first, trainer.noise().keep(size, torch.float32))
 
 
 @pytest.mark.parametrize("rule", [Shifted(), RandomSubset(longest=64)])
@@ -166,16 +199,16 @@ def test_positions_are_drawn_anew_at_every_step(tmp_path, rule):
     one = tiny()
     one = replace(one, model=replace(one.model, positions=rule))
     trainer = Trainer(one, run_at(tmp_path, one), CPU)
-    draws = [trainer._batch(0, 0).positions for _ in range(2)]
+    draws = [trainer.batch(0, 0).positions for _ in range(2)]
     trainer.state.step += 1
-    draws.append(trainer._batch(0, 0).positions)
+    draws.append(trainer.batch(0, 0).positions)
     assert torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[0], draws[2])
-    trainer.step(trainer._batch(0, 0))
+    trainer.step(trainer.batch(0, 0))
 
 
 def test_positions_that_are_not_drawn_are_left_to_the_model(tmp_path):
-    assert Trainer(tiny(), run_at(tmp_path, tiny()), CPU)._batch(0, 0).positions is None
+    assert Trainer(tiny(), run_at(tmp_path, tiny()), CPU).batch(0, 0).positions is None
 
 
 def test_layers_may_share_a_part_of_a_mixture(tmp_path):
@@ -220,7 +253,7 @@ def test_clipping_bounds_the_gradient(tmp_path):
         one = tiny()
         one = replace(one, training=replace(one.training, clip=clip))
         trainer = Trainer(one, run_at(tmp_path, one), CPU)
-        trainer.step(trainer._batch(0, 0))
+        trainer.step(trainer.batch(0, 0))
         norms.append(math.sqrt(sum(p.grad.square().sum() for p in trainer.state.model.parameters())))
     assert norms[0] > 1e-2
     assert norms[1] == pytest.approx(1e-3, rel=1e-3)

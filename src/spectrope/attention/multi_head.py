@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.attention.heads import AttentionConfig, Heads, HeadSizes
+from spectrope.core.errors import require
 
 
 class MultiHead(Heads, name="multi_head"):
@@ -18,11 +20,20 @@ class MultiHead(Heads, name="multi_head"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttentionConfig):
-        """Nothing to choose."""
+        """How small queries and keys start."""
+
+        start: float = 1.0  # Factor on the initial W_Q and W_K; below 1, logits start smaller by its square.
+
+        added_later = frozenset({"start"})
+
+        def __post_init__(self) -> None:
+            require(self.start > 0, self, "start", "positive")
 
     def __init__(self, config: "MultiHead.Config", sizes: HeadSizes) -> None:
         super().__init__(config, sizes)
         self.qkv = nn.Linear(sizes.d_model, 3 * self.inner)
+        with torch.no_grad():
+            self.qkv.weight[: 2 * self.inner] *= config.start
 
     def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         if memory is not None:

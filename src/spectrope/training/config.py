@@ -11,7 +11,10 @@ from spectrope.tasks.base import TASKS, TaskConfig
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingConfig(Configured):
-    """AdamW with linear warm-up and cosine decay; defaults as in Tables 3 and 4 of the paper."""
+    """AdamW with linear warm-up and cosine decay; defaults as in Tables 3 and 4 of the paper.
+
+    Stochastic gradient descent stands in for it as a control: the first of `betas` is then its momentum.
+    """
 
     epochs: int = 100
     batch_size: int = 512  # Examples per step of the optimiser.
@@ -23,6 +26,9 @@ class TrainingConfig(Configured):
     clip: float | None = None  # Largest norm of the gradient, or None.
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # Of matrix products.
     eval_examples: int = 2000  # Of each split, scored after every epoch.
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+
+    added_later = frozenset({"optimiser"})
 
     def __post_init__(self) -> None:
         for field in ("epochs", "batch_size", "micro_batch", "eval_examples"):

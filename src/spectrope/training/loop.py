@@ -98,9 +98,9 @@ class Trainer:
         """
         state, saved = self.state, time.monotonic()
         if not state.rows:
-            self._score_epoch(0)
+            self.score_epoch(0)
         while state.step < self.steps:
-            watch(self._progress())
+            watch(self.progress())
             self._record()
             self._timed_step()
             stopping = stop() and state.step < self.steps
@@ -110,10 +110,14 @@ class Trainer:
             if stopping:
                 raise Interrupted(f"stopped at step {state.step} of {self.steps}, saved in {self.run.path}.")
         self._record()
-        self.run.write_frame("metrics", pl.DataFrame(state.rows))
-        self.run.write_tensors(WEIGHTS, state.model.state_dict(), {})
-        watch(self._progress())
+        self.write()
+        watch(self.progress())
         return state.model
+
+    def write(self) -> None:
+        """Write the scores so far and the weights into the run folder."""
+        self.run.write_frame("metrics", pl.DataFrame(self.state.rows))
+        self.run.write_tensors(WEIGHTS, self.state.model.state_dict(), {})
 
     def _record(self) -> None:
         if self.recorder is not None:
@@ -122,9 +126,9 @@ class Trainer:
     def _timed_step(self) -> None:
         begun = time.monotonic()
         epoch, within = divmod(self.state.step, self.steps_per_epoch)
-        self.step(self._batch(epoch, within))
+        self.step(self.batch(epoch, within))
         if within == self.steps_per_epoch - 1:
-            self._score_epoch(epoch + 1)
+            self.score_epoch(epoch + 1)
         self.state.seconds += time.monotonic() - begun
 
     def step(self, batch: Batch) -> None:
@@ -133,18 +137,20 @@ class Trainer:
         for group in state.optimiser.param_groups:
             group["lr"] = learning_rate(state.step, self.steps, self.config)
         state.optimiser.zero_grad(set_to_none=True)
-        accumulate(state.model, batch, self._noise(), self.config.micro_batch, self.dtype)
+        accumulate(state.model, batch, self.noise(), self.config.micro_batch, self.dtype)
         if self.config.clip is not None:
             torch.nn.utils.clip_grad_norm_(state.model.parameters(), self.config.clip)
         state.optimiser.step()
         state.step += 1
 
-    def _noise(self) -> Noise | None:
+    def noise(self) -> Noise | None:
+        """Dropout of the next step."""
         p = self.experiment.model.dropout
         seed = stream_seed(self.experiment.seed, "dropout", self.state.step)
         return Noise(p, seed, self.device) if p > 0 else None
 
-    def _batch(self, epoch: int, within: int) -> Batch:
+    def batch(self, epoch: int, within: int) -> Batch:
+        """Examples of a step of an epoch."""
         order = torch.randperm(
             self.experiment.n_train, generator=torch_stream(self.experiment.seed, "order", epoch)
         )
@@ -160,26 +166,29 @@ class Trainer:
         still, drawn = (rule(n, width, batch.inputs.device, s) for s in (None, seed))
         return batch if torch.equal(still, drawn) else replace(batch, positions=drawn.expand(n, width))
 
-    def _score_epoch(self, epoch: int) -> None:
+    def score_epoch(self, epoch: int) -> None:
+        """Score both splits after an epoch."""
         n = self.config.eval_examples
         for split, data in (("train", self.train_data), ("test", self.test_data)):
             result = score(self.state.model, data[:n], dtype=self.dtype)
             row = Row(epoch, self.state.step, split, result.loss, result.accuracy)
             self.state.rows.append(row)
 
-    def _progress(self) -> Progress:
+    def progress(self) -> Progress:
+        """Where training stands."""
         tests = [row for row in self.state.rows if row.split == "test"]
         last = tests[-1] if tests and tests[-1].epoch else None
         epoch = self.state.step // self.steps_per_epoch
         return Progress(self.state.step, self.steps, epoch, last.accuracy if last else None)
 
 
-def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW over the parameters that train, in torch's fused form."""
+def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.Optimizer:
+    """AdamW or gradient descent with momentum over the parameters that train, in torch's fused form."""
     trainable = [p for p in model.parameters() if p.requires_grad]
-    return torch.optim.AdamW(
-        trainable, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
-    )
+    shared = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": True}
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(trainable, momentum=config.betas[0], **shared)
+    return torch.optim.AdamW(trainable, betas=config.betas, **shared)
 
 
 def accumulate(

@@ -1,0 +1,54 @@
+"""Learned table of relative positions, as a product."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from spectrope.core.errors import require
+from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
+from spectrope.encodings.tables import lookup
+
+
+class FactorisedTable(LagBias, name="factorised"):
+    r"""Adds an inner product per head and lag: :math:`b_h(n) = u_h^\top v_{h,\,n}`, for :math:`|n| <`
+    max_length.
+
+    A control: a position acts additively, as in `RelativeTable`, yet through a product of two trained
+    factors, as content does through queries and keys. How one head outgrows the others can so be put down to
+    the product or to the coupling of content with position.
+
+    Raises:
+        UnsupportedError: When it meets a lag that its table does not hold.
+
+    References:
+        Shaped as in Deep matrix factorisation (Arora et al., 2019), of depth two, for the table of Swin
+        Transformer (Liu et al., 2021).
+    """
+
+    family = "relative bias"
+    tags = LagBias.tags | {Tag.LEARNED}
+    scope = Scope.LAYER
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config(EncodingConfig):
+        """Size and initialisation of the factors."""
+
+        n_heads: int = 16
+        max_length: int = 128  # Lags below it have a vector, in both directions.
+        rank: int = 16  # Length of the vectors.
+        std: float = 0.1  # Standard deviation of the initial entries.
+
+        def __post_init__(self) -> None:
+            for field in ("n_heads", "max_length", "rank"):
+                require(getattr(self, field) >= 1, self, field, "at least 1")
+            require(self.std >= 0, self, "std", "at least 0")
+
+    def __init__(self, config: "FactorisedTable.Config") -> None:
+        super().__init__(config)
+        self.reach = config.max_length - 1
+        self.heads = nn.Parameter(torch.randn(config.n_heads, config.rank) * config.std)
+        self.lags = nn.Parameter(torch.randn(2 * self.reach + 1, config.n_heads, config.rank) * config.std)
+
+    def lag_bias(self, lag: Tensor) -> Tensor:
+        return lookup((self.lags * self.heads).sum(-1), lag + self.reach, self)

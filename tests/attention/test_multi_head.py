@@ -14,7 +14,9 @@ SIZES = HeadSizes(d_model=8, n_heads=2, head_dim=4, causal=True)
 
 def built(start):
     torch.manual_seed(0)
-    return MultiHead.Config(start=start).build(SIZES)
+    heads = MultiHead.Config(start=start).build(SIZES)
+    assert isinstance(heads, MultiHead)
+    return heads
 
 
 def test_a_small_start_scales_queries_and_keys_alone():

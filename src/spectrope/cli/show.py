@@ -21,6 +21,7 @@ STAGES = {
     "ablate": "ablating",
     "spectrum": "measuring",
     "lengths": "measuring",
+    "learning": "measuring",
     "done": "done",
 }
 

@@ -9,6 +9,7 @@ from spectrope.ablation.protocols import PROTOCOLS
 from spectrope.core.errors import UnknownNameError
 from spectrope.store import Run
 from spectrope.sweeps.ablate import EXAMPLES, Exact, ablate
+from spectrope.sweeps.early import head_gradients, head_growth, kernels_at_start
 from spectrope.sweeps.events import Listener, silent
 from spectrope.sweeps.lengths import lengths
 from spectrope.sweeps.spectrum import spectrum
@@ -57,6 +58,9 @@ MEASURES: Mapping[str, Measure] = {
     "ablation-latent-columns": _ablation("R12"),
     "ablation-value-bias-unrestored-all": _ablation("released"),
     "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
+    "start": Measure(kernels_at_start, _fixed),
+    "head_gradients": Measure(head_gradients, _fixed),
+    "head_growth": Measure(head_growth, _fixed),
     "spectrum": Measure(lambda run, device, listen: spectrum(run, device, listen=listen), _fixed),
 }
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from spectrope.claims.arms import ACCURACY, by_encoding
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import AtLeast, AtMost
-from spectrope.claims.quantities import deposit, gap, held_out
+from spectrope.claims.quantities import gap, held_out
 from spectrope.claims.seen import Seen
-from spectrope.claims.single_head import GAP, TASKS
+from spectrope.claims.single_head import GAP, TASKS, counted_deposits
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
 
@@ -54,12 +54,11 @@ class LatentAttention(Claim, name="latent-attention"):
         yield _difference(seen, "distance", "mla", "nope", AtLeast(ACCURACY))
         yield _difference(seen, "counting", "mla", "nope", AtLeast(ACCURACY))
         yield _difference(seen, "counting", "nope", "rope", AtLeast(ACCURACY))
-        found = seen.values("distance/mla", deposit(), only_learned=True)
         yield Part(
             quantity="MLA, Task 1, gap in any layer",
             prediction=AtMost(GAP),
             values=seen.values("distance/mla", gap(), only_learned=True),
-            note=f"a deposit in {sum(found.values()):.0f} of {len(found)} runs",
+            note=counted_deposits(seen, "distance/mla"),
         )
 
 

@@ -56,7 +56,7 @@ class SingleHead(Claim, name="single-head"):
             quantity="RoPE, Task 1, runs with a deposit in a shallow layer",
             prediction=InMost(),
             values=seen.values("distance/rope", deposit(layers), only_learned=True),
-            note=f"in any layer, {_counted(seen, 'distance/rope')}",
+            note=f"in any layer, {counted_deposits(seen, 'distance/rope')}",
         )
         for name in RIVALS:
             yield _none(seen, "distance", name)
@@ -70,10 +70,11 @@ def _none(seen: Seen, task: str, name: str) -> Part:
         quantity=f"{NAMES[name]}, {TASKS[task]}, gap in any layer",
         prediction=AtMost(GAP),
         values=seen.values(arm, gap(), only_learned=True),
-        note=_counted(seen, arm),
+        note=counted_deposits(seen, arm),
     )
 
 
-def _counted(seen: Seen, arm: str) -> str:
+def counted_deposits(seen: Seen, arm: str) -> str:
+    """In how many of an arm's runs the rule finds a deposit in any layer."""
     found = seen.values(arm, deposit(), only_learned=True)
     return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs"

@@ -9,7 +9,7 @@ from spectrope.ablation.protocols import PROTOCOLS
 from spectrope.core.errors import UnknownNameError
 from spectrope.store import Run
 from spectrope.sweeps.ablate import EXAMPLES, Exact, ablate
-from spectrope.sweeps.early import head_gradients, head_growth, kernels_at_start
+from spectrope.sweeps.early import STEPS, head_gradients, head_growth, kernels_at_start
 from spectrope.sweeps.events import Listener, silent
 from spectrope.sweeps.lengths import lengths
 from spectrope.sweeps.spectrum import spectrum
@@ -45,6 +45,13 @@ def _fixed(experiment: Experiment) -> int:
     return 1
 
 
+def _first_steps(experiment: Experiment) -> int:
+    training = experiment.training
+    return (
+        min(STEPS + 1, training.epochs * -(-experiment.n_train // training.batch_size)) * training.batch_size
+    )
+
+
 def _ablation(protocol: str) -> Measure:
     method = Exact(protocol=PROTOCOLS[protocol])
     examples = _held_out if method.protocol.data == "held-out" else _all
@@ -59,7 +66,7 @@ MEASURES: Mapping[str, Measure] = {
     "ablation-value-bias-unrestored-all": _ablation("released"),
     "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
     "start": Measure(kernels_at_start, _fixed),
-    "head_gradients": Measure(head_gradients, _fixed),
+    "head_gradients": Measure(head_gradients, _first_steps),
     "head_growth": Measure(head_growth, _fixed),
     "spectrum": Measure(lambda run, device, listen: spectrum(run, device, listen=listen), _fixed),
 }

@@ -1,0 +1,149 @@
+"""Claim 10, the other side: what theory predicts of early training in place of the paper's argument."""
+
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from spectrope.claims.arms import ACCURACY, NAMES, by_encoding
+from spectrope.claims.base import Claim
+from spectrope.claims.contraction import CONTRACTED, OWN, Contraction
+from spectrope.claims.extrapolation import CORRELATION, rank_correlations
+from spectrope.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
+from spectrope.claims.predictions import AtLeast, AtMost, Within
+from spectrope.claims.quantities import speed
+from spectrope.claims.seen import Seen, difference
+from spectrope.claims.verdict import Part
+from spectrope.encodings.rotary import Rotary
+from spectrope.spectral.kernel import rope_kernel_eigenvalues
+from spectrope.spectral.singular import effective_ranks
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.rows import Row
+from spectrope.training.config import Experiment
+
+START, GROWTH = ("start",), ("head_growth",)
+TABLES = {"rope": START + GROWTH, "additive": GROWTH, "rope/sgd/small": GROWTH, "additive/sgd/small": GROWTH}
+
+
+class EarlyLearning(Claim, name="early-learning"):
+    """What theory predicts of early training in place of the paper's argument."""
+
+    number = 10
+    title = "Early training goes as theory predicts: P1 to P5"
+    statement = (
+        "In place of the paper's argument: RoPE contracts the tangent kernel (P1), not the curvature (P4); "
+        "Task 1 is learned as fast as the kernel's modes over lags allow (P2); RoPE is slowest on Task 2 "
+        "(P3); heads grow apart through factorisation, gradient descent and a small start, with or without "
+        "multiplication (P5)."
+    )
+    source = "The digest of its theory, Sec. 3; not a statement of the authors"
+    prediction = (
+        "P1: mean over heads of λ_max(Θ) / λ_max(Θ without rotation) ≤ 0.95 before training; P2: speed on "
+        "Task 1 and the rank of RoPE's kernel over lags have a rank correlation of at least 0.3 over bases; "
+        "P3: speed(e) − speed(RoPE) ≥ 2 points on Task 2 for NoPE, MLA and relative; P4: largest such ratio "
+        "of Gauss–Newton matrices ≥ 1; P5: participation of heads in the growth of factors is smaller by 0.1 "
+        "or more by SGD from a small start than by AdamW, under RoPE and under the additive control alike"
+    )
+    test = (
+        "P1 and P4: heads of the untrained network, logits of the last tokens, the same weights with and "
+        "without rotation. P2: effective rank (exponential of the entropy of eigenvalues) of the matrix "
+        "cos((δ−δ′)θ), averaged over frequencies, over the lags of the task; bases as in claim 8. P5: energy "
+        "of what training has moved each head's factors, as in the claim above; averaged over layers. "
+        "Student's t over seeds."
+    )
+    paper = "none: these predictions are ours"
+    conditions = ("controlled",)
+    unplanned = WHY
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        own = couplings(condition, scale, seed)
+        bases = Contraction().arms(condition, scale, seed)
+        task_2 = by_encoding("counting", condition, scale, seed, ("rope", "nope", "mla", "t5"))
+        return {
+            **{name: own[name] for name in TABLES},
+            **{base: one for base, one in bases.items() if base != OWN},
+            **{f"counting/{name}": one for name, one in task_2.items()},
+        }
+
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
+        return [
+            Job(one, ("ablation", *TABLES.get(arm, ())))
+            for seed in seeds
+            for arm, one in self.arms(condition, scale, seed).items()
+        ]
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield Part(
+            quantity="P1: mean ratio of largest eigenvalues of Θ",
+            prediction=AtMost(CONTRACTED, "ratio"),
+            values=seen.values("rope", tangent_ratio),
+        )
+        bases = ["rope", *(arm for arm in seen.arms if arm.isdecimal())]
+        yield Part(
+            quantity="P2: speed on Task 1 against the kernel's rank, over bases",
+            prediction=AtLeast(CORRELATION, "rho"),
+            values=rank_correlations(
+                [seen.values(arm, kernel_rank) for arm in bases], [seen.values(arm, speed) for arm in bases]
+            ),
+        )
+        for name in ("nope", "mla", "t5"):
+            yield Part(
+                quantity=f"P3: {'MLA' if name == 'mla' else NAMES[name]} minus RoPE, speed on Task 2",
+                prediction=AtLeast(ACCURACY),
+                values=seen.minus(f"counting/{name}", "counting/rope", speed),
+            )
+        yield Part(
+            quantity="P4: largest ratio of largest eigenvalues of Gauss–Newton",
+            prediction=AtLeast(1.0, "ratio"),
+            values=seen.values("rope", newton_ratio),
+        )
+        yield from _growth(seen)
+
+
+def tangent_ratio(row: Row) -> float | None:
+    """Mean over heads of the largest eigenvalue of Θ over that without rotation, before training."""
+    ratios = _ratios(row, "tangent")
+    return None if ratios is None else sum(ratios) / len(ratios)
+
+
+def newton_ratio(row: Row) -> float | None:
+    """The largest over heads of the same ratio of Gauss-Newton matrices."""
+    ratios = _ratios(row, "newton")
+    return None if ratios is None else max(ratios)
+
+
+def kernel_rank(row: Row) -> float | None:
+    r"""Effective rank of :math:`\frac1m\sum_t\cos((\delta-\delta')\theta_t)` over the lags of Task 1."""
+    experiment = row.experiment
+    assert isinstance(experiment, Experiment)
+    model, lags = experiment.model, experiment.model.n_labels - 1  # Label 0 is no distance.
+    assert isinstance(model.encoding, Rotary.Config)
+    frequencies = model.encoding.schedule.frequencies(model.head_dim)
+    return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy
+
+
+def in_growth(row: Row) -> float | None:
+    """Participation of heads in what training has moved."""
+    return participation(row, "head_growth")
+
+
+def _ratios(row: Row, kernel: str) -> list[float] | None:
+    table = row.tables.get("start")
+    if table is None:
+        return None
+    ratio = pl.col(f"{kernel}_largest") / pl.col(f"{kernel}_plain_largest")
+    return table.select(ratio=ratio)["ratio"].to_list()
+
+
+def _growth(seen: Seen) -> Iterator[Part]:
+    ratios = {arm: seen.values(arm, in_growth) for arm in TABLES}
+    for name in ("rope", "additive"):
+        yield Part(
+            quantity=f"P5: AdamW minus SGD from a small start, {WORDS[name]}, participation in growth",
+            prediction=AtLeast(PARTICIPATION, "ratio"),
+            values=difference(ratios[name], ratios[f"{name}/sgd/small"]),
+        )
+    yield Part(
+        quantity="P5: additive minus RoPE, SGD from a small start, participation in growth",
+        prediction=Within(PARTICIPATION, "ratio"),
+        values=difference(ratios["additive/sgd/small"], ratios["rope/sgd/small"]),
+    )

@@ -17,7 +17,7 @@ from spectrope.encodings.nope import NoPE
 from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.rotary import Rotary
 from spectrope.models.modular.base import ModularModel
-from spectrope.models.modular.first_layer import is_positional
+from spectrope.models.modular.layer import is_positional
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer
 from spectrope.tasks.modular import ModularConfig

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.models.modular.base import ModularModel, ModularModelConfig
-from spectrope.models.modular.first_layer import pick
+from spectrope.models.modular.layer import pick
 from spectrope.tasks.modular import ModularConfig
 
 

@@ -13,7 +13,8 @@ from spectrope.core.errors import require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig
 from spectrope.encodings.learned import Learned
 from spectrope.models.modular.base import ModularModel, ModularModelConfig
-from spectrope.models.modular.first_layer import Layer, Tables, is_positional, pick
+from spectrope.models.modular.first_layer import Tables
+from spectrope.models.modular.layer import Layer, is_positional, pick
 from spectrope.tasks.modular import ModularConfig
 
 LENGTH = 3  # Tokens: a, b and "=".
@@ -74,8 +75,12 @@ class ModularTransformer(ModularModel, name="transformer"):
         self.register_buffer("pos", torch.arange(LENGTH)[None], persistent=False)
 
     def represent(self, a: Int[Tensor, " n"], b: Int[Tensor, " n"]) -> Float[Tensor, "n c"]:
-        x = self._first(a, b)
-        for number in range(1, len(self.layers)):
+        if all(isinstance(one, Encoding) and is_positional(one) for one in self.encodings):
+            return self._by_streams(a, b)
+        equals = self.tokens[-1:].expand(len(a), -1)
+        of_a, of_b = self.operands()
+        x = self._layer(0)[1].embed(torch.stack([pick(of_a, a), pick(of_b, b), equals], 1), self.pos)
+        for number in range(len(self.layers)):
             x = self._mixed(number, x, last=number == len(self.layers) - 1)
         return x[:, -1]
 
@@ -91,19 +96,17 @@ class ModularTransformer(ModularModel, name="transformer"):
         assert isinstance(encoding, Encoding)
         return layer, encoding
 
-    def _first(self, a: Int[Tensor, " n"], b: Int[Tensor, " n"]) -> Float[Tensor, "n t c"]:
-        """Output of the first layer; of its last position alone where there is no other layer."""
+    def _by_streams(self, a: Int[Tensor, " n"], b: Int[Tensor, " n"]) -> Float[Tensor, "n c"]:
+        """Output of the last layer at the third position, where every encoding is positional."""
         layer, encoding = self._layer(0)
-        equals = self.tokens[-1:].expand(self.p, -1)
-        rows = torch.stack([*self.operands(), equals], 1)
-        alone = len(self.layers) == 1
-        if not is_positional(encoding):
-            x = torch.stack([pick(rows[:, 0], a), pick(rows[:, 1], b), rows[:1, 2].expand(len(a), -1)], 1)
-            return self._mixed(0, encoding.embed(x, self.pos), last=alone)
+        rows = torch.stack([*self.operands(), self.tokens[-1:].expand(self.p, -1)], 1)
         tables = Tables(layer, encoding, encoding.embed(rows, self.pos), self.pos)
-        if alone:
-            return tables.last(a, b)[:, None]
-        return torch.stack([tables.first(a), *tables.later(a, b)], 1)
+        if len(self.layers) == 1:
+            return tables.last(a, b)
+        streams = tables.streams(a, b)
+        for number in range(1, len(self.layers) - 1):
+            streams = streams.through(*self._layer(number), self.pos)
+        return streams.answer(*self._layer(len(self.layers) - 1), self.pos)
 
     def _mixed(self, number: int, x: Float[Tensor, "n 3 c"], *, last: bool) -> Float[Tensor, "n t c"]:
         """One layer of whatever sequences; only of their last position where it is the `last` one."""

@@ -126,7 +126,7 @@ def test_med(closer, expected):
     ],
 )
 def test_runs_of_the_command_count(options, experiment):
-    assert Grok(**{"steps": 2500, "evaluate_every": 50, **options}).experiment(3) == experiment
+    assert Grok(**{"steps": 4000, "evaluate_every": 50, **options}).experiment(3) == experiment
 
 
 def test_operands_are_bounded_in_proportion():

@@ -15,7 +15,8 @@ from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Fork, Stages
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import head_sites, linear_weight
-from spectrope.tasks.sequences import UNSCORED, Sequences, predicting
+from spectrope.probes.constant_content import attending_modules
+from spectrope.tasks.sequences import UNSCORED, Sequences, continuing, predicting
 
 FILLS = ("zero", "mean", "resample")
 # Where each family's heads go, known independently of the code; grouped queries, latent attention and an
@@ -36,6 +37,35 @@ PROJECTIONS = {
 }
 
 
+TWO_STACKS = {
+    "t5": {
+        "encoder": "encoder.block.{}.layer.0.SelfAttention.o",
+        "decoder": "decoder.block.{}.layer.0.SelfAttention.o",
+        "cross": "decoder.block.{}.layer.1.EncDecAttention.o",
+    },
+    "bart": {
+        "encoder": "model.encoder.layers.{}.self_attn.out_proj",
+        "decoder": "model.decoder.layers.{}.self_attn.out_proj",
+        "cross": "model.decoder.layers.{}.encoder_attn.out_proj",
+    },
+}
+ROLES = {False: ("",), True: ("cross", "decoder", "encoder")}
+
+
+def projection(family: str, role: str, layer: int) -> str:
+    return (PROJECTIONS[family] if not role else TWO_STACKS[family][role]).format(layer)
+
+
+def n_layers(family: str) -> int:
+    return 4 if family == "smollm3" else 2
+
+
+def width_of(model: torch.nn.Module, name: str) -> int:
+    weight = linear_weight(model.get_submodule(name))
+    assert weight is not None
+    return weight.shape[1] // 4
+
+
 def built(family: str) -> torch.nn.Module:
     """In float64, with weights large enough for heads to matter."""
     model = FAMILIES[family]().double()
@@ -52,10 +82,12 @@ def sequences(family: str, n: int = 4, length: int = 12, ragged: bool = False) -
     ids = torch.randint(5, 60, (n, length), generator=rng)
     lengths = torch.full((n,), length) - (torch.arange(n) % 3 if ragged else 0)
     wanted = torch.arange(length) < lengths[:, None]
+    if family in TWO_STACKS:
+        return continuing(ids, wanted, lengths, start=2)
     return predicting(ids, wanted, lengths, mask=4 if family == "bert" else None)
 
 
-def hooked(model, family, data, layer, head, width, replacement):
+def hooked(model, name, data, head, width, replacement):
     """Loss and accuracy per sequence of one plain forward with one head's output replaced by a hook."""
 
     def hook(module, args):
@@ -63,7 +95,7 @@ def hooked(model, family, data, layer, head, width, replacement):
         changed[..., head * width : (head + 1) * width] = replacement
         return (changed,)
 
-    handle = model.get_submodule(PROJECTIONS[family].format(layer)).register_forward_pre_hook(hook)
+    handle = model.get_submodule(name).register_forward_pre_hook(hook)
     found = plain(model, data)
     handle.remove()
     return found
@@ -71,8 +103,7 @@ def hooked(model, family, data, layer, head, width, replacement):
 
 @torch.no_grad()
 def plain(model, data):
-    mask = None if data.real.all() else data.real.long()
-    logits = model(input_ids=data.ids, attention_mask=mask).logits
+    logits = model(**data.inputs(1)).logits
     loss = F.cross_entropy(logits.transpose(1, 2), data.targets, reduction="none", ignore_index=UNSCORED)
     counts = data.scored.sum(1)
     hits = ((logits.argmax(-1) == data.targets) & data.scored).double().sum(1) / counts
@@ -89,30 +120,35 @@ def inputs_of(model, name, data):
     return found[0]
 
 
-@pytest.mark.parametrize("family", PROJECTIONS)
+@pytest.mark.parametrize("family", [*PROJECTIONS, *TWO_STACKS])
 def test_every_head_costs_what_one_hooked_forward_says(family):
     model, data = built(family), sequences(family, ragged=True)
     found = checkpoint_sweep(model, data, tokens=40)
     torch.testing.assert_close(torch.from_numpy(found.intact), plain(model, data), rtol=1e-9, atol=1e-9)
-    width = linear_weight(model.get_submodule(PROJECTIONS[family].format(0))).shape[1] // 4
-    assert found.heads == tuple((i, h) for i in range(len(found.heads) // 4) for h in range(4))
-    for (layer, head), scores in zip(found.heads, found.ablated, strict=True):
-        expected = hooked(model, family, data, layer, head, width, 0.0)
+    assert sorted(found.heads) == [
+        (role, i, h)
+        for role in ROLES[family in TWO_STACKS]
+        for i in range(n_layers(family))
+        for h in range(4)
+    ]
+    for (role, layer, head), scores in zip(found.heads, found.ablated, strict=True):
+        name = projection(family, role, layer)
+        expected = hooked(model, name, data, head, width_of(model, name), 0.0)
         torch.testing.assert_close(torch.from_numpy(scores), expected, rtol=1e-9, atol=1e-9)
     assert abs(found.ablated[..., 0] - found.intact[:, 0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("fill", ["mean", "resample"])
-@pytest.mark.parametrize("family", ["gpt2", "bloom", "bert", "deepseek_v3"])
+@pytest.mark.parametrize("family", ["gpt2", "bloom", "bert", "deepseek_v3", "t5", "bart"])
 def test_fills_are_taken_from_the_data(family, fill):
     model, data = built(family), sequences(family)
     found = checkpoint_sweep(model, data, fill=fill, tokens=100)
-    width = linear_weight(model.get_submodule(PROJECTIONS[family].format(0))).shape[1] // 4
-    for (layer, head), scores in zip(found.heads, found.ablated, strict=True):
-        heads = inputs_of(model, PROJECTIONS[family].format(layer), data)
+    for (role, layer, head), scores in zip(found.heads, found.ablated, strict=True):
+        name = projection(family, role, layer)
+        heads, width = inputs_of(model, name, data), width_of(model, name)
         own = heads[..., head * width : (head + 1) * width]
         replacement = own.mean((0, 1)) if fill == "mean" else own[derangement(len(data), 0)]
-        expected = hooked(model, family, data, layer, head, width, replacement)
+        expected = hooked(model, name, data, head, width, replacement)
         torch.testing.assert_close(torch.from_numpy(scores), expected, rtol=1e-9, atol=1e-9)
 
 
@@ -123,16 +159,45 @@ def test_sets_of_heads_over_layers_are_changed_together():
     variants = [(), (first,), (first, second), (first, second, third), (second, third), (second, third)]
     variants += [(first, HeadAblation(0, 2)), (third,)]
     subject = Subject.of(model)
+    expected = torch.stack([all_hooked(subject, data, variant) for variant in variants])
     for tokens in (1, 1000):
         found = checkpoint_scores(subject, data, variants, tokens=tokens)
-        for place, variant in enumerate(variants):
-            torch.testing.assert_close(found[place], all_hooked(model, data, variant), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-def all_hooked(model, data, variant):
-    handles = []
+@pytest.mark.parametrize("family", TWO_STACKS)
+def test_sets_of_heads_across_stacks_are_changed_together(family):
+    """Sites in the order in which they run: two of the encoder, then own and cross attention by turns."""
+    model, data = built(family), sequences(family, ragged=True)
+    early, own, cross = HeadAblation(1, 2), HeadAblation(2, 0), HeadAblation(3, 1)
+    variants = [(), (early,), (early, own), (early, own), (early, own, cross), (own, cross), (cross,)]
+    variants += [
+        (own, cross, HeadAblation(5, 3)),
+        (own, cross, HeadAblation(5, 2)),
+        (own, HeadAblation(4, 1)),
+    ]
+    subject = Subject.of(model)
+    names = [site.name for site in subject.sites]
+    assert names == ["encoder 0", "encoder 1", "decoder 0", "cross 0", "decoder 1", "cross 1"]
+    expected = torch.stack([all_hooked(subject, data, variant) for variant in variants])
+    for tokens in (1, 1000):
+        found = checkpoint_scores(subject, data, variants, tokens=tokens)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_an_encoder_is_not_run_again_for_heads_behind_it():
+    model, data, runs = built("t5"), sequences("t5"), []
+    model.encoder.final_layer_norm.register_forward_hook(lambda *_: runs.append(1))
+    subject = Subject.of(model)
+    runs.clear()
+    checkpoint_scores(subject, data, [((HeadAblation(place, 1)),) for place in range(2, 6)], tokens=1000)
+    assert len(runs) == 2  # once for what blocks hand on, once on the way to the decoder
+
+
+def all_hooked(subject, data, variant):
+    model, handles = subject.model, []
     for ablation in variant:
-        name = PROJECTIONS["smollm3"].format(ablation.layer)
+        name = subject.sites[ablation.layer].projection
         mean = inputs_of(model, name, data).mean((0, 1))
         own = slice(16 * ablation.head, 16 * ablation.head + 16)
 
@@ -234,8 +299,6 @@ def test_progress_counts_heads():
 
 def test_what_cannot_be_measured_is_refused():
     gpt2, data = built("gpt2"), sequences("gpt2")
-    with pytest.raises(UnsupportedError, match="T5ForConditionalGeneration has two stacks"):
-        Subject.of(FAMILIES["t5"]())
     with pytest.raises(UnsupportedError, match="GPT2Model predicts no tokens"):
         Subject.of(gpt2.transformer)
     with pytest.raises(ConfigError, match="at least 2 of them; got 1"):
@@ -255,10 +318,13 @@ def test_what_cannot_be_measured_is_refused():
 def test_heads_that_lead_nowhere_or_share_a_block_are_refused():
     model = FAMILIES["gpt2"]()
     with pytest.raises(UnsupportedError, match=r"no linear map after the heads of transformer.wte was found"):
-        head_sites(model, ["transformer.wte"])
-    names = ["transformer.h.0.attn", "transformer.h.0.attn"]
-    with pytest.raises(UnsupportedError, match="two attention modules share a block"):
-        head_sites(model, names)
+        head_sites(model, {"transformer.wte": False})
+
+
+def test_two_modules_of_one_layer_that_see_the_same_are_refused():
+    model = FAMILIES["t5"]()
+    with pytest.raises(UnsupportedError, match="two attention modules share a layer"):
+        head_sites(model, dict.fromkeys(attending_modules(model), False))
 
 
 def test_sequences_are_scored_where_they_have_targets():

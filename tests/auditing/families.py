@@ -108,6 +108,22 @@ T5 = {
     "relative_attention_max_distance": 64,
     "decoder_start_token_id": 0,
 }
+BART = {
+    "vocab_size": 64,
+    "d_model": 64,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "forced_eos_token_id": None,
+    "decoder_start_token_id": 2,
+}
 BLOOM = {"vocab_size": 64, "hidden_size": 64, "n_layer": 2, "n_head": 4}
 MPT = {"vocab_size": 64, "d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": 128}
 FALCON = SIZES | {"alibi": True, "new_decoder_architecture": False, "multi_query": True, "bias": False}
@@ -125,6 +141,7 @@ FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
     "falcon-alibi": lambda: build("Falcon", **FALCON),
     "falcon-rope": lambda: build("Falcon", **(FALCON | {"alibi": False})),
     "t5": lambda: build("T5", "ForConditionalGeneration", **T5),
+    "bart": lambda: build("Bart", "ForConditionalGeneration", **BART),
     "bert": lambda: build("Bert", "ForMaskedLM", **SIZES),
     **{
         f"llama-{kind}": (lambda rope=rope: llama(rope_parameters=dict(rope))) for kind, rope in ROPES.items()

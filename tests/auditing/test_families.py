@@ -14,6 +14,7 @@ POSITIONS = {
     "gpt2": ["absolute"] * 2,
     "opt": ["absolute"] * 2,
     "bert": ["absolute"] * 2,
+    "bart": ["absolute"] * 4,
     "t5": ["relative"] * 4,
     "gemma3": ["relative"] * 3,
     "smollm3": ["relative"] * 3 + ["NoPE"],
@@ -84,6 +85,15 @@ def test_longrope_switches_at_the_trained_length():
     assert short.ok
     assert long.ok
     assert short.layers[0].effective.turning.frequencies[1] > long.layers[0].effective.turning.frequencies[1]
+
+
+def test_every_stack_has_its_own_table():
+    model = FAMILIES["bart"]()
+    model.model.decoder.embed_positions.offset = 0
+    found = audit(model, length=LENGTH)
+    assert [one.table for one in found.absolutes] == ["encoder.embed_positions", "decoder.embed_positions"]
+    assert [one.first_row for one in found.absolutes] == [2, 0]
+    assert [one.verdict for one in found.absolutes] == ["matches", "differs"]
 
 
 def test_llama4_queries_grow_with_position():

@@ -52,7 +52,20 @@ def test_json_is_the_whole_result(checkpoints, capsys):
     assert read["heads"][0].keys() == ROW
 
 
-ROW = {"layer", "head", "fill", "loss_increase", "loss_increase_low", "loss_increase_high"}
+def test_heads_of_both_stacks_are_told_apart(checkpoints, capsys):
+    arguments = ("ablate", str(checkpoints / "t5"), "--examples", "4", "--length", "13", "--layers", "1")
+    assert main((*arguments, "--json")) == 0
+    read = json.loads(capsys.readouterr().out)
+    rows = [(row["role"], row["layer"], row["head"]) for row in read["heads"]]
+    assert rows == [(role, 1, h) for role in ("encoder", "decoder", "cross") for h in range(4)]
+    assert read["length"] == 13
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "The encoder reads the first half, the decoder is asked for the second." in out
+    assert "cross" in out
+
+
+ROW = {"role", "layer", "head", "fill", "loss_increase", "loss_increase_low", "loss_increase_high"}
 ROW |= {"drop", "drop_low", "drop_high", "n"}
 
 
@@ -80,7 +93,6 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
     [
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
         (("{root}/empty",), "is no run"),
-        (("{root}/t5",), "T5ForConditionalGeneration has two stacks"),
         (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
         (("{root}/mute", "--method", "adaptive"), "--method and --protocol are for runs"),
         (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),

@@ -62,6 +62,17 @@ def test_tokens_are_hidden_from_models_that_see_both_ways(tokenizer):
         task_sequences(bert, "induction", 3, 16)
 
 
+def test_behind_an_encoder_the_second_half_is_asked_for(tokenizer):
+    t5 = FAMILIES["t5"]()
+    data = text_sequences(t5, ["w7 w8 w9 w10"], 9, tokenizer)
+    assert (data.read.tolist(), data.ids.tolist(), data.targets.tolist()) == ([[7, 8]], [[0, 9]], [[9, 10]])
+    task = task_sequences(t5, "induction", 3, 16)
+    assert torch.equal(task.targets[:, 1:], task.read[:, 1:])
+    t5.config.decoder_start_token_id = t5.config.pad_token_id = None
+    with pytest.raises(ConfigError, match="T5ForConditionalGeneration has no decoder_start_token_id"):
+        text_sequences(t5, ["w7 w8"], 9, tokenizer)
+
+
 def test_a_tokenizer_without_a_mask_hides_nothing(tmp_path):
     FAMILIES["bert"]().config.save_pretrained(tmp_path)
     save_tokenizer(tmp_path, mask=False)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from spectrope.core.errors import ConfigError
-from spectrope.tasks.sequences import UNSCORED, padded, predicting, repeated_tokens
+from spectrope.tasks.sequences import UNSCORED, continuing, padded, predicting, repeated_tokens
 
 TOKENS = np.arange(10, 30)
 
@@ -47,6 +47,24 @@ def test_a_model_that_sees_both_ways_is_asked_for_hidden_tokens():
     assert data.scored[:, 20:].double().mean().item() == pytest.approx(0.15, abs=0.03)
 
 
+def test_a_decoder_continues_what_an_encoder_has_read():
+    ids, lengths = padded([[5, 6, 7, 8, 9], [5, 6, 7]], padding=0)
+    wanted = (torch.arange(5) < lengths[:, None]) & (torch.arange(5) != 3)
+    data = continuing(ids, wanted, lengths, start=2)
+    assert data.read.tolist() == [[5, 6, 7], [5, 6, 7]]
+    assert data.ids.tolist() == [[2, 8], [2, 7]]
+    assert data.targets.tolist() == [[UNSCORED, 9], [7, UNSCORED]]
+    assert (data.lengths.tolist(), data.read_lengths.tolist()) == ([2, 1], [3, 2])
+    assert (data.width, data.ragged) == (5, True)
+    short = data[1:].trimmed()
+    assert (short.read.tolist(), short.ids.tolist(), short.ragged) == ([[5, 6]], [[2]], False)
+    assert data.places("encoder").tolist() == [[True] * 3, [True, True, False]]
+    assert torch.equal(data.places("cross"), data.real)
+    given = data.inputs(2)
+    assert given["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]] * 2
+    assert given["decoder_input_ids"].shape == (4, 2)
+
+
 def test_padding_is_told_from_tokens():
     ids, lengths = padded([[5, 6], [7, 8, 9, 10]], padding=1)
     assert ids.tolist() == [[5, 6, 1, 1], [7, 8, 9, 10]]
@@ -58,6 +76,8 @@ def test_padding_is_told_from_tokens():
 
 
 def test_mistakes_are_named():
+    with pytest.raises(ConfigError, match="every sequence must hold a token to predict"):
+        continuing(torch.tensor([[5, 6]]), torch.tensor([[True, False]]), torch.tensor([2]), 0)
     with pytest.raises(ConfigError, match="at least 8; got 7"):
         repeated_tokens(TOKENS, 2, 7, "induction")
     with pytest.raises(ConfigError, match="must be one of induction, distance; got 'counting'"):

@@ -1,13 +1,14 @@
-"""A language model on some sequences, cut at every layer's heads, by running it from there on.
+"""A language model on some sequences, cut at every attention module's heads, by running it from there on.
 
 Blocks before the cut hand their input on, the block at the cut is given the state that it would get, and its
-attention, where nothing else happens in it, gives the projection of the heads as they were changed. The rest
-runs as it is, through the library's own code, whatever a block does with its attention.
+attention, where nothing else happens in it, gives the projection of the heads as they were changed. An
+encoder before the cut is not run at all. The rest runs as it is, through the library's own code, whatever a
+block does with its attention.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -32,30 +33,50 @@ from spectrope.tasks.sequences import Sequences
 
 
 @dataclass(frozen=True)
+class Before:
+    """What a pass knows before an attention module: all that it does from there on follows from it.
+
+    Args:
+        x: What enters the module's block, with shape (b, t, c).
+        memory: What the encoder put out, with shape (b, s, c), behind it; None in it, or where there is none.
+        held: Heads of the block's earlier attention modules, as they were changed, with shape (b, t, f).
+    """
+
+    x: Float[Tensor, "b t c"]
+    memory: Float[Tensor, "b s c"] | None = None
+    held: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
 class CheckpointStages:
     """A language model on some sequences; it puts out mean loss and accuracy of each.
+
+    Its "layers" are attention modules in the order in which they run: those of an encoder, then of a decoder,
+    whose blocks hold two.
 
     Args:
         subject: The model.
         data: The sequences, on its device.
-        means: Mean output of each layer's heads, (heads * width,), if any fill needs them.
-        donors: Heads of each layer on other sequences, with shape (b, t, heads * width), likewise.
+        means: Mean output of each site's heads, (heads * width,), if any fill needs them.
+        donors: Heads of each site on other sequences, with shape (b, t, heads * width), likewise.
+        rest: What modules and blocks put out beside states, and hand on to later ones, by name.
     """
 
     subject: Subject
     data: Sequences
     means: Sequence[Tensor] | None = None
     donors: Sequence[Tensor] | None = None
+    rest: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     @property
     def n_layers(self) -> int:
         return len(self.subject.sites)
 
-    def start(self) -> Tensor:
-        return self.until(self.subject.sites[0].block)
+    def start(self) -> Before:
+        return Before(self.until(self.subject.sites[0].block)[0])
 
-    def fork(self, layer: int, x: Tensor, changes: Sequence[Variant]) -> "CheckpointFork":
-        """Runs the layer's attention once."""
+    def fork(self, layer: int, x: Before, changes: Sequence[Variant]) -> "CheckpointFork":
+        """Runs the module once."""
         heads: list[Tensor] = []
         name = self.subject.sites[layer].projection
 
@@ -64,57 +85,106 @@ class CheckpointStages:
             raise Enough
 
         with self.entered(layer, x), before(self.subject.model, [name], note), contextlib.suppress(Enough):
-            self.subject.model(**self.subject.inputs(self.data, 1))
+            self.subject.run(self.data, memory=x.memory)
         return CheckpointFork(self, layer, x, heads[0])
 
-    def read(self, x: Tensor) -> Tensor:
-        *skipped, (last, parts) = self.subject.blocks
+    def read(self, x: Before) -> Tensor:
+        *skipped, (last, parts) = self._blocks(self.n_layers - 1)
         with (
             self._passing(skipped),
-            running(self.subject.model.get_submodule(last), lambda *_, **__: in_parts(x, parts)),
+            running(self.subject.model.get_submodule(last), lambda *_, **__: in_parts(x.x, parts)),
         ):
-            return self.scores(1)[0]
+            return self.scores(1, x.memory)[0]
 
-    def until(self, block: str) -> Tensor:
-        """What enters a block, at the end of a pass that stops there."""
+    def until(self, block: str, memory: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """What enters a block, and what an encoder puts out before it; the pass stops there."""
         states: list[Tensor] = []
+        put_out: list[Tensor] = [] if memory is None else [memory]
 
         def note(_: str, args: Any, given: Any) -> None:
             states.append(states_of(args, given))
             raise Enough
 
-        with before(self.subject.model, [block], note), contextlib.suppress(Enough):
-            self.subject.model(**self.subject.inputs(self.data, 1))
-        return states[0]
+        def remember(_: str, output: Any) -> None:
+            put_out.append(output[0])
+
+        encoder = [self.subject.encoder] if self.subject.sites[0].role else []
+        with (
+            after(self.subject.model, encoder, remember),
+            before(self.subject.model, [block], note),
+            contextlib.suppress(Enough),
+        ):
+            self.subject.run(self.data, memory=memory)
+        return states[0], put_out[0] if put_out else None
 
     @contextlib.contextmanager
-    def entered(self, layer: int, x: Tensor) -> Iterator[None]:
-        """Blocks before a layer compute nothing, and its own block is given x, once per copy."""
-        block = self.subject.sites[layer].block
-        names = [name for name, _ in self.subject.blocks]
+    def entered(self, layer: int, x: Before) -> Iterator[None]:
+        """Nothing before a site is computed: its block is given its state, once per copy."""
+        block, blocks = self.subject.sites[layer].block, self._blocks(layer)
+        names = [name for name, _ in blocks]
 
         def give(_: str, args: Any, given: Any) -> Any:
-            copies = len(states_of(args, given)) // len(x)
-            return with_states(args, given, x.repeat(copies, 1, 1))
+            copies = len(states_of(args, given)) // len(x.x)
+            return with_states(args, given, x.x.repeat(copies, 1, 1))
 
-        with (
-            self._passing(self.subject.blocks[: names.index(block)]),
-            before(self.subject.model, [block], give),
-        ):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._passing(blocks[: names.index(block)]))
+            stack.enter_context(before(self.subject.model, [block], give))
+            for place, heads in enumerate(x.held, layer - len(x.held)):
+                stack.enter_context(self.putting_out(place, heads, self.projected(place, heads)))
             yield
+
+    @contextlib.contextmanager
+    def putting_out(self, layer: int, heads: Tensor, output: Tensor | None) -> Iterator[None]:
+        """A site whose heads are these, for every copy of the sequences that a pass holds.
+
+        Args:
+            layer: Place of the site.
+            heads: Side by side, with shape (n, t, f).
+            output: What the module makes of them; None where more happens in it, and it runs again.
+        """
+        site, model = self.subject.sites[layer], self.subject.model
+        if output is None:
+            with before(model, [site.projection], lambda _, args, given: ((_copied(heads, args[0]),), {})):
+                yield
+            return
+
+        def put(*args: Any, **given: Any) -> Any:
+            return in_parts(
+                _copied(output, states_of(args, given)), site.parts, self.rest.get(site.module, ())
+            )
+
+        with running(model.get_submodule(site.module), put):
+            yield
+
+    def projected(self, layer: int, heads: Tensor) -> Tensor | None:
+        """What a site's module puts out for heads, where nothing else happens in it."""
+        gives = self.subject.sites[layer].gives
+        if gives == "more":
+            return None
+        return heads if gives == "heads" else self.subject.projection(layer)(heads)
+
+    def _blocks(self, layer: int) -> list[tuple[str, int]]:
+        """The blocks of the stack that a site lies in."""
+        return self.subject.stacks[self.subject.sites[layer].stack]
 
     @contextlib.contextmanager
     def _passing(self, blocks: Sequence[tuple[str, int]]) -> Iterator[None]:
         """Blocks that hand their input on."""
         with contextlib.ExitStack() as stack:
             for name, parts in blocks:
-                stack.enter_context(running(self.subject.model.get_submodule(name), _handing_on(parts)))
+                handing_on = _handing_on(parts, self.rest.get(name, ()))
+                stack.enter_context(running(self.subject.model.get_submodule(name), handing_on))
             yield
 
-    def scores(self, copies: int) -> Float[Tensor, "v b 2"]:
+    def scores(self, copies: int, memory: Tensor | None = None) -> Float[Tensor, "v b 2"]:
         """Mean loss and accuracy of every sequence in every copy, from a pass of the model.
 
         Only states at scored places are turned into token logits.
+
+        Args:
+            copies: How many.
+            memory: What the encoder puts out for one copy, if it need not run.
         """
         scored = self.data.scored
         rows = scored.repeat(copies, 1)
@@ -123,7 +193,7 @@ class CheckpointStages:
             return (args[0][rows][None], *args[1:]), given
 
         with before(self.subject.model, [self.subject.predictor], choose):
-            logits = self.subject.model(**self.subject.inputs(self.data, copies)).logits[0]
+            logits = self.subject.run(self.data, copies, memory).logits[0]
         hit, loss = _hit_and_loss(logits, self.data.targets[scored].repeat(copies))
         each = torch.stack([loss, hit], 1).unflatten(0, (copies, -1))
         owner = scored.nonzero()[:, 0]
@@ -131,7 +201,7 @@ class CheckpointStages:
         return sums / scored.sum(1)[:, None]
 
     def filled(self, fill: str, layer: int, heads: Tensor) -> Tensor:
-        """What takes the place of a layer's heads, side by side, in shape of theirs (b, t, f)."""
+        """What takes the place of a site's heads, side by side, in shape of theirs (b, t, f)."""
         if fill == "zero":
             return torch.zeros_like(heads)
         source = self.means if fill == "mean" else self.donors
@@ -139,7 +209,7 @@ class CheckpointStages:
         return source[layer].to(heads).expand_as(heads)
 
     def changed(self, heads: Tensor, layer: int, variants: Sequence[Variant]) -> Tensor:
-        """Heads of copies (v * b, t, f) with each copy's own changes in this layer made."""
+        """Heads of copies (v * b, t, f) with each copy's own changes at this site made."""
         changes = [changes_in(variant, layer) for variant in variants]
         width, copies = self.subject.sites[layer].width, heads.unflatten(0, (len(variants), -1)).clone()
         fills = {fill: self.filled(fill, layer, copies[0]) for fill in fills_of(changes)}
@@ -152,33 +222,38 @@ class CheckpointStages:
 
 @dataclass(frozen=True)
 class CheckpointFork:
-    """A layer whose attention has been run once.
+    """An attention module that has been run once.
 
     Args:
         stages: The model and the sequences.
-        layer: Number of the layer.
-        x: What enters its block, with shape (b, t, c).
+        layer: Place of the site.
+        x: The state before it.
         heads: Its heads side by side, nothing changed, with shape (b, t, f).
     """
 
     stages: CheckpointStages
     layer: int
-    x: Tensor
-    heads: Tensor
+    x: Before
+    heads: Float[Tensor, "b t f"]
 
-    def advance(self, changes: Variant) -> Tensor:
-        subject, last = self.stages.subject, self.layer + 1 == self.stages.n_layers
+    def advance(self, changes: Variant) -> Before:
+        sites, following = self.stages.subject.sites, self.layer + 1
+        if following < len(sites) and sites[following].block == sites[self.layer].block:
+            changed = self.stages.changed(self.heads, self.layer, [changes])
+            return replace(self.x, held=(*self.x.held, changed))
         with self._cut([changes]):
-            if not last:
-                return self.stages.until(subject.sites[self.layer + 1].block)
-            return self._behind(subject.blocks[-1][0])
+            if following < len(sites):
+                x, memory = self.stages.until(sites[following].block, self.x.memory)
+                crossed = sites[following].stack != sites[self.layer].stack
+                return Before(x, memory if crossed else self.x.memory)
+            return Before(self._behind(sites[self.layer].stack), self.x.memory)
 
     def finish(self, variants: Sequence[Variant]) -> Tensor:
         with self._cut(variants), self._later(variants):
-            return self.stages.scores(len(variants))
+            return self.stages.scores(len(variants), self.x.memory)
 
-    def _behind(self, block: str) -> Tensor:
-        """What a block puts out, at the end of a pass that stops there."""
+    def _behind(self, stack: str) -> Tensor:
+        """What the last block of a stack puts out, at the end of a pass that stops there."""
         states: list[Tensor] = []
 
         def note(_: str, output: Any) -> None:
@@ -186,31 +261,29 @@ class CheckpointFork:
             raise Enough
 
         subject = self.stages.subject
-        with after(subject.model, [block], note), contextlib.suppress(Enough):
-            subject.model(**subject.inputs(self.stages.data, 1))
+        last, _ = subject.stacks[stack][-1]
+        with after(subject.model, [last], note), contextlib.suppress(Enough):
+            subject.run(self.stages.data, memory=self.x.memory)
         return states[0]
 
     @contextlib.contextmanager
     def _cut(self, variants: Sequence[Variant]) -> Iterator[None]:
-        """The layer with each copy's own changes made; its attention is not run again where that can be."""
-        subject, site = self.stages.subject, self.stages.subject.sites[self.layer]
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.stages.entered(self.layer, self.x))
-            if site.gives == "more":
-                heads = self.heads.repeat(len(variants), 1, 1)
-                changed = self.stages.changed(heads, self.layer, variants)
-                stack.enter_context(before(subject.model, [site.projection], lambda *_: ((changed,), {})))
+        """The site with each copy's own changes made; its attention is not run again where that can be."""
+        stages = self.stages
+        gives = stages.subject.sites[self.layer].gives
+        with stages.entered(self.layer, self.x):
+            if gives == "projected":
+                heads, output = self.heads, self._projected(variants)
             else:
-                output = in_parts(self._attention(variants), site.parts)
-                module = subject.model.get_submodule(site.module)
-                stack.enter_context(running(module, lambda *_, **__: output))
-            yield
+                copies = self.heads.repeat(len(variants), 1, 1)
+                heads = stages.changed(copies, self.layer, variants)
+                output = heads if gives == "heads" else None
+            with stages.putting_out(self.layer, heads, output):
+                yield
 
-    def _attention(self, variants: Sequence[Variant]) -> Float[Tensor, "vb t c"]:
-        """What the layer's attention would put out for each copy."""
-        site, projection = self.stages.subject.sites[self.layer], self.stages.subject.projection(self.layer)
-        if site.gives == "heads":
-            return self.stages.changed(self.heads.repeat(len(variants), 1, 1), self.layer, variants)
+    def _projected(self, variants: Sequence[Variant]) -> Float[Tensor, "vb t c"]:
+        """The projection of each copy's heads."""
+        projection = self.stages.subject.projection(self.layer)
         weight = linear_weight(projection)
         assert weight is not None
         intact = projection(self.heads)
@@ -227,7 +300,7 @@ class CheckpointFork:
 
     @contextlib.contextmanager
     def _later(self, variants: Sequence[Variant]) -> Iterator[None]:
-        """Changes in later layers, made as these run."""
+        """Changes at later sites, made as these run."""
         with contextlib.ExitStack() as stack:
             for layer in range(self.layer + 1, self.stages.n_layers):
                 if any(changes_in(variant, layer) for variant in variants):
@@ -240,9 +313,14 @@ class CheckpointFork:
         return lambda _, args, given: ((self.stages.changed(args[0], layer, variants), *args[1:]), given)
 
 
-def _handing_on(parts: int) -> Callable[..., Any]:
+def _handing_on(parts: int, rest: tuple[Any, ...]) -> Callable[..., Any]:
     """A block's forward pass that puts out what enters it."""
-    return lambda *args, **given: in_parts(states_of(args, given), parts)
+    return lambda *args, **given: in_parts(states_of(args, given), parts, rest)
+
+
+def _copied(x: Tensor, like: Tensor) -> Tensor:
+    """As many copies of x as another tensor has rows for."""
+    return x if len(x) == len(like) else x.repeat(len(like) // len(x), 1, 1)
 
 
 def _hit_and_loss(logits: Float[Tensor, "n classes"], targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ from spectrope.ablation.interventions import HeadAblation, Variant
 from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Tree, fills_of
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters import evaluating
+from spectrope.models.adapters import Role, evaluating
 from spectrope.stats.examples import mean_intervals
 from spectrope.stats.interval import Intervals, ends
 from spectrope.tasks.sequences import Sequences
@@ -31,7 +31,9 @@ class HeadCost:
     """What changing one head costs; layers and heads count from 0, as in the checkpoint.
 
     Args:
-        layer: Layer of the head.
+        role: "" in a model with one stack; else "encoder", "decoder", or "cross" where a decoder attends to
+            what the encoder put out.
+        layer: Layer of the head in its stack.
         head: Its number within the layer.
         fill: What took the place of its output.
         loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
@@ -43,6 +45,7 @@ class HeadCost:
         n: Sequences.
     """
 
+    role: Role
     layer: int
     head: int
     fill: str
@@ -61,13 +64,13 @@ class CheckpointSweep:
 
     Args:
         fill: What took the place of heads' outputs.
-        heads: Layer and number of each head.
+        heads: Role, layer and number of each head.
         intact: Mean loss in nats and accuracy as a fraction of each sequence.
         ablated: The same for each head.
     """
 
     fill: str
-    heads: tuple[tuple[int, int], ...]
+    heads: tuple[tuple[Role, int, int], ...]
     intact: Float[np.ndarray, "n 2"]
     ablated: Float[np.ndarray, "heads n 2"]
 
@@ -100,9 +103,9 @@ class CheckpointSweep:
         for name, intervals in found.items():
             values |= ends(name, intervals.at(place))
         low, high = sorted((values["drop_low"], values["drop_high"]))
-        layer, head = self.heads[place]
+        role, layer, head = self.heads[place]
         values |= {"drop_low": low, "drop_high": high, "fill": self.fill, "n": len(self.intact)}
-        return HeadCost(layer=layer, head=head, **values)
+        return HeadCost(role=role, layer=layer, head=head, **values)
 
 
 def checkpoint_sweep(
@@ -120,11 +123,11 @@ def checkpoint_sweep(
     Layers before the head's, and its own layer's attention, are computed once for all heads of its layer.
 
     Args:
-        model: A Hugging Face language model with one stack of layers; its weights are never touched.
+        model: A Hugging Face language model; its weights are never touched.
         data: Sequences, at least two.
         fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, or its
             output on another sequence.
-        layers: Layers whose heads to change.
+        layers: Layers whose heads to change, of each stack.
         tokens: Tokens in one batch, copies included; None takes what fills the device.
         seed: Pairs sequences where outputs are resampled.
         watch: Called with the numbers of heads done and in all.
@@ -136,11 +139,15 @@ def checkpoint_sweep(
     if len(data) < 2:
         raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
     subject = model if isinstance(model, Subject) else Subject.of(model)
-    chosen = range(len(subject.sites))[layers]
-    heads = tuple((layer, head) for layer in chosen for head in range(subject.sites[layer].n_heads))
-    if not heads:
-        raise ConfigError(f"layers must take at least one of 0 to {len(subject.sites) - 1}; got none.")
-    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in heads)]
+    sites = {place: subject.sites[place] for place in subject.of_layers(layers)}
+    if not sites:
+        last = max(site.layer for site in subject.sites)
+        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
+    places = [(place, head) for place, site in sites.items() for head in range(site.n_heads)]
+    heads: tuple[tuple[Role, int, int], ...] = tuple(
+        (site.role, site.layer, head) for site in sites.values() for head in range(site.n_heads)
+    )
+    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in places)]
     scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
     return CheckpointSweep(fill, heads, scores[0], scores[1:])
 
@@ -179,8 +186,9 @@ def checkpoint_scores(
         means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
         for index, piece in _pieces(data, tokens):
             given = None if donors is None else subject.captured(donors[index].to(device))
-            stages = CheckpointStages(subject, piece.to(device), means, given)
-            room = max(1, tokens // piece.ids.numel())
+            piece = piece.to(device)
+            stages = CheckpointStages(subject, piece, means, given, subject.handed_on(piece))
+            room = max(1, tokens // (len(piece) * piece.width))
             for which, found in Tree(stages, variants, room).grow():
                 scores[torch.tensor(which)[:, None], index] = found.double().cpu()
                 done += len(which) * len(index)
@@ -191,20 +199,21 @@ def checkpoint_scores(
 def _pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
     """Sequences of about the same length together, without common padding."""
     order = data.lengths.argsort(stable=True)
-    for index in order.split(max(1, tokens // data.ids.shape[1])):
+    for index in order.split(max(1, tokens // data.width)):
         yield index, data[index].trimmed()
 
 
 def _means(subject: Subject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
-    """Mean heads of every layer over all tokens."""
+    """Mean heads of every site over all tokens of its stack."""
     device = next(subject.model.parameters()).device
-    sums: list[Tensor] | None = None
+    sums = [torch.zeros((), dtype=torch.float64, device=device)] * len(subject.sites)
     for _, piece in _pieces(data, tokens):
-        weights = piece.real.to(device, torch.float64)[..., None]
-        found = [(heads.double() * weights).sum((0, 1)) for heads in subject.captured(piece.to(device))]
-        sums = found if sums is None else [a + b for a, b in zip(sums, found, strict=True)]
-    assert sums is not None
-    return [total / int(data.lengths.sum()) for total in sums]
+        piece = piece.to(device)
+        for place, heads in enumerate(subject.captured(piece)):
+            real = piece.places(subject.sites[place].role)
+            sums[place] = sums[place] + (heads.double() * real[..., None]).sum((0, 1))
+    counts = [int(data.places(site.role).sum()) for site in subject.sites]
+    return [total / count for total, count in zip(sums, counts, strict=True)]
 
 
 def _check(subject: Subject, data: Sequences, variants: Sequence[Variant]) -> None:
@@ -221,5 +230,5 @@ def _check(subject: Subject, data: Sequences, variants: Sequence[Variant]) -> No
                 f"fill {ablation.fill!r} needs queries and keys taken apart, which is done in runs; "
                 "a checkpoint takes zero, mean or resample."
             )
-    if "resample" in fills_of(variants) and len(data.lengths.unique()) > 1:
+    if "resample" in fills_of(variants) and data.ragged:
         raise UnsupportedError("fill 'resample' needs sequences of one length; cut them with --length.")

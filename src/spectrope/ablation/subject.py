@@ -1,7 +1,6 @@
 """A language model as the ablation of heads sees it."""
 
 import contextlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.core.errors import UnsupportedError
-from spectrope.models.adapters import HeadSite, after, before, blocks_of, head_sites
-from spectrope.probes.constant_content import attention_modules
+from spectrope.models.adapters import HeadSite, after, before, blocks_of, head_sites, rest_of
+from spectrope.probes.constant_content import attending_modules
 from spectrope.tasks.sequences import Sequences
 
 
@@ -21,7 +20,7 @@ class Subject:
 
     Args:
         model: In evaluation mode.
-        sites: Its heads, layer by layer.
+        sites: Its heads, by attention modules in the order in which these run.
     """
 
     model: nn.Module
@@ -32,20 +31,19 @@ class Subject:
         """The subject that a Hugging Face model makes.
 
         Raises:
-            UnsupportedError: If it is no language model with one stack of layers, or hides its heads.
+            UnsupportedError: If it is no language model, or hides its heads.
         """
         name, config = type(model).__name__, getattr(model, "config", None)
         embeddings = getattr(model, "get_output_embeddings", lambda: None)()
         if config is None or embeddings is None:
             raise UnsupportedError(f"{name} predicts no tokens, so the loss of a head cannot be measured.")
-        if config.is_encoder_decoder:
-            raise UnsupportedError(f"{name} has two stacks; heads are cut in models with one.")
-        return cls(model, head_sites(model, attention_modules(model)))
+        return cls(model, head_sites(model, attending_modules(model)))
 
     @cached_property
-    def blocks(self) -> list[tuple[str, int]]:
-        """Names of all blocks of the stack, and in how many parts each puts its output out."""
-        return list(blocks_of(self.model, self.sites))
+    def stacks(self) -> dict[str, list[tuple[str, int]]]:
+        """Blocks by the dotted name of their stack, and in how many parts each puts its output out."""
+        names = dict.fromkeys(site.stack for site in self.sites)
+        return {name: list(blocks_of(self.model, self.sites, name)) for name in names}
 
     @cached_property
     def predictor(self) -> str:
@@ -53,45 +51,68 @@ class Subject:
         embeddings: Any = self.model.get_output_embeddings()  # pyright: ignore[reportCallIssue]
         return next(name for name, module in self.model.named_modules() if module is embeddings)
 
-    def projection(self, layer: int) -> nn.Module:
-        """The module that projects a layer's heads."""
-        return self.model.get_submodule(self.sites[layer].projection)
+    @cached_property
+    def encoder(self) -> str:
+        """Name of the module whose output a decoder attends to."""
+        encoder: Any = self.model.get_encoder()  # pyright: ignore[reportCallIssue]
+        return next(name for name, module in self.model.named_modules() if module is encoder)
 
-    def inputs(self, data: Sequences, copies: int) -> dict[str, Any]:
-        """Arguments of the model's forward call for several copies of the sequences."""
-        given: dict[str, Any] = {"input_ids": data.ids.repeat(copies, 1)}
-        if not bool(data.real.all()):
-            given["attention_mask"] = data.real.long().repeat(copies, 1)
+    def of_layers(self, layers: slice) -> list[int]:
+        """Places of the sites in some layers, as Python counts them in each stack."""
+        counts = {site.role: 0 for site in self.sites}
+        for site in self.sites:
+            counts[site.role] = max(counts[site.role], site.layer + 1)
+        chosen = {role: range(n)[layers] for role, n in counts.items()}
+        return [place for place, site in enumerate(self.sites) if site.layer in chosen[site.role]]
+
+    def projection(self, place: int) -> nn.Module:
+        """The module that projects a site's heads."""
+        return self.model.get_submodule(self.sites[place].projection)
+
+    def run(self, data: Sequences, copies: int = 1, memory: Tensor | None = None) -> Any:
+        """Run the model on several copies of the sequences.
+
+        Args:
+            data: The sequences.
+            copies: How many.
+            memory: What the encoder puts out for one copy, with shape (b, s, c), if it need not run.
+        """
+        given: dict[str, Any] = data.inputs(copies)
         config: Any = self.model.config
-        return given | ({"use_cache": False} if "use_cache" in config.to_dict() else {})
+        if memory is not None:
+            given["encoder_outputs"] = (memory.repeat(copies, 1, 1),)
+        return self.model(**given, **({"use_cache": False} if "use_cache" in config.to_dict() else {}))
 
-    def captured(self, data: Sequences) -> list[Float[Tensor, "b t f"]]:
-        """The heads of every layer side by side, from one pass of the model as it is."""
+    def handed_on(self, data: Sequences) -> dict[str, tuple[Any, ...]]:
+        """What modules and blocks put out beside states, by name, where later ones may need it."""
+        if not any(site.shares for site in self.sites):
+            return {}
+        found: dict[str, tuple[Any, ...]] = {}
+        names = [site.module for site in self.sites]
+        names += [name for blocks in self.stacks.values() for name, _ in blocks]
+        with after(self.model, names, lambda name, output: found.update({name: rest_of(output)})):
+            self.run(data)
+        return found
+
+    def captured(self, data: Sequences) -> list[Float[Tensor, "b _ f"]]:
+        """The heads of every site side by side, from one pass of the model as it is."""
         found: dict[str, Tensor] = {}
         names = [site.projection for site in self.sites]
 
         def note(name: str, args: Any, given: Any) -> None:
             found[name] = args[0]
 
+        def stop(_: str, __: Any) -> None:
+            raise Enough
+
         with (
             before(self.model, names, note),
+            after(self.model, [names[-1]], stop),
             contextlib.suppress(Enough),
-            _ending(self, len(self.sites) - 1),
         ):
-            self.model(**self.inputs(data, 1))
+            self.run(data)
         return [found[name] for name in names]
 
 
 class Enough(Exception):  # noqa: N818
     """Ends a pass once what it is run for is known."""
-
-
-@contextlib.contextmanager
-def _ending(subject: Subject, layer: int) -> Iterator[None]:
-    """End a pass once a layer's heads have been projected."""
-
-    def stop(_: str, __: Any) -> None:
-        raise Enough
-
-    with after(subject.model, [subject.sites[layer].projection], stop):
-        yield

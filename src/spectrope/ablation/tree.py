@@ -8,20 +8,23 @@ layer that bear one variant each are walked together as one batch.
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.ablation.interventions import HeadAblation, Variant
 
+State = TypeVar("State")  # What a pass knows before a layer: the residual stream, and what else it takes.
+Behind = TypeVar("Behind", covariant=True)  # The same behind a layer.
+
 
 @runtime_checkable
-class Fork(Protocol):
+class Fork(Protocol[Behind]):
     """A layer in which variants part: what they share of it is computed once."""
 
-    def advance(self, changes: Variant) -> Float[Tensor, "b t c"]:
-        """The residual stream behind the layer with some of its heads changed."""
+    def advance(self, changes: Variant) -> Behind:
+        """The state behind the layer with some of its heads changed."""
         ...
 
     def finish(self, variants: Sequence[Variant]) -> Float[Tensor, "v b *out"]:
@@ -30,7 +33,7 @@ class Fork(Protocol):
 
 
 @runtime_checkable
-class Stages(Protocol):
+class Stages(Protocol[State]):
     """A model on some examples, cut before and behind every layer's heads; it is never changed itself."""
 
     @property
@@ -38,21 +41,21 @@ class Stages(Protocol):
         """Layers whose heads can be changed."""
         ...
 
-    def start(self) -> Float[Tensor, "b t c"]:
+    def start(self) -> State:
         """What enters the first layer."""
         ...
 
-    def fork(self, layer: int, x: Float[Tensor, "b t c"], changes: Sequence[Variant]) -> Fork:
+    def fork(self, layer: int, x: State, changes: Sequence[Variant]) -> Fork[State]:
         """A layer that is entered by x, and some of whose heads will be changed in these ways."""
         ...
 
-    def read(self, x: Float[Tensor, "b t c"]) -> Float[Tensor, "b *out"]:
+    def read(self, x: State) -> Float[Tensor, "b *out"]:
         """What the model puts out, from what the last layer does."""
         ...
 
 
 @dataclass(frozen=True)
-class Tree:
+class Tree(Generic[State]):
     """The variants of a model on some examples.
 
     Args:
@@ -61,7 +64,7 @@ class Tree:
         room: Variants that fit in one batch.
     """
 
-    stages: Stages
+    stages: Stages[State]
     variants: Sequence[Variant]
     room: int
 
@@ -70,7 +73,7 @@ class Tree:
         yield from self._trunk(0, self.stages.start(), list(range(len(self.variants))))
 
     def _trunk(
-        self, layer: int, x: Float[Tensor, "b t c"], which: list[int]
+        self, layer: int, x: State, which: list[int]
     ) -> Iterator[tuple[list[int], Float[Tensor, "v b *out"]]]:
         """Variants that share the state x before a layer."""
         if layer == self.stages.n_layers:

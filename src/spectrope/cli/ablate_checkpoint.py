@@ -18,6 +18,7 @@ from spectrope.tasks.sequences import Sequences
 
 HEADS_SHOWN = 12
 COLUMNS = {
+    "role": "attention",
     "layer": "layer",
     "head": "head",
     "loss_increase": "loss +",
@@ -57,11 +58,11 @@ class Plan:
         """Ablate every head and print what it costs."""
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
         subject, data = Subject.of(model), self._data(model, tokenizer)
-        tokens = None if self.batch is None else self.batch * data.ids.shape[1]
+        tokens = None if self.batch is None else self.batch * data.width
         with progress("ablating") as watch:
             found = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
         if self.json:
-            print(json.dumps({"on": self.scored_on, "length": data.ids.shape[1], **found.to_dict()}))
+            print(json.dumps({"on": self.scored_on, "length": data.width, **found.to_dict()}))
         else:
             self._show(found, data)
 
@@ -78,12 +79,17 @@ class Plan:
         return text_sequences(model, read_texts(self.texts)[: self.examples], self.length, tokenizer)
 
     def _show(self, found: CheckpointSweep, data: Sequences) -> None:
+        rows = pl.DataFrame(found.costs()).sort("loss_increase", descending=True).head(HEADS_SHOWN)
+        two_stacks = bool((rows["role"] != "").any())
+        asked = (
+            " The encoder reads the first half, the decoder is asked for the second." if two_stacks else ""
+        )
         console.print(
             f"{self.scored_on}: loss {found.loss:.4g} nats per token, accuracy {100 * found.accuracy:.1f} % "
-            f"on {len(data)} sequences of up to {data.ids.shape[1]} tokens. With a head's output replaced "
+            f"on {len(data)} sequences of up to {data.width} tokens.{asked} With a head's output replaced "
             f"({self.fill}): loss in nats, drop of accuracy in points, 95 % intervals over sequences; layers "
             "and heads count from 0.",
             highlight=False,
         )
-        rows = pl.DataFrame(found.costs()).sort("loss_increase", descending=True).head(HEADS_SHOWN)
-        frame("", rows.select(pl.col(old).alias(new) for old, new in COLUMNS.items()))
+        known = COLUMNS if two_stacks else {old: new for old, new in COLUMNS.items() if old != "role"}
+        frame("", rows.select(pl.col(old).alias(new) for old, new in known.items()))

@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from torch import nn
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
 
 from spectrope.core.errors import ConfigError
-from spectrope.models.adapters import Tokenizer, drawable_tokens, sees_ahead
+from spectrope.models.adapters import Tokenizer, decoder_start, drawable_tokens, sees_ahead
 from spectrope.store.files import disk_errors
-from spectrope.tasks.sequences import Sequences, padded, predicting, repeated_tokens
+from spectrope.tasks.sequences import Sequences, continuing, padded, predicting, repeated_tokens
 
 
 def task_sequences(
     model: nn.Module, task: str, n: int, length: int, tokenizer: Tokenizer | None = None, seed: int = 0
 ) -> Sequences:
     """Random tokens of a model that repeat, and what follows from it.
+
+    In a model with two stacks the encoder reads the first half, and the decoder is asked for the second.
 
     Args:
         model: A Hugging Face model.
@@ -29,13 +32,15 @@ def task_sequences(
         ConfigError: If there is no such task, or nothing to hide tokens with.
     """
     ids, wanted = repeated_tokens(drawable_tokens(model), n, length, task, seed)
-    return predicting(ids, wanted, torch.full((n,), length), _mask(model, tokenizer), seed)
+    return _asking(model, tokenizer, ids, wanted, torch.full((n,), length), seed)
 
 
 def text_sequences(
     model: nn.Module, texts: Sequence[str], length: int, tokenizer: Tokenizer, seed: int = 0
 ) -> Sequences:
     """Texts, of which every token is to be predicted, or hidden ones where the model sees both ways.
+
+    Behind an encoder, which reads the first half of each text, a decoder is asked for all of the second.
 
     Args:
         model: A Hugging Face model.
@@ -52,7 +57,7 @@ def text_sequences(
         raise ConfigError("none of the texts has two tokens.")
     ids, lengths = padded(rows, tokenizer.padding)
     wanted = torch.arange(ids.shape[1]) < lengths[:, None]
-    return predicting(ids, wanted, lengths, _mask(model, tokenizer), seed)
+    return _asking(model, tokenizer, ids, wanted, lengths, seed)
 
 
 def read_texts(path: Path) -> list[str]:
@@ -72,6 +77,21 @@ def read_texts(path: Path) -> list[str]:
     if not texts:
         raise ConfigError(f"{path} holds no text; one text is expected on each line.")
     return texts
+
+
+def _asking(
+    model: nn.Module,
+    tokenizer: Tokenizer | None,
+    ids: Int[Tensor, "n t"],
+    wanted: Bool[Tensor, "n t"],
+    lengths: Int[Tensor, " n"],
+    seed: int,
+) -> Sequences:
+    """What a model is asked: the second half behind an encoder, else the next or hidden tokens."""
+    start = decoder_start(model)
+    if start is not None:
+        return continuing(ids, wanted, lengths, start)
+    return predicting(ids, wanted, lengths, _mask(model, tokenizer), seed)
 
 
 def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:

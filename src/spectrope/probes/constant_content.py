@@ -37,6 +37,18 @@ def attention_modules(model: nn.Module) -> list[str]:
     Raises:
         UnsupportedError: If no attention kernel could be observed.
     """
+    return [name for name, elsewhere in attending_modules(model).items() if not elsewhere]
+
+
+@torch.no_grad()
+def attending_modules(model: nn.Module) -> dict[str, bool]:
+    """Dotted names of all modules that attend, in the order in which they run, and whether elsewhere.
+
+    Elsewhere is to another sequence, as a decoder attends to what an encoder put out.
+
+    Raises:
+        UnsupportedError: If no attention kernel to an own sequence could be observed.
+    """
     calls: list[str] = []
     elsewhere: set[str] = set()
 
@@ -46,13 +58,12 @@ def attention_modules(model: nn.Module) -> list[str]:
 
     with before(model, dict(model.named_modules()), look), recorded(model, lambda c: calls.append(c.module)):
         model(**Inputs(batch=1, length=4).of(model))
-    found = [name for name in dict.fromkeys(calls) if name not in elsewhere]
-    if not found:
+    if not set(calls) - elsewhere:
         raise UnsupportedError(
             f"{type(model).__name__} shows no attention kernel: it uses neither the library's attention "
             "interface nor a product followed by a softmax."
         )
-    return found
+    return {name: name in elsewhere for name in calls}
 
 
 @torch.no_grad()

@@ -1,6 +1,7 @@
 """One token at every position: what still varies in the embeddings is the absolute term."""
 
 import contextlib
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,9 +69,19 @@ def constant_token(
         contextlib.suppress(_SeenEnough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
-    table = next((name for name, found in rows.items() if len(found) == length), "")
-    looked_up = rows.get(table, torch.empty(0, dtype=torch.long))
-    return [Absolute(block, entered[block], table, looked_up) for block in reversed(first.values())]
+    whole = {name: found for name, found in rows.items() if len(found) == length}
+    return [_absolute(block, entered[block], whole) for block in reversed(first.values())]
+
+
+def _absolute(block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor]) -> Absolute:
+    """With the table that lies nearest to the block, as stacks may have one each."""
+
+    def shared(name: str) -> int:
+        both = zip(name.split("."), block.split("."), strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda parts: parts[0] == parts[1], both))
+
+    table = max(rows, key=shared, default="")
+    return Absolute(block, states, table, rows.get(table, torch.empty(0, dtype=torch.long)))
 
 
 class _SeenEnough(Exception):  # noqa: N818

@@ -1,6 +1,6 @@
 """Token sequences with a target at some of their places: what a language model is scored on."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -33,17 +33,35 @@ class Sequences:
 
     def __getitem__(self, index: slice | Tensor) -> "Sequences":
         """The sequences that a slice or an index tensor selects."""
-        return Sequences(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def trimmed(self) -> "Sequences":
         """These without the columns that are padding in every sequence."""
         width = int(self.lengths.max())
-        return Sequences(self.ids[:, :width], self.targets[:, :width], self.lengths)
+        return replace(self, ids=self.ids[:, :width], targets=self.targets[:, :width])
+
+    @property
+    def width(self) -> int:
+        """Tokens of a row, padding among them."""
+        return self.ids.shape[1]
+
+    @property
+    def ragged(self) -> bool:
+        """Whether lengths differ."""
+        return len(self.lengths.unique()) > 1
 
     @property
     def real(self) -> Bool[Tensor, "n t"]:
         """Which places hold tokens."""
-        return torch.arange(self.ids.shape[1], device=self.ids.device) < self.lengths[:, None]
+        return _before(self.lengths, self.ids.shape[1])
+
+    def places(self, role: str) -> Bool[Tensor, "n t"]:
+        """Which places hold tokens where a stack of layers runs; there is one stack."""
+        return self.real
+
+    def inputs(self, copies: int) -> dict[str, Tensor]:
+        """Arguments of a language model's forward call for several copies of these."""
+        return _arguments("", self.ids, self.real, copies)
 
     @property
     def scored(self) -> Bool[Tensor, "n t"]:
@@ -52,7 +70,61 @@ class Sequences:
 
     def to(self, device: torch.device) -> "Sequences":
         """These on another device."""
-        return Sequences(self.ids.to(device), self.targets.to(device), self.lengths.to(device))
+        return replace(self, **{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+@dataclass(frozen=True)
+class Continuations(Sequences):
+    """Sequences that a decoder is to continue after an encoder has read their beginnings.
+
+    `ids` are what enters the decoder: the token before each place, with the start token first.
+
+    Args:
+        read: Tokens that the encoder reads, with shape (n, s).
+        read_lengths: How many of them come before the padding, with shape (n,).
+    """
+
+    read: Int[Tensor, "n s"]
+    read_lengths: Int[Tensor, " n"]
+
+    def trimmed(self) -> "Continuations":
+        """These without the columns that are padding in every sequence."""
+        shorter = super().trimmed()
+        assert isinstance(shorter, Continuations)
+        return replace(shorter, read=self.read[:, : int(self.read_lengths.max())])
+
+    @property
+    def width(self) -> int:
+        """Tokens of a row, padding among them, in both stacks."""
+        return self.ids.shape[1] + self.read.shape[1]
+
+    @property
+    def ragged(self) -> bool:
+        """Whether lengths differ, in either stack."""
+        return super().ragged or len(self.read_lengths.unique()) > 1
+
+    def places(self, role: str) -> Bool[Tensor, "n t"]:
+        """Which places hold tokens in the stack of a role."""
+        return _before(self.read_lengths, self.read.shape[1]) if role == "encoder" else self.real
+
+    def inputs(self, copies: int) -> dict[str, Tensor]:
+        """Arguments of the model's forward call for several copies of these."""
+        both = _arguments("", self.read, self.places("encoder"), copies)
+        return both | _arguments("decoder_", self.ids, self.real, copies)
+
+
+def _before(lengths: Int[Tensor, " n"], width: int) -> Bool[Tensor, "n width"]:
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
+def _arguments(
+    side: str, ids: Int[Tensor, "n t"], real: Bool[Tensor, "n t"], copies: int
+) -> dict[str, Tensor]:
+    """Tokens, and a mask where there is padding."""
+    given = {f"{side}input_ids": ids.repeat(copies, 1)}
+    if not bool(real.all()):
+        given[f"{side}attention_mask"] = real.long().repeat(copies, 1)
+    return given
 
 
 def predicting(
@@ -77,14 +149,42 @@ def predicting(
     """
     if mask is None:
         wanted = wanted & (torch.arange(ids.shape[1]) > 0)
-    if not bool(wanted.any(1).all()):
-        raise ConfigError("every sequence must hold a token to predict; one is too short.")
+    _check_asked(wanted)
     if mask is None:
         targets = ids.masked_fill(~wanted, UNSCORED).roll(-1, 1)
         return Sequences(ids, targets, lengths)
     draws = torch.from_numpy(numpy_stream(seed, "hidden tokens").random(ids.shape)).masked_fill(~wanted, 2.0)
     hidden = (draws < MASKED_SHARE) | (draws == draws.amin(1, keepdim=True))
     return Sequences(ids.masked_fill(hidden, mask), ids.masked_fill(~hidden, UNSCORED), lengths)
+
+
+def continuing(
+    ids: Int[Tensor, "n t"], wanted: Bool[Tensor, "n t"], lengths: Int[Tensor, " n"], start: int
+) -> Continuations:
+    """Sequences of which an encoder reads the first half and a decoder is asked for the second.
+
+    Args:
+        ids: Token ids.
+        wanted: Which of them may be asked for; those in second halves are.
+        lengths: Tokens before the padding; of odd numbers the encoder reads the larger half.
+        start: Id that the decoder starts with.
+
+    Raises:
+        ConfigError: If no token of a second half is wanted.
+    """
+    read_lengths = (lengths + 1) // 2
+    own = lengths - read_lengths
+    place = (read_lengths[:, None] + torch.arange(int(own.max()))).clamp(max=ids.shape[1] - 1)
+    later, asked = ids.gather(1, place), wanted.gather(1, place) & _before(own, place.shape[1])
+    _check_asked(asked)
+    entering = torch.cat([torch.full_like(later[:, :1], start), later[:, :-1]], 1)
+    read = ids[:, : int(read_lengths.max())]
+    return Continuations(entering, later.masked_fill(~asked, UNSCORED), own, read, read_lengths)
+
+
+def _check_asked(wanted: Bool[Tensor, "n t"]) -> None:
+    if not bool(wanted.any(1).all()):
+        raise ConfigError("every sequence must hold a token to predict; one is too short.")
 
 
 def repeated_tokens(

@@ -6,26 +6,36 @@ from spectrope.models.adapters.load import open_model
 from spectrope.models.adapters.record import Call, recorded
 from spectrope.models.adapters.sites import (
     HeadSite,
+    Role,
     blocks_of,
     first_of,
     head_sites,
     in_parts,
     linear_weight,
+    rest_of,
 )
 from spectrope.models.adapters.slices import parse_layers
 from spectrope.models.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
-from spectrope.models.adapters.texts import Tokenizer, drawable_tokens, open_tokenizer, sees_ahead
+from spectrope.models.adapters.texts import (
+    Tokenizer,
+    decoder_start,
+    drawable_tokens,
+    open_tokenizer,
+    sees_ahead,
+)
 
 __all__ = [
     "Call",
     "HeadSite",
     "Inputs",
+    "Role",
     "Tokenizer",
     "after",
     "before",
     "block_of",
     "blocks_of",
     "declared_config",
+    "decoder_start",
     "drawable_tokens",
     "evaluating",
     "first_of",
@@ -38,6 +48,7 @@ __all__ = [
     "open_tokenizer",
     "parse_layers",
     "recorded",
+    "rest_of",
     "running",
     "sees_ahead",
     "states_of",

@@ -73,6 +73,22 @@ def drawable_tokens(model: nn.Module) -> Int[np.ndarray, " m"]:
     return np.array([i for i in range(text.vocab_size) if i not in special])
 
 
+def decoder_start(model: nn.Module) -> int | None:
+    """Id that a decoder behind an encoder starts with; None where there is one stack.
+
+    Raises:
+        ConfigError: If the configuration of such a model names none.
+    """
+    config: Any = model.config
+    if not config.is_encoder_decoder:
+        return None
+    names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
+    found = next((int(i) for name in names if (i := getattr(config, name, None)) is not None), None)
+    if found is None:
+        raise ConfigError(f"the configuration of {type(model).__name__} has no decoder_start_token_id.")
+    return found
+
+
 @torch.no_grad()
 def sees_ahead(model: nn.Module) -> bool:
     """Whether some attention of a model sees keys behind the query.

@@ -31,7 +31,7 @@ def trainer(encoding: str, root: Path) -> Trainer:
 def steps(training: Trainer, number: int) -> None:
     """Some steps of the optimiser, without the scores after an epoch."""
     for within in range(number):
-        training.step(training._batch(0, within % training.steps_per_epoch))
+        training.step(training.batch(0, within % training.steps_per_epoch))
 
 
 def weights_after(root: Path, encoding: str, every: int | None) -> list[torch.Tensor]:

@@ -1,0 +1,221 @@
+"""Many seeds in one program: networks that differ in their seed alone, trained as one."""
+
+import copy
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from spectrope.core.errors import ConfigError
+from spectrope.core.noise import StackedNoise
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+from spectrope.training.interrupt import Interrupted, Stop, never
+from spectrope.training.loop import (
+    SECONDS_BETWEEN_CHECKPOINTS,
+    Trainer,
+    Watcher,
+    learning_rate,
+    make_optimiser,
+)
+from spectrope.training.state import Row, TrainingState
+
+CHECKPOINT = "replicas"  # Of all together, in the folder of the first run.
+
+
+class Replicas(nn.Module):
+    """Decoders of one architecture as one module whose parameters and buffers have a leading axis r.
+
+    Attention is the reference implementation, whose products torch can batch over r for every encoding.
+
+    Args:
+        models: The decoders, whose weights are copied.
+    """
+
+    def __init__(self, models: Sequence[Decoder]) -> None:
+        super().__init__()
+        self.stacked = copy.deepcopy(models[0])
+        self.stacked.impl = "reference"
+        for stacked in stack_module_state(list(models)):
+            for name, tensor in stacked.items():
+                owner, _, own = name.rpartition(".")
+                trained = isinstance(self.stacked.get_submodule(owner).__getattr__(own), nn.Parameter)
+                value = nn.Parameter(tensor.detach(), tensor.requires_grad) if trained else tensor
+                setattr(self.stacked.get_submodule(owner), own, value)
+
+    def forward(
+        self, batches: Sequence[Batch], noise: StackedNoise | None = None
+    ) -> Float[Tensor, "r b classes"]:
+        """Class logits of one batch for each replica, all of the same size; `noise` switches dropout on."""
+        inputs, labels, lengths, positions = _stacked(batches)
+
+        def one(state: dict[str, Tensor], *parts: Tensor | None) -> Tensor:
+            return functional_call(self.stacked, state, (Batch(*parts), noise))  # pyright: ignore[reportArgumentType]
+
+        state = dict(self.stacked.named_parameters()) | dict(self.stacked.named_buffers())
+        of_positions = None if positions is None else 0
+        return vmap(one, (0, 0, 0, 0, of_positions))(state, inputs, labels, lengths, positions)
+
+    def member(self, replica: int) -> dict[str, Tensor]:
+        """Weights of one replica, named as in a decoder of its own."""
+        return {name: tensor[replica] for name, tensor in self.stacked.state_dict().items()}
+
+
+def _stacked(batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The fields of all batches with a leading axis, padded to the longest."""
+    width = max(batch.inputs.shape[1] for batch in batches)
+    wide = [F.pad(batch.inputs, (0, width - batch.inputs.shape[1])) for batch in batches]
+    given = [batch.positions for batch in batches if batch.positions is not None]
+    positions = [F.pad(pos, (0, width - pos.shape[1])) for pos in given]
+    return (
+        torch.stack(wide),
+        torch.stack([batch.labels for batch in batches]),
+        torch.stack([batch.lengths for batch in batches]),
+        torch.stack(positions) if positions else None,
+    )
+
+
+@dataclass(frozen=True)
+class ReplicaRow(Row):
+    """Scores of one replica."""
+
+    replica: int
+
+    def alone(self) -> Row:
+        """The same without the replica's number."""
+        return Row(self.epoch, self.step, self.split, self.loss, self.accuracy)
+
+
+class ReplicaTrainer:
+    """Trains the models of experiments that differ in their seed alone, each as if it were alone.
+
+    Data, order, initial weights and learning rates are those of separate training, and so are results up to
+    rounding. Dropout draws from the same distribution, but where lengths differ not the same masks.
+
+    Args:
+        trainers: One for each seed, not yet begun.
+
+    Raises:
+        ConfigError: If they differ in more than their seeds, or share one.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        first = trainers[0]
+        for trainer in trainers:
+            if replace(trainer.experiment, seed=first.experiment.seed) != first.experiment:
+                raise ConfigError(
+                    "replicas must differ in their seeds alone; "
+                    f"{trainer.experiment.label} differs from {first.experiment.label} in more."
+                )
+        seeds = [trainer.experiment.seed for trainer in trainers]
+        if len(set(seeds)) < len(seeds):
+            raise ConfigError(f"replicas need seeds of their own; got {seeds}.")
+        self.trainers, self.first = trainers, first
+        self.replicas = Replicas([trainer.state.model for trainer in trainers])
+        model = self.replicas.stacked
+        self.state = TrainingState(model, make_optimiser(model, first.config), row=ReplicaRow)
+        self.state.restore(first.run, CHECKPOINT)
+        for replica, trainer in enumerate(trainers):
+            trainer.state.rows = [row.alone() for row in self.state.rows if row.replica == replica]
+        self._keep_time()
+
+    def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> None:
+        """Train to the end, then write scores and weights of every run.
+
+        Args:
+            watch: Told before every step, and at the end, where training stands.
+            stop: Asked after every step whether to stop there.
+
+        Raises:
+            Interrupted: If asked to stop, once the checkpoint is written.
+        """
+        state, steps, saved = self.state, self.first.steps, time.monotonic()
+        if not state.rows:
+            self._score_epoch(0)
+        while state.step < steps:
+            watch(self.first.progress())
+            self._timed_step()
+            stopping = stop() and state.step < steps
+            if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                state.save(self.first.run, CHECKPOINT)
+                saved = time.monotonic()
+            if stopping:
+                raise Interrupted(f"stopped at step {state.step} of {steps}, saved in {self.first.run.path}.")
+        for trainer in self.trainers:
+            trainer.write()
+        watch(self.first.progress())
+
+    def _timed_step(self) -> None:
+        begun = time.monotonic()
+        epoch, within = divmod(self.state.step, self.first.steps_per_epoch)
+        self.step([trainer.batch(epoch, within) for trainer in self.trainers])
+        if within == self.first.steps_per_epoch - 1:
+            self._score_epoch(epoch + 1)
+        self.state.seconds += time.monotonic() - begun
+        self._keep_time()
+
+    def step(self, batches: Sequence[Batch]) -> None:
+        """One step of the optimiser, which acts on every replica's weights alike."""
+        state, config = self.state, self.first.config
+        for group in state.optimiser.param_groups:
+            group["lr"] = learning_rate(state.step, self.first.steps, config)
+        state.optimiser.zero_grad(set_to_none=True)
+        self._accumulate(batches)
+        if config.clip is not None:
+            clip_each(list(state.model.parameters()), config.clip)
+        state.optimiser.step()
+        state.step += 1
+        for trainer in self.trainers:
+            trainer.state.step = state.step
+
+    def _accumulate(self, batches: Sequence[Batch]) -> None:
+        """Add the gradients of every replica's mean loss, micro-batches by micro-batches."""
+        device = self.first.device
+        of_one = self.first.state.model
+        counted = torch.tensor([(counted_labels(of_one, b.labels) != IGNORED).sum() for b in batches])
+        weights = (1 / counted.clamp_min(1)).to(device)
+        noises = [trainer.noise() for trainer in self.trainers]
+        present = [noise for noise in noises if noise is not None]
+        noise = StackedNoise(present) if present else None
+        for pieces in self._micro_batches(batches):
+            with precision(device, self.first.dtype):
+                logits = self.replicas(pieces, noise)
+            labels = counted_labels(of_one, torch.stack([piece.labels for piece in pieces]))
+            losses = F.cross_entropy(
+                logits.float().flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none"
+            )
+            (losses.view(labels.shape).sum(1) * weights).sum().backward()
+
+    def _micro_batches(self, batches: Sequence[Batch]) -> Iterator[list[Batch]]:
+        trim = self.first.state.model.padding_is_inert
+        split = (by_length(batch, self.first.config.micro_batch, trim=trim) for batch in batches)
+        for numbered in zip(*split, strict=True):
+            yield [piece.to(self.first.device) for _, piece in numbered]
+
+    def _score_epoch(self, epoch: int) -> None:
+        for replica, trainer in enumerate(self.trainers):
+            trainer.state.model.load_state_dict(self.replicas.member(replica))
+            trainer.score_epoch(epoch)
+            own = trainer.state.rows[-2:]
+            self.state.rows.extend(ReplicaRow(**asdict(row), replica=replica) for row in own)
+
+    def _keep_time(self) -> None:
+        """Tell each trainer where all stand; time is divided evenly."""
+        for trainer in self.trainers:
+            trainer.state.step = self.state.step
+            trainer.state.seconds = self.state.seconds / len(self.trainers)
+
+
+def clip_each(parameters: Sequence[Tensor], largest: float) -> None:
+    """Scale each replica's gradient, over all parameters, down to a norm of at most `largest`."""
+    grads = [p.grad for p in parameters if p.grad is not None]
+    norms = torch.stack([grad.view(len(grad), -1).norm(dim=1) for grad in grads]).norm(dim=0)
+    factor = (largest / (norms + 1e-6)).clamp_max(1)
+    for grad in grads:
+        grad.mul_(factor.view(-1, *[1] * (grad.ndim - 1)))

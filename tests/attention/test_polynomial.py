@@ -7,7 +7,7 @@ import torch
 from tests.attention.dense import dense_polynomial
 from torch.testing import assert_close
 
-from spectrope.attention import sweep
+from spectrope.attention import state, sweep
 from spectrope.attention.lag_weights import lag_weights
 from spectrope.attention.minimax import exp_polynomial
 from spectrope.attention.polynomial import polynomial_attention
@@ -53,7 +53,8 @@ def short_chunks(monkeypatch):
     """Chunks so short that every length meets several."""
     monkeypatch.setattr(sweep, "LONGEST_CHUNK", 16)
     monkeypatch.setattr(sweep, "SHORTEST_CHUNK", 16)
-    monkeypatch.setattr(sweep, "SUMMED", 16)
+    monkeypatch.setattr(state, "SUMMED", 16)
+    monkeypatch.setattr(state, "CACHED_PRODUCTS", 2000)
 
 
 @pytest.mark.parametrize("causal", [True, False])

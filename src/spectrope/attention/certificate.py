@@ -9,7 +9,8 @@ from torch import Tensor
 
 from spectrope.attention.features import feature_count
 from spectrope.attention.minimax import WIDEST, ExpPolynomial, exp_polynomial
-from spectrope.attention.sweep import SUMMED, Rule
+from spectrope.attention.state import SUMMED
+from spectrope.attention.sweep import Rule
 
 STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serve many.
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
@@ -97,7 +98,8 @@ def _left_out(q: Tensor, k: Tensor, basis: Float[Tensor, "h d d"]) -> Float[Tens
     tails = []
     for x in (q, k):
         squares = (x @ basis).square().flip(-1).cumsum(-1).flip(-1)
-        tails.append(torch.cat([squares, torch.zeros_like(squares[..., :1])], -1).sqrt().amax(2))
+        largest = squares.amax(2)
+        tails.append(torch.cat([largest, torch.zeros_like(largest[..., :1])], -1).sqrt())
     return (tails[0] * tails[1]).amax(0) * SAFE
 
 

@@ -18,13 +18,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention.features import Monomials, feature_count, weights
+from spectrope.attention.features import feature_count
 from spectrope.attention.lag_weights import LagWeights, Tail
+from spectrope.attention.state import State
 
 Interval = tuple[int, int]
-CACHED_ENTRIES = 2**18  # Of the features at once: 1 MiB in float32.
-LONGEST_CHUNK, SHORTEST_CHUNK = 512, 64
-SUMMED = 512  # Features in one product; longer sums are taken in parts, which bounds their rounding.
+CACHED_ENTRIES = 2**20  # Of the features at once: 4 MiB in float32.
+LONGEST_CHUNK, SHORTEST_CHUNK = 384, 64
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,7 @@ class _Sweep:
 
     def __post_init__(self) -> None:
         x, groups = self.targets.x, max(self.targets.x.shape[2], self.sources.x.shape[2])
-        self.features = Monomials(len(x), x.shape[1], groups * self.chunk, self.rule.degree, x)
-        self.weights = weights(x.shape[1], self.rule.coefficients).to(x)
-        self.state = x.new_zeros(len(x), self.sources.z.shape[1], len(self.weights))
+        self.state = State(self.rule.coefficients, x[:, :, 0], self.sources.z.shape[1], groups * self.chunk)
 
     def run(self) -> None:
         end = max(tokens.start + tokens.x.shape[-1] for tokens in (self.targets, self.sources))
@@ -185,22 +183,21 @@ class _Sweep:
         """All targets see all sources."""
         for interval in intervals:
             self._absorb(interval, None)
-        self.state.mul_(self.weights)
         for interval in intervals:
-            self._far(self.state, interval, None)
+            self._far(interval, None)
 
     def _scan(self, intervals: list[Interval], *, ascending: bool, diagonal: bool) -> None:
         """Targets see the sources of chunks behind theirs, and of their own chunk if `diagonal`."""
         order = intervals if ascending else intervals[::-1]
         decay = self._decay(ascending)
         dense = 0 if decay is None else max(0, -(-(decay.start - 1) // self.chunk))
-        self.state.zero_()
+        self.state.clear()
         for here, interval in enumerate(order):
             if decay is not None:
-                self.state.mul_(decay.move(interval[0] if ascending else interval[1] - 1))
+                self.state.fade(decay.move(interval[0] if ascending else interval[1] - 1))
             if here > dense:
                 self._absorb(order[here - dense - 1], decay)
-                self._far(self.state * self.weights, interval, decay)
+                self._far(interval, decay)
             for behind in range(0 if diagonal else 1, min(dense, here) + 1):
                 self._near(interval, order[here - behind], masked=self.rule.causal and behind == 0)
 
@@ -209,7 +206,7 @@ class _Sweep:
         """The head of each row."""
         lags = self.rule.lags
         assert lags is not None
-        rows = torch.arange(self.first_row, self.first_row + len(self.state), device=lags.logs.device)
+        rows = torch.arange(self.first_row, self.first_row + len(self.targets.x), device=lags.logs.device)
         return rows % len(lags.logs)
 
     def _decay(self, ascending: bool) -> _Decay | None:
@@ -218,7 +215,7 @@ class _Sweep:
         if lags is None:
             return None
         tail = lags.past if ascending == self.targets.queries else lags.future
-        return _Decay(tail, self._heads, self.state)
+        return _Decay(tail, self._heads, self.targets.x)
 
     def _absorb(self, interval: Interval, decay: _Decay | None) -> None:
         """Add the sources of an interval to the state."""
@@ -226,21 +223,19 @@ class _Sweep:
         if y.shape[-1] > 0:
             if decay is not None:
                 z = z * decay.of(self.sources.places(interval))
-            self.state.baddbmm_(z, self.features(y).mT)
+            self.state.absorb(y, z)
 
-    def _far(self, state: Tensor, interval: Interval, decay: _Decay | None) -> None:
-        """Let the targets of an interval see a weighted state."""
+    def _far(self, interval: Interval, decay: _Decay | None) -> None:
+        """Let the targets of an interval see the state."""
         x, w = self.targets.cut(interval)
         if x.shape[-1] == 0:
             return
-        features = self.features(x)
         scale = None if decay is None else decay.level * decay.of(self.targets.places(interval))
         if self.out.values is not None:
-            sums = _summed(state, features)
+            sums = self.state.values(x)
             self._add(self.out.values, interval, sums if scale is None else sums.mul_(scale))
         if self.out.gradient is not None:
-            pulled = torch.bmm(state.mT, w if scale is None else w * scale)
-            self._add(self.out.gradient, interval, self.features.pull_back(features, pulled))
+            self._add(self.out.gradient, interval, self.state.gradient(x, w if scale is None else w * scale))
 
     def _near(self, at: Interval, seen: Interval, *, masked: bool) -> None:
         """Let the targets of one interval see the sources of another, one by one."""
@@ -278,21 +273,12 @@ class _Sweep:
     def _new_factor(self, lag: Tensor, masked: bool) -> Tensor:
         allowed = (lag >= 0)[None] if masked else torch.ones_like(lag, dtype=torch.bool)[None]
         if self.rule.lags is None:
-            return allowed.to(self.state.dtype)
-        return (self.rule.lags.of_lags(lag, self._heads) * allowed).to(self.state.dtype)
+            return allowed.to(self.targets.x.dtype)
+        return (self.rule.lags.of_lags(lag, self._heads) * allowed).to(self.targets.x.dtype)
 
     def _add(self, out: Tensor, interval: Interval, columns: Tensor) -> None:
         some = out[..., self.targets.within(interval)]
         some += columns.view(some.shape)
-
-
-def _summed(state: Float[Tensor, "b e features"], features: Float[Tensor, "b features n"]) -> Tensor:
-    """Their product, a part of the features at a time."""
-    first, *rest = zip(state.split(SUMMED, 2), features.split(SUMMED, 1), strict=True)
-    sums = torch.bmm(*first)
-    for left, right in rest:
-        sums.baddbmm_(left, right)
-    return sums
 
 
 def _horner(coefficients: tuple[float, ...], x: Tensor) -> Tensor:

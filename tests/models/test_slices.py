@@ -4,12 +4,12 @@ import json
 
 import pytest
 import torch
-from tests.auditing.families import FAMILIES
+from tests.auditing.families import FAMILIES, T5, build
 
 from spectrope.auditing import audit
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import declared_config, open_model, parse_layers
-from spectrope.models.adapters.slices import read_layers
+from spectrope.models.adapters.slices import Chosen, chosen_layers, read_layers
 
 ONE_STACK = (
     "gpt2",
@@ -78,7 +78,7 @@ def test_weights_are_those_of_the_layer(tmp_path):
 
 def test_nothing_of_other_layers_is_read(tmp_path):
     FAMILIES["smollm3"]().save_pretrained(tmp_path)
-    names = read_layers(str(tmp_path), range(1, 3))
+    names = read_layers(str(tmp_path), Chosen({"": range(1, 3)}, {}))
     assert {name.split(".")[2] for name in names if ".layers." in name} == {"0", "1"}
 
 
@@ -93,9 +93,31 @@ def test_layers_that_are_not_there_are_refused(tmp_path):
     FAMILIES["llama-default"]().save_pretrained(tmp_path / "llama")
     with pytest.raises(ConfigError, match="layers must take at least one of 0 to 1; got 2:4"):
         open_model(tmp_path / "llama", layers=slice(2, 4))
-    FAMILIES["t5"]().save_pretrained(tmp_path / "t5")
-    with pytest.raises(UnsupportedError, match="of a model with one stack; this one has two"):
-        open_model(tmp_path / "t5", layers=slice(0, 1))
+    t5 = FAMILIES["t5"]().config
+    with pytest.raises(ConfigError, match="layers must take at least one of 0 to 1; got 2:4"):
+        chosen_layers(t5, slice(2, 4))
+    t5.num_decoder_layers = None
+    with pytest.raises(UnsupportedError, match="configuration of 't5' counts no layers of its decoder"):
+        chosen_layers(t5, slice(0, 1))
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_a_slice_of_two_stacks_is_audited_as_in_the_whole(family, tmp_path):
+    FAMILIES[family]().save_pretrained(tmp_path)
+    whole = audit(open_model(tmp_path), length=64)
+    part = audit(open_model(tmp_path, layers=slice(1, None)), length=64)
+    assert [layer.name for layer in part.layers] == ["encoder 1", "decoder 1"]
+    assert part.layers == (whole.layers[1], whole.layers[3])
+    assert part.ok
+
+
+def test_a_table_that_every_layer_has_is_not_lent(tmp_path):
+    """Unlike T5, UMT5 has a table of biases in each layer."""
+    model = build("UMT5", "ForConditionalGeneration", **T5)
+    model.save_pretrained(tmp_path)
+    part = open_model(tmp_path, layers=slice(1, None)).state_dict()
+    name = "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight"
+    torch.testing.assert_close(part[name], model.state_dict()[name], rtol=0, atol=0)
 
 
 def test_a_layer_that_lacks_its_weights_is_refused(tmp_path):
@@ -105,7 +127,7 @@ def test_a_layer_that_lacks_its_weights_is_refused(tmp_path):
     }
     model.save_pretrained(tmp_path, state_dict=state)
     with pytest.raises(
-        UnsupportedError, match=r"layers 1:2 of .* need weights .*k_proj.*; take layers from 0 on"
+        UnsupportedError, match=r"these layers of .* need weights .*k_proj.*; take layers from 0 on"
     ):
         open_model(tmp_path, layers=slice(1, 2))
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from torch import nn
 
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters.slices import chosen_layers, cut_config, read_layers, renumber
+from spectrope.models.adapters.slices import Chosen, chosen_layers, cut_config, read_layers, renumber
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -56,7 +56,7 @@ def open_model(
 
 
 def _sliced(
-    cls: Any, config: Any, source: str, chosen: range, dtype: Dtype, options: dict[str, Any]
+    cls: Any, config: Any, source: str, chosen: Chosen, dtype: Dtype, options: dict[str, Any]
 ) -> nn.Module:
     """The model of the chosen layers alone, which remembers the configuration of the whole."""
     where = {"local_files_only": options["local_files_only"]}
@@ -67,7 +67,7 @@ def _sliced(
     )
     if missing := sorted(loaded["missing_keys"]):
         raise UnsupportedError(
-            f"layers {chosen.start}:{chosen.stop} of {source} need weights that are kept in other layers: "
+            f"these layers of {source} need weights that are kept in other layers: "
             f"{missing[0]}; take layers from 0 on."
         )
     renumber(model, chosen)

@@ -66,8 +66,18 @@ def test_the_nearest_toeplitz_matrix_leaves_a_residual_orthogonal_to_all(n, seed
 def test_transforms_in_parts_change_nothing(monkeypatch):
     q, k = head(300, 11, 0)
     whole = diagonal_sums(q, k)
-    monkeypatch.setattr(product, "TRANSFORM_POINTS", 1)
+    monkeypatch.setattr(product, "TRANSFORMED", 1)
+    monkeypatch.setattr(product, "TRANSPOSED", 1)
     torch.testing.assert_close(diagonal_sums(q, k), whole)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_sums_leave_their_arguments_alone(d):
+    q, k = head(10, d, 0)
+    before = q.clone(), k.clone()
+    diagonal_sums(q, k)
+    assert torch.equal(q, before[0])
+    assert torch.equal(k, before[1])
 
 
 def test_the_nearest_toeplitz_matrix_of_a_complex_and_of_a_toeplitz_matrix():

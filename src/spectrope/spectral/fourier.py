@@ -14,6 +14,11 @@ def fast_length(n: int) -> int:
     return 2 * int(scipy.fft.next_fast_len(-(-n // 2), real=True) or 0)
 
 
+def fast_complex_length(n: int) -> int:
+    """The least length, at least n, whose complex transform factors into small primes."""
+    return int(scipy.fft.next_fast_len(n) or 0)
+
+
 def rfft(x: Tensor, n: int) -> Tensor:
     """Transform of real x, padded with zeros to n points: n // 2 + 1 coefficients."""
     if x.device.type != "cpu":

@@ -1,26 +1,30 @@
 """Logits as a product: sums and products of L = Q K^T, full or causal, without forming it."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor
 
 from spectrope.spectral.checks import check, factors, square
-from spectrope.spectral.fourier import fast_length, irfft, rfft
+from spectrope.spectral.fourier import fast_complex_length, fft, ifft
 from spectrope.spectral.operator import ToeplitzOperator
 
 CHUNK, GROUP = 64, 8  # rows per chunk, chunks at a time
-FEATURES = 8  # one cache line of float64
-TRANSFORM_POINTS, TRANSPOSED = 2**18, 2**20  # numbers at a time
+FEATURES = 4  # pairs that fill one cache line of complex128
+TRANSFORMED, TRANSPOSED = 2**16, 2**19  # numbers at a time
 
 
 def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
     r"""Sums :math:`s_d = \sum_{i-j=d} \langle q_i, k_j\rangle` over all diagonals, by FFT.
 
-    The transform of a cross-correlation is a product, and a sum over features commutes with the inverse:
-    2d real transforms forth and a single one back, :math:`O(d\,n\log n)`. Errors are of the order of
+    The transform of a cross-correlation is a product, and a sum over features commutes with the inverse. Two
+    features make one complex sequence, the real part of whose correlation is their sum. The 2n points that
+    keep ends from wrapping around are taken n at a time, so that no zeros are transformed: plain sequences
+    give :math:`s_d + s_{d-n}`, those on the carrier :math:`e^{i\pi j/n}` give :math:`s_d - s_{d-n}`. In all
+    2d transforms of n points forth and two back, :math:`O(d\,n\log n)`. Errors are of the order of
     :math:`10^{-16} \|q\| \|k\|`, whatever the size of the sum itself.
 
     Args:
@@ -37,22 +41,30 @@ def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
 
 
 def _diagonal_sums(q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]) -> Float[Tensor, " lags"]:
-    n = len(q)
-    size = fast_length(2 * n - 1)
-    total = torch.zeros(size // 2 + 1, dtype=torch.complex128, device=q.device)
-    at_once = max(1, TRANSFORM_POINTS // size)
-    for left, right in zip(_features(q, at_once), _features(k, at_once), strict=True):
-        total += torch.linalg.vecdot(rfft(right, size), rfft(left, size), dim=0)
-    sums = irfft(total, size)
-    return torch.cat([sums[size - n + 1 :], sums[:n]])
+    n, size = len(q), fast_complex_length(len(q))
+    carrier = torch.exp(1j * math.pi / size * torch.arange(size, dtype=torch.float64, device=q.device))
+    plain, carried = torch.zeros_like(carrier), torch.zeros_like(carrier)
+    at_once = max(1, TRANSFORMED // size)
+    for left, right in zip(_paired_features(q, at_once), _paired_features(k, at_once), strict=True):
+        plain += _cross_spectrum(left, right, size)
+        carried += _cross_spectrum(left * carrier[:n], right * carrier[:n], size)
+    cyclic, skew = ifft(plain, size).real, (ifft(carried, size) / carrier).real
+    past, future = (cyclic + skew) / 2, (cyclic - skew) / 2
+    return torch.cat([future[size - n + 1 :], past[:n]])
 
 
-def _features(x: Float[Tensor, "n d"], at_once: int) -> Iterator[Float[Tensor, "f n"]]:
-    """Features as rows, a few at a time; a whole matrix is transposed twice as fast as its parts."""
+def _cross_spectrum(
+    left: Complex[Tensor, "f n"], right: Complex[Tensor, "f n"], size: int
+) -> Complex[Tensor, " size"]:
+    return fft(left, size).mul_(fft(right, size).conj_physical_()).sum(0)
+
+
+def _paired_features(x: Float[Tensor, "n d"], at_once: int) -> Iterator[Complex[Tensor, "f n"]]:
+    """Pairs of features as rows, a few at a time; a whole matrix is transposed faster than its parts."""
     n, d = x.shape
-    turned = max(FEATURES, TRANSPOSED // n)
-    for start in range(0, d, turned):
-        yield from x[:, start : start + turned].T.contiguous().split(at_once)
+    pairs = torch.view_as_complex(torch.nn.functional.pad(x, (0, d % 2)).contiguous().view(n, -1, 2))
+    for block in pairs.split(max(FEATURES, TRANSPOSED // n), dim=1):
+        yield from block.T.contiguous().split(at_once)
 
 
 def nearest_toeplitz(matrix: Tensor, causal: bool = False) -> ToeplitzOperator:

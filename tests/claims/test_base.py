@@ -221,7 +221,12 @@ def test_claims_are_chosen_by_name_or_number():
 
 def test_the_power_of_a_plan_is_stated():
     assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5)
-    assert "exceeds the smallest of interest by 1.43 standard deviations" in Toy().power(6)
+    assert Toy().power(6) == (
+        "6 seeds show, four times in five, an effect that exceeds the smallest of interest by 1.43 standard "
+        "deviations between seeds."
+    )
+    (both,) = chosen_claims(("partial-rope",))
+    assert "1.43 standard deviations between seeds and a majority of 96 % of all runs" in both.power(6)
 
 
 def test_a_row_without_scores_gives_no_value():

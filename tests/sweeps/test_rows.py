@@ -67,6 +67,15 @@ def test_a_later_row_adds_its_tables(run, tmp_path):
     assert row.tables["lengths"]["accuracy"].to_list() == [None]
 
 
+def test_a_run_that_diverged_is_written_without_its_loss(run, tmp_path):
+    rows = Rows(tmp_path / "mini.jsonl")
+    lost = Row.of(run)
+    rows.add(replace(lost, facts=lost.facts | {"test_loss": float("nan")}))
+    (row,) = Rows.load(tmp_path / "mini.jsonl")
+    assert row.facts["test_loss"] is None
+    assert row.facts["test_accuracy"] == lost.facts["test_accuracy"]
+
+
 def other(record, **changes):
     changed = {**record, **changes}
     if "config" in changes:

@@ -8,7 +8,6 @@ from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part, Verdict, decide
 from spectrope.core.errors import ConfigError
 from spectrope.core.registry import Registry
-from spectrope.stats.power import detectable_difference
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
@@ -83,11 +82,9 @@ class Claim(ABC):
         """What a number of seeds can show, stated before they run."""
         if seeds < self.minimum_seeds:
             return f"{seeds} seeds can only be inconclusive; {self.minimum_seeds} are the fewest."
-        d = detectable_difference(seeds)
-        return (
-            f"{seeds} seeds show an effect that exceeds the smallest of interest by {d:.2f} standard "
-            "deviations between seeds, four times in five."
-        )
+        arms = self.arms(self.conditions[0], "mini", 0)
+        shown = dict.fromkeys(part.prediction.detectable(seeds) for part in self.parts(Seen(tuple(arms), {})))
+        return f"{seeds} seeds show, four times in five, {' and '.join(shown)}."
 
 
 def chosen_claims(names: Sequence[str]) -> list[Claim]:

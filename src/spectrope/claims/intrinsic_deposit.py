@@ -31,6 +31,7 @@ COUPLINGS: dict[str, EncodingConfig] = {
 }
 WORDS = {"rope": "RoPE", "shuffled": "shuffled rotation", "additive": "factorised additive"}
 WAYS = {"": "AdamW", "/small": "AdamW, small start", "/sgd": "SGD", "/sgd/small": "SGD, small start"}
+TRAINED = {"rope": tuple(WAYS), "shuffled": ("",), "additive": tuple(WAYS)}  # Each coupling's ways.
 WHY = (
     "Under `controlled` alone: its arms differ in one thing at a time, which the switches of the public code "
     "would blur (R3 adds an absolute term to RoPE)."
@@ -70,17 +71,15 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     def parts(self, seen: Seen) -> Iterator[Part]:
         layers = shallow(seen.n_layers)
         for coupling in ("rope", "shuffled"):
-            for way in WAYS:
-                if (arm := coupling + way) in seen.arms:
-                    yield Part(
-                        quantity=f"{WORDS[coupling]}, {WAYS[way]}, gap in shallow layers",
-                        prediction=AtLeast(GAP),
-                        values=seen.values(arm, gap(layers), only_learned=True),
-                        note=counted_deposits(seen, arm),
-                    )
-        for way in WAYS:
-            if (arm := "additive" + way) in seen.arms:
-                yield from _against_additive(seen, way)
+            for way in TRAINED[coupling]:
+                yield Part(
+                    quantity=f"{WORDS[coupling]}, {WAYS[way]}, gap in shallow layers",
+                    prediction=AtLeast(GAP),
+                    values=seen.values(coupling + way, gap(layers), only_learned=True),
+                    note=counted_deposits(seen, coupling + way),
+                )
+        for way in TRAINED["additive"]:
+            yield from _against_additive(seen, way)
 
 
 def couplings(condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -98,8 +97,7 @@ def couplings(condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         descent = replace(one.training, optimiser="sgd", learning_rate=RATE, clip=CLIP)
         return replace(one, training=descent)
 
-    ways = {"rope": tuple(WAYS), "shuffled": ("",), "additive": tuple(WAYS)}
-    return {name + way: by(name, way) for name in COUPLINGS for way in ways[name]}
+    return {name + way: by(name, way) for name, ways in TRAINED.items() for way in ways}
 
 
 def participation(row: Row, table: str) -> float | None:

@@ -60,53 +60,68 @@ class Prediction(ABC):
 
 
 @dataclass(frozen=True)
-class AtLeast(Prediction):
+class OfMean(Prediction):
+    """A prediction of the mean over seeds."""
+
+    interest: float
+    unit: str = "points"
+
+    @property
+    def level(self) -> float:
+        """Of the interval."""
+        return LEVEL
+
+    @abstractmethod
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
+        """Of "the prediction is false", then of "it is true"."""
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        return Evidence(t_interval(values, self.level), *self.p_values(values))
+
+    def detectable(self, n: int) -> str:
+        return (
+            f"an effect that exceeds the smallest of interest by {detectable_difference(n, LEVEL):.2f} "
+            "standard deviations between seeds"
+        )
+
+
+@dataclass(frozen=True)
+class AtLeast(OfMean):
     """The mean over seeds is at least `interest`.
 
     Where the quantity was chosen as the largest of several, `tried` says of how many: the interval and
     `p_holds` are then corrected by Bonferroni.
     """
 
-    interest: float
-    unit: str = "points"
     tried: int = 1
+
+    @property
+    def level(self) -> float:
+        return 1 - (1 - LEVEL) / self.tried
 
     def words(self) -> str:
         return f"at least {self.interest:g} {self.unit}"
 
-    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
         above, below = one_sided(values, self.interest)
-        level = 1 - (1 - LEVEL) / self.tried
-        return Evidence(t_interval(values, level), p_holds=min(1.0, self.tried * above), p_fails=below)
-
-    def detectable(self, n: int) -> str:
-        return _excess(n)
+        return min(1.0, self.tried * above), below
 
 
 @dataclass(frozen=True)
-class AtMost(Prediction):
+class AtMost(OfMean):
     """The mean over seeds is at most `interest`."""
-
-    interest: float
-    unit: str = "points"
 
     def words(self) -> str:
         return f"at most {self.interest:g} {self.unit}"
 
-    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
         above, below = one_sided(values, self.interest)
-        return Evidence(t_interval(values, LEVEL), p_holds=below, p_fails=above)
-
-    def detectable(self, n: int) -> str:
-        return _excess(n)
+        return below, above
 
 
 @dataclass(frozen=True)
-class Within(Prediction):
+class Within(OfMean):
     """The mean over seeds is at most `interest` away from 0, either way: two one-sided tests."""
-
-    interest: float
-    unit: str = "points"
 
     def words(self) -> str:
         return f"within {self.interest:g} {self.unit} of 0"
@@ -115,13 +130,10 @@ class Within(Prediction):
     def edges(self) -> tuple[float, ...]:
         return (-self.interest, self.interest)
 
-    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
         over, under = one_sided(values, self.interest)
         right, left = one_sided(values, -self.interest)
-        return Evidence(t_interval(values, LEVEL), p_holds=max(under, right), p_fails=min(over, left))
-
-    def detectable(self, n: int) -> str:
-        return _excess(n)
+        return max(under, right), min(over, left)
 
 
 @dataclass(frozen=True)
@@ -142,7 +154,7 @@ class InMost(Prediction):
 
     def detectable(self, n: int) -> str:
         share = detectable_proportion(n)
-        return f"no share with {n} seeds" if share is None else f"a share of {100 * share:.0f} %"
+        return "no majority at all" if share is None else f"a majority of {100 * share:.0f} % of all runs"
 
 
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:
@@ -152,7 +164,3 @@ def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float,
         return (0.0, 1.0) if difference > 0 else (1.0, 0.0) if difference < 0 else (0.5, 0.5)
     above = float(stats.t.sf((values.mean() - threshold) / stats.sem(values), len(values) - 1))
     return above, 1.0 - above
-
-
-def _excess(n: int) -> str:
-    return f"{detectable_difference(n, LEVEL):.2f} SD beyond it"

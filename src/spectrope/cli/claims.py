@@ -10,6 +10,7 @@ from tyro.conf import subcommand
 
 from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.study import Study, carry_out, harvest, outstanding
+from spectrope.claims.tuned import tried_claims, tuned_claims
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, table
 from spectrope.core.device import choose_device
@@ -83,31 +84,46 @@ class Run:
     gpus: Annotated[
         float, tyro.conf.arg(help="GPUs that one run takes on Ray: 0.25 lets four share one, 0 is the CPU.")
     ] = 0.0
+    replicas: Annotated[
+        int, tyro.conf.arg(help="Most seeds that train as one batched model; worth it on GPUs alone.")
+    ] = 1
+    tune: Annotated[
+        bool,
+        tyro.conf.arg(help="Claims 1 and 2 at the best rate of one grid for all, judged on training data."),
+    ] = False
     dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
 
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
         require(self.seeds >= 1, self, "seeds", "at least 1")
         require(self.workers >= 1, self, "workers", "at least 1")
-        study = Study(tuple(chosen_claims(self.names)), self.conditions, self.scale, tuple(range(self.seeds)))
-        jobs, rows = study.jobs(), load_rows(self.rows, self.scale)
+        require(self.replicas >= 1, self, "replicas", "at least 1")
+        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        claims = tuned_claims(claims, rows) if self.tune else claims
+        study = Study(tuple(claims), self.conditions, self.scale, tuple(range(self.seeds)))
         if self.runs.exists() and not self.dry_run:
-            gather(self.runs, jobs, rows)
-        left = outstanding(jobs, rows)
+            gather(self.runs, study.jobs(), rows)
+        self._carry_out(study, rows)
+        if self.tune and not self.dry_run:
+            console.print("The trials have chosen; now the runs at their rates.")
+            self._carry_out(study, rows)
+        if not self.dry_run:
+            show_verdicts(study, rows)
+
+    def _carry_out(self, study: Study, rows: Rows) -> None:
+        """Print the plan, and do what of it can be planned before any run."""
+        left = outstanding(study.jobs(), rows)
         costs = self._costs(left)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
-        if self.dry_run:
-            return
-        if left:
+        if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
                 carry_out(left, rows, self.runs, self._engine(), watch)
-        show_verdicts(study, rows)
 
     def _engine(self) -> Engine:
         if self.engine == "ray":
-            return Ray(address=self.address, workers=self.workers, gpus=self.gpus)
-        return Local(self.device, self.workers)
+            return Ray(address=self.address, workers=self.workers, gpus=self.gpus, replicas=self.replicas)
+        return Local(self.device, self.workers, self.replicas)
 
     @property
     def _workers(self) -> int:
@@ -152,8 +168,10 @@ class Report:
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        study = Study(tuple(chosen_claims(self.names)), self.conditions, self.scale, tuple(range(self.seeds)))
-        write_replication(study, load_rows(self.rows, self.scale), self.out)
+        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        claims = tried_claims(claims, rows, self.scale)
+        study = Study(tuple(claims), self.conditions, self.scale, tuple(range(self.seeds)))
+        write_replication(study, rows, self.out)
         console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
 
 
@@ -197,11 +215,12 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
     table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
     seconds = sum(cost.total for cost in costs.values()) / workers
     console.print(
-        f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time. "
-        + study.claims[0].power(len(study.seeds)),
+        f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.",
         highlight=False,
         soft_wrap=True,
     )
+    for line in dict.fromkeys(claim.power(len(study.seeds)) for claim in study.claims):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

@@ -1,5 +1,6 @@
 """What a finished run contributes to a study: a small record, enough to judge claims by."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -74,7 +75,7 @@ class Row:
             "results_version": RESULTS_VERSION,
             "data_version": DATA_VERSION,
             "config": written(self.experiment),
-            "facts": dict(self.facts),
+            "facts": {name: _finite(value) for name, value in self.facts.items()},
             "tables": {name: _columns(table) for name, table in self.tables.items()},
         }
 
@@ -184,6 +185,11 @@ def _kept(run: Run, name: str) -> pl.DataFrame:
     if missing := [column for column in columns if column not in table.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
     return table.select(columns) if columns else table
+
+
+def _finite(value: Any) -> Any:
+    """The value, or None for a number that JSON has no word for, such as the loss of a run that diverged."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:

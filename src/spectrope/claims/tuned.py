@@ -1,0 +1,159 @@
+"""Claims 1 and 2 again, each encoding at the best learning rate of one grid for all."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from spectrope.claims.base import Claim
+from spectrope.claims.counting_ordering import CountingTable, CountingText
+from spectrope.claims.distance_ordering import DistanceOrdering
+from spectrope.claims.seen import Seen
+from spectrope.claims.verdict import Part
+from spectrope.core.errors import UnsupportedError
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.rows import Rows
+from spectrope.sweeps.tune import FACTORS, Trial, Tuning, grid
+from spectrope.training.config import Experiment
+
+TITLE = "{}, each encoding at its best learning rate"
+TEST = (
+    "{} Learning rates are those of highest accuracy among "
+    + ", ".join(f"{factor:g}" for factor in FACTORS)
+    + " times the scale's, tried on seed 0 of each encoding: a fifth of its training examples is left out of "
+    "training to judge them, so that held-out examples play no part. A star marks a rate other than the "
+    "scale's, beyond which a better one may lie."
+)
+
+
+class AtBestRates(Claim):
+    """A claim whose arms take the learning rates that trials have chosen; an arm without them has no run yet.
+
+    Args:
+        rows: Where the rows of the trials are, now or later.
+    """
+
+    inner: ClassVar[Claim]  # The claim at the scale's own rate.
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        first = experiments(self.inner, condition, scale, 0)
+        found = {name: tuning_of(one, self.rows) for name, one in first.items()}
+        own = experiments(self.inner, condition, scale, seed)
+        return {name: at_best_rate(one, tuning) for name, one in own.items() if (tuning := found[name])}
+
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
+        """The trials, and the runs at those rates that they have chosen already."""
+        first = experiments(self.inner, condition, scale, 0).values()
+        trials = [Job(trial, ()) for one in first for trial in grid(one)]
+        return [*trials, *super().jobs(condition, scale, seeds)]
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        for number, part in enumerate(self.inner.parts(seen)):
+            yield part if number else replace(part, note=_told(seen))
+
+
+class DistanceOrderingTuned(AtBestRates, DistanceOrdering):
+    """Claim 1."""
+
+    kind = "distance-ordering-tuned"
+    inner = DistanceOrdering()
+    title, test = TITLE.format(inner.title), TEST.format(inner.test)
+
+
+class CountingTextTuned(AtBestRates, CountingText):
+    """Claim 2, as the text has it."""
+
+    kind = "counting-text-tuned"
+    inner = CountingText()
+    title, test = TITLE.format(inner.title), TEST.format(inner.test)
+
+
+class CountingTableTuned(AtBestRates, CountingTable):
+    """Claim 2, as Table 1 has it."""
+
+    kind = "counting-table-tuned"
+    inner = CountingTable()
+    title, test = TITLE.format(inner.title), TEST.format(inner.test)
+
+
+TUNED = {one.inner.kind: one for one in (DistanceOrderingTuned, CountingTextTuned, CountingTableTuned)}
+
+
+def tuned_claims(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
+    """Those of some claims that have a tuned form, in it.
+
+    Raises:
+        UnsupportedError: If none has.
+    """
+    found: list[Claim] = [TUNED[claim.kind](rows) for claim in claims if claim.kind in TUNED]
+    if not found:
+        raise UnsupportedError(f"learning rates are tuned for claims {', '.join(TUNED)} alone.")
+    return found
+
+
+def tried_claims(claims: Sequence[Claim], rows: Rows, scale: str) -> list[Claim]:
+    """Some claims, each followed by its tuned form if a trial of its grids has a row."""
+    found = []
+    for claim in claims:
+        found.append(claim)
+        if claim.kind in TUNED and _is_tried(claim, rows, scale):
+            found.append(TUNED[claim.kind](rows))
+    return found
+
+
+def tuning_of(experiment: Experiment, rows: Rows) -> Tuning | None:
+    """What the trials of an experiment's grid say; None as long as one is missing."""
+    trials = grid(experiment)
+    found = [row for trial in trials if (row := rows.get(trial)) is not None]
+    if len(found) < len(trials):
+        return None
+    return Tuning(
+        experiment.task.kind,
+        experiment.encoding_name,
+        tuple(
+            Trial(
+                trial.training.learning_rate,
+                row.facts["test_accuracy"],
+                _loss(row.facts["test_loss"]),
+                row.facts["seconds"],
+                row.run,
+            )
+            for trial, row in zip(trials, found, strict=True)
+        ),
+    )
+
+
+def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:
+    """The experiment at the chosen rate: itself, where that is the rate it has."""
+    rate = tuning.chosen.rate
+    if rate == experiment.training.learning_rate:
+        return experiment
+    return replace(experiment, training=replace(experiment.training, learning_rate=rate), tuning="chosen")
+
+
+def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    """A claim's arms, all of them runs of the decoder."""
+    arms = claim.arms(condition, scale, seed)
+    return {name: one for name, one in arms.items() if isinstance(one, Experiment)}
+
+
+def _is_tried(claim: Claim, rows: Rows, scale: str) -> bool:
+    firsts = (experiments(claim, condition, scale, 0) for condition in claim.conditions)
+    trials = (trial for first in firsts for one in first.values() for trial in grid(one))
+    return any(rows.get(trial) is not None for trial in trials)
+
+
+def _loss(value: float | None) -> float:
+    """A loss as rows hold it: None where it was not finite."""
+    return float("nan") if value is None else value
+
+
+def _told(seen: Seen) -> str:
+    rates = {
+        arm: f"{row.experiment.training.learning_rate:.2g}{'*' * (row.experiment.tuning == 'chosen')}"
+        for (arm, _), row in seen.rows.items()
+        if isinstance(row.experiment, Experiment)
+    }
+    return "rates: " + ", ".join(f"{arm} {rates[arm]}" for arm in seen.arms if arm in rates)

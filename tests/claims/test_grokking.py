@@ -1,4 +1,4 @@
-"""Claims 12 to 14 on rows with known answers."""
+"""Claims 12 to 15 on rows with known answers."""
 
 from pathlib import Path
 
@@ -7,7 +7,9 @@ import polars as pl
 import pytest
 from tests.claims.made import FACTS_OF_ALL, jitter
 
+from spectrope.claims import grokking
 from spectrope.claims.base import Claim
+from spectrope.claims.grok_coverage import GrokCoverage
 from spectrope.claims.grok_distribution import GrokDistribution
 from spectrope.claims.grok_med import RIVALS, GrokMed
 from spectrope.claims.grok_uniformity import GrokUniformity
@@ -151,3 +153,15 @@ def test_rows_of_both_laboratories_share_a_file(tmp_path: Path):
     (read,) = Rows.load(tmp_path / "mini.jsonl")
     assert read.experiment == base("mini", 0)
     assert last("med")(read) == 0.5
+
+
+@pytest.mark.parametrize(("reached", "expected"), [(1.0, "holds"), (0.5, "fails")])
+def test_coverage(monkeypatch, reached, expected):
+    # At p = 11 the linear algebra takes no time; what follows is the same as at 59.
+    monkeypatch.setattr(grokking, "MODULUS", {"mini": 11})
+
+    def say(arm, shift):
+        level = 1 / 11 if arm.endswith("two vocabularies") else 1.0 if arm == "random" else reached
+        return {"test_accuracy": (0.1, level + shift)}
+
+    assert outcome(GrokCoverage(), say) == expected

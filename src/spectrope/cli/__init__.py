@@ -8,12 +8,14 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.cli.ablate import Ablate
+from spectrope.cli.attention import Attention
 from spectrope.cli.audit import Audit
 from spectrope.cli.claims import Claims
 from spectrope.cli.compare import Compare
 from spectrope.cli.diff import Diff
 from spectrope.cli.encodings import Encodings
 from spectrope.cli.grok import Grok
+from spectrope.cli.grok_theory import GrokTheory
 from spectrope.cli.report import Report
 from spectrope.cli.runs import Runs
 from spectrope.cli.show import complain
@@ -29,7 +31,9 @@ Command = (
     | Annotated[Audit, subcommand("audit")]
     | Annotated[Diff, subcommand("diff")]
     | Annotated[Spectrum, subcommand("spectrum")]
+    | Annotated[Attention, subcommand("attention")]
     | Annotated[Grok, subcommand("grok")]
+    | Annotated[GrokTheory, subcommand("grok-theory")]
     | Annotated[Claims, subcommand("claims")]
     | Annotated[Report, subcommand("report")]
     | Annotated[Runs, subcommand("runs")]

@@ -1,0 +1,86 @@
+"""What the training pairs say of the others: which results follow from them, before anything is trained."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+
+from spectrope.tasks.modular import Split
+
+LARGE_PRIME = 32_749  # Stands for the rationals; its square times a few hundred rows fits 64 bits.
+
+Rows = Int[np.ndarray, "_ m"]
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How far a training set covers the label-equivalence classes of the test pairs, the pairs of one result.
+
+    Args:
+        trained: Mean over test pairs of the share of their class that trains.
+        implied: Share of the test pairs whose result follows from the training pairs.
+        attainable: Accuracy of answering what follows, and the rest by chance.
+    """
+
+    trained: float
+    implied: float
+    attainable: float
+
+
+def coverage(split: Split, p: int, *, shared: bool) -> Coverage:
+    r"""Coverage of a split's classes by its training pairs.
+
+    Let a network write operands and results as phases, :math:`u_a + v_b = w_{a\circ b}` on the circle, as
+    trigonometric solutions do. Each training pair is one such equation with integer coefficients. A test
+    pair's own equation holds in every solution if and only if it is an integer combination of these, since
+    the circle group is an injective cogenerator. That is tested over the rationals and modulo p: what
+    follows does so over both; the converse fails only if the equations have torsion besides p.
+
+    Args:
+        split: Pairs, and which of them train.
+        p: Modulus.
+        shared: Whether u is v: one vocabulary, and a model that treats both operands alike.
+    """
+    follows = implied(split, p, shared=shared)
+    labels, trains = split.pairs.labels, split.trains
+    sizes = torch.bincount(labels, minlength=p)
+    shares = torch.bincount(labels[trains], minlength=p) / sizes.clamp(min=1)
+    share = float(follows.mean())
+    return Coverage(shares[labels[~trains]].mean().item(), share, share + (1 - share) / p)
+
+
+def implied(split: Split, p: int, *, shared: bool) -> Bool[np.ndarray, " t"]:
+    """Whether the result of each test pair follows from the training pairs; see `coverage`."""
+    rows = _equations(split, p, shared)
+    trains = split.trains.numpy()
+    known, asked = np.unique(rows[trains], axis=0), rows[~trains]
+    return np.logical_and.reduce([_spanned(known, asked, q) for q in (p, LARGE_PRIME)])
+
+
+def _equations(split: Split, p: int, shared: bool) -> Rows:
+    """A row per pair: 1 at u_a and at v_b, -1 at w of the result."""
+    pairs = split.pairs
+    a, b, c = (x.numpy() for x in (pairs.a, pairs.b, pairs.labels))
+    rows, offset = np.zeros((len(a), 3 * p), np.int64), 0 if shared else p
+    place = np.arange(len(a))
+    for column, sign in ((a, 1), (b + offset, 1), (c + 2 * p, -1)):
+        np.add.at(rows, (place, column), sign)
+    return rows
+
+
+def _spanned(known: Rows, asked: Rows, q: int) -> Bool[np.ndarray, " t"]:
+    """Whether rows are combinations of others modulo a prime: Gauss-Jordan elimination of both."""
+    known, asked = known % q, asked % q
+    done = 0
+    for column in range(known.shape[1]):
+        places = np.flatnonzero(known[done:, column])
+        if not len(places):
+            continue
+        known[[done, done + places[0]]] = known[[done + places[0], done]]
+        known[done] = known[done] * pow(int(known[done, column]), -1, q) % q
+        below = done + 1 + np.flatnonzero(known[done + 1 :, column])
+        known[below] = (known[below] - known[below, column, None] * known[done]) % q
+        asked = (asked - asked[:, column, None] * known[done]) % q
+        done += 1
+    return np.logical_not(asked.any(axis=1))

@@ -37,6 +37,23 @@ def test_tables_are_printed_and_kept(checkpoints, tmp_path, capsys):
     assert pl.read_parquet(tmp_path / "shares.parquet")["layer"].unique().sort().to_list() == [1, 2]
 
 
+def test_what_rotation_does_is_shown_and_kept(checkpoints, tmp_path, capsys):
+    options = ("--examples", "4", "--length", "12", "--draws", "9", "--batch", "3", "--out", str(tmp_path))
+    assert main(("spectrum", str(checkpoints / "mute"), *options)) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("content", "contr.", "residual"))
+    assert pl.read_parquet(tmp_path / "bands.parquet").select("layer", "head").unique().height == 8
+
+
+def test_both_stacks_are_listed(checkpoints, capsys):
+    options = ("--examples", "4", "--length", "12", "--draws", "9", "--layers", "0")
+    assert main(("spectrum", str(checkpoints / "t5"), *options)) == 0
+    out = capsys.readouterr().out
+    assert "4 sequences of 6 tokens" in out
+    assert "encoder" in out
+    assert "decoder" in out
+
+
 def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
     options = ("--texts", str(checkpoints / "texts"), "--draws", "9")
     assert main(("spectrum", str(checkpoints / "deep"), *options, "--length", "4")) == 0
@@ -48,7 +65,7 @@ def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
     [
         ((), "takes a run, a checkpoint or --encoding NAME, one of them"),
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
-        (("{root}/t5",), "T5ForConditionalGeneration has two stacks"),
+        (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),
         (("{root}/windowed",), "measure no more tokens than its window holds"),
         (("{root}/mute", "--layers", "7"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--length", "1"), "length must be at least 2; got 1"),

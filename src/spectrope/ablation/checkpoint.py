@@ -17,9 +17,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.ablation.interventions import Variant
-from spectrope.ablation.subject import Enough, Subject
+from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import changes_in, fills_of
 from spectrope.models.adapters import (
+    Enough,
     after,
     before,
     first_of,

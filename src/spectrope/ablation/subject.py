@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.core.errors import UnsupportedError
-from spectrope.models.adapters import HeadSite, after, before, blocks_of, head_sites, rest_of
+from spectrope.models.adapters import Enough, HeadSite, after, before, blocks_of, head_sites, rest_of
 from spectrope.probes.constant_content import attending_modules
 from spectrope.tasks.sequences import Sequences
 
@@ -90,7 +90,13 @@ class Subject:
         found: dict[str, tuple[Any, ...]] = {}
         names = [site.module for site in self.sites]
         names += [name for blocks in self.stacks.values() for name, _ in blocks]
-        with after(self.model, names, lambda name, output: found.update({name: rest_of(output)})):
+
+        def note(name: str, output: Any) -> None:
+            found[name] = rest_of(output)
+            if name == names[-1]:
+                raise Enough
+
+        with after(self.model, names, note), contextlib.suppress(Enough):
             self.run(data)
         return found
 
@@ -112,7 +118,3 @@ class Subject:
         ):
             self.run(data)
         return [found[name] for name in names]
-
-
-class Enough(Exception):  # noqa: N818
-    """Ends a pass once what it is run for is known."""

@@ -19,6 +19,7 @@ class Rotation:
     r"""Coordinates [start, start + width) turn in pairs by :math:`\omega_j` radians per position.
 
     Args:
+        seen_pairing: How the kernel sees the pairs.
         pairing: How the weights lay out the pairs, where the vectors before rotation were seen, else how the
             kernel sees them.
         start: First rotated coordinate.
@@ -32,6 +33,7 @@ class Rotation:
         key_gain: Factor on rotated keys, likewise.
     """
 
+    seen_pairing: Pairing
     pairing: Pairing
     start: int
     width: int
@@ -99,6 +101,7 @@ def fit_rotation(
     ]
     pairings: list[Pairing] = [one[0] for one in seen if one is not None]
     return Rotation(
+        seen_pairing=layout.pairing,
         pairing=pairings[0] if pairings else layout.pairing,
         start=layout.start,
         width=layout.width,

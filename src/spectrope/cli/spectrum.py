@@ -55,6 +55,9 @@ class Spectrum(Checkpoints):
         Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
     ] = None
     layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: measure these alone, such as 0:4.")] = None
+    batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one pass; None takes all.")] = (
+        None
+    )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
     runs: RunsRoot = ROOT
 
@@ -75,8 +78,14 @@ class Spectrum(Checkpoints):
         require(self.examples >= 2, self, "examples", "at least 2")
         length = LENGTH if self.length is None else self.length
         require(length >= 2, self, "length", "at least 2")
+        require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
         plan = Measured(
-            texts=self.texts, examples=self.examples, length=length, layers=self.layers, draws=self.draws
+            texts=self.texts,
+            examples=self.examples,
+            length=length,
+            layers=self.layers,
+            draws=self.draws,
+            batch=self.batch,
         )
         self._keep(plan.tables(self.open(source), self.tokenizer(source)))
 

@@ -13,14 +13,22 @@ from spectrope.cli.checkpoints import progress
 from spectrope.cli.show import console, frame
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
-from spectrope.evaluation.language import read_texts
+from spectrope.evaluation.language import read_texts, whole_sequences
 from spectrope.models.adapters import Tokenizer, drawable_tokens, parse_layers
 from spectrope.sweeps.ablate import Tables
 from spectrope.sweeps.checkpoint_spectrum import checkpoint_spectrum
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
 HEADS_SHOWN = 24
-COLUMNS = {"toeplitz": "Toeplitz", "p_adjusted": "p", "toeplitz_raw": "raw", "stable_rank": "rank"}
+COLUMNS = {
+    "toeplitz": "Toeplitz",
+    "toeplitz_content": "content",
+    "p_adjusted": "p",
+    "toeplitz_raw": "raw",
+    "contraction_spectral": "contr.",
+    "stable_rank": "rank",
+    "factorisation": "residual",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,7 @@ class Measured:
         length: Tokens of each; shorter texts are left out.
         layers: Layers to measure, None for all.
         draws: Permutations in the test of Toeplitz shares.
+        batch: Sequences in one pass, None for all.
     """
 
     texts: Path | None
@@ -40,15 +49,27 @@ class Measured:
     length: int
     layers: str | None
     draws: int
+    batch: int | None
 
     def tables(self, model: nn.Module, tokenizer: Tokenizer | None) -> Tables:
         """Measure, print, and return the tables."""
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
-        ids = self._random(model) if self.texts is None else self._of_texts(self.texts, tokenizer)
+        ids = self.ids(model, tokenizer)
         with progress("measuring") as watch:
-            found = checkpoint_spectrum(model, ids, layers=layers, draws=self.draws, watch=watch)
+            found = checkpoint_spectrum(
+                model,
+                whole_sequences(model, ids),
+                layers=layers,
+                batch=self.batch,
+                draws=self.draws,
+                watch=watch,
+            )
         _show(found)
         return found
+
+    def ids(self, model: nn.Module, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
+        """The sequences: random tokens, or the first texts that are long enough."""
+        return self._random(model) if self.texts is None else self._of_texts(self.texts, tokenizer)
 
     def _random(self, model: nn.Module) -> Int[Tensor, "b t"]:
         known, rng = drawable_tokens(model), numpy_stream(0, "spectrum", "tokens")
@@ -73,11 +94,14 @@ def _show(tables: Tables) -> None:
     console.print(
         f"{first['examples']} sequences of {first['positions']} tokens; layers and heads count from 0. "
         f"Toeplitz: share of lags in logits, row means removed, {first['toeplitz_null']:.3f} by chance; p: "
-        "adjusted for false discoveries; raw: row means kept; rank: stable rank.",
+        "adjusted for false discoveries; content: without rotation and bias; raw: row means kept; contr.: "
+        "largest singular value with rotation over that without; rank: stable rank; residual: of content "
+        "times position.",
         highlight=False,
     )
     known = {old: new for old, new in COLUMNS.items() if measured[old].is_not_null().any()}
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
-    frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
-    shares = tables["shares"].pivot("part", index="layer", values="share")
+    named = ["role", "layer"] if "role" in measured.columns else ["layer"]
+    frame("", shown.select(*named, "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    shares = tables["shares"].pivot("part", index=named, values="share")
     frame("shares of the variance of hidden states", shares)

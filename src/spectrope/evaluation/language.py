@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spectrope.core.errors import ConfigError
 from spectrope.models.adapters import Tokenizer, decoder_start, drawable_tokens, sees_ahead
 from spectrope.store.files import disk_errors
-from spectrope.tasks.sequences import Sequences, continuing, padded, predicting, repeated_tokens
+from spectrope.tasks.sequences import UNSCORED, Sequences, continuing, padded, predicting, repeated_tokens
 
 
 def task_sequences(
@@ -58,6 +58,22 @@ def text_sequences(
     ids, lengths = padded(rows, tokenizer.padding)
     wanted = torch.arange(ids.shape[1]) < lengths[:, None]
     return _asking(model, tokenizer, ids, wanted, lengths, seed)
+
+
+def whole_sequences(model: nn.Module, ids: Int[Tensor, "n t"]) -> Sequences:
+    """Tokens for a model to run on; an encoder reads the first half of each row, a decoder the second.
+
+    Args:
+        model: A Hugging Face model.
+        ids: Rows without padding.
+
+    Raises:
+        ConfigError: If a decoder is left without tokens.
+    """
+    start, lengths = decoder_start(model), torch.full((len(ids),), ids.shape[1])
+    if start is None:
+        return Sequences(ids, torch.full_like(ids, UNSCORED), lengths)
+    return continuing(ids, torch.ones_like(ids, dtype=torch.bool), lengths, start)
 
 
 def read_texts(path: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """Constant content into every attention layer: what still varies in its kernel is position."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.random import torch_stream
-from spectrope.models.adapters import Call, Inputs, after, before, recorded, states_of, with_states
+from spectrope.models.adapters import Call, Enough, Inputs, after, before, recorded, states_of, with_states
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
 
@@ -104,8 +105,15 @@ def constant_content(
     def receive(call: Call) -> None:
         if call.module in sources:
             sink(Kernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
+        if not sources:
+            raise Enough
 
-    with before(model, modules, replace), after(model, inner, note), recorded(model, receive):
+    with (
+        before(model, modules, replace),
+        after(model, inner, note),
+        recorded(model, receive),
+        suppress(Enough),
+    ):
         model(**Inputs(batch=contents, length=length).of(model))
 
 

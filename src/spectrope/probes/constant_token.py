@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.models.adapters import Inputs, after, before, block_of, recorded, states_of
+from spectrope.models.adapters import Enough, Inputs, after, before, block_of, recorded, states_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def constant_token(
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         entered.setdefault(name, states_of(args, given)[0])
         if len(entered) == len(first):
-            raise _SeenEnough
+            raise Enough
 
     def look_up(name: str, output: Any) -> None:
         found = output.flatten(0, -2)
@@ -66,7 +66,7 @@ def constant_token(
         before(model, first.values(), enter),
         after(model, tables, look_up),
         recorded(model, lambda _: None),
-        contextlib.suppress(_SeenEnough),
+        contextlib.suppress(Enough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
     whole = {name: found for name, found in rows.items() if len(found) == length}
@@ -82,10 +82,6 @@ def _absolute(block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor])
 
     table = max(rows, key=shared, default="")
     return Absolute(block, states, table, rows.get(table, torch.empty(0, dtype=torch.long)))
-
-
-class _SeenEnough(Exception):  # noqa: N818
-    """Ends a pass once every stack's input is known, which spares the layers."""
 
 
 def matching_rows(table: Float[Tensor, "rows c"], found: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:

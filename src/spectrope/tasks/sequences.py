@@ -59,6 +59,10 @@ class Sequences:
         """Which places hold tokens where a stack of layers runs; there is one stack."""
         return self.real
 
+    def tokens(self, role: str) -> Int[Tensor, "n t"]:
+        """What stands there."""
+        return self.ids
+
     def inputs(self, copies: int) -> dict[str, Tensor]:
         """Arguments of a language model's forward call for several copies of these."""
         return _arguments("", self.ids, self.real, copies)
@@ -106,6 +110,10 @@ class Continuations(Sequences):
     def places(self, role: str) -> Bool[Tensor, "n t"]:
         """Which places hold tokens in the stack of a role."""
         return _before(self.read_lengths, self.read.shape[1]) if role == "encoder" else self.real
+
+    def tokens(self, role: str) -> Int[Tensor, "n t"]:
+        """What stands in the stack of a role."""
+        return self.read if role == "encoder" else self.ids
 
     def inputs(self, copies: int) -> dict[str, Tensor]:
         """Arguments of the model's forward call for several copies of these."""

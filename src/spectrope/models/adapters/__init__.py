@@ -1,6 +1,6 @@
 """Hugging Face models: loading them, and reading what their attention kernels receive."""
 
-from spectrope.models.adapters.hooks import after, before, evaluating, running, states_of, with_states
+from spectrope.models.adapters.hooks import Enough, after, before, evaluating, running, states_of, with_states
 from spectrope.models.adapters.inputs import Inputs, trained_length
 from spectrope.models.adapters.load import open_model
 from spectrope.models.adapters.record import Call, recorded
@@ -26,6 +26,7 @@ from spectrope.models.adapters.texts import (
 
 __all__ = [
     "Call",
+    "Enough",
     "HeadSite",
     "Inputs",
     "Role",

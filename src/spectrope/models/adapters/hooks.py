@@ -7,6 +7,10 @@ from typing import Any
 from torch import Tensor, nn
 
 
+class Enough(Exception):  # noqa: N818
+    """Ends a pass once what it is run for is known."""
+
+
 @contextlib.contextmanager
 def before(
     model: nn.Module, names: Iterable[str], act: Callable[[str, Any, dict[str, Any]], Any]

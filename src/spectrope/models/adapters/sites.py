@@ -34,7 +34,7 @@ class HeadSite:
         gives: What the module puts out: the projection of the heads, the heads themselves, or more than that.
         parts: In how many parts the module puts it out, 0 for a tensor by itself.
         block_parts: The same of the block.
-        shares: Whether either puts out tensors beside the hidden states, such as T5's biases.
+        shares: Whether the block hands tensors on beside the hidden states, such as T5's biases.
     """
 
     role: Role
@@ -190,7 +190,7 @@ def _site(
         gives,
         parts=_parts(own),
         block_parts=_parts(block),
-        shares=any(isinstance(part, Tensor) for part in (*rest_of(own), *rest_of(block))),
+        shares=any(isinstance(part, Tensor) for part in rest_of(block)),
     )
 
 

@@ -1,8 +1,8 @@
 """Extreme eigenvalues of Hermitian Toeplitz matrices at a million rows, with certificates."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Inexact
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spectrope.spectral.banded import WIDEST, banded_extreme
 from spectrope.spectral.checks import check
-from spectrope.spectral.lanczos import RitzValue, best_start, largest_ritz_value
+from spectrope.spectral.lanczos import RitzValue, best_starts, largest_ritz_values
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.symbol import OVERSAMPLING, SymbolRange, bracket, grids, require_hermitian
 
@@ -154,18 +154,30 @@ def _search_banded(
 def _search(
     operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
 ) -> tuple[RitzValue, float]:
-    """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
+    """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator.
+
+    Products are counted once where they serve both classes.
+    """
     _, ceiling = limits
     most = min(max(MOST_WORK // operator.n, 40), 1000)
     angles = _peaks(operator, sign * smoothed)
 
-    def apply(x: Tensor) -> Tensor:
-        return operator.apply(x).mul_(sign)
-
-    starts = (best_start(apply, trial, ceiling) for trial in _trials(operator, angles))
-    runs = [largest_ritz_value(apply, start, goal, most) for start in starts]
+    apply = partial(_apply_by_class, operator, sign)
+    starts = best_starts(apply, _trials(operator, angles), ceiling)
+    runs = largest_ritz_values(apply, starts, goal, most)
     best = max(runs, key=lambda run: run.value)
-    return RitzValue(best.value, best.residual_bound, sum(run.products for run in runs)), ceiling
+    return replace(best, products=max(run.products for run in runs)), ceiling
+
+
+def _apply_by_class(
+    operator: ToeplitzOperator, sign: float, x: Inexact[Tensor, "c *m n"]
+) -> Inexact[Tensor, "c *m n"]:
+    """sign T x; for a real T one product of the sum of both classes, which it maps to themselves."""
+    if not operator.is_real:
+        return operator.apply(x).mul_(sign)
+    image = operator.apply(x[0] + x[1]).mul_(sign / 2)
+    mirrored = image.flip(-1)
+    return torch.stack([image + mirrored, image - mirrored])
 
 
 def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
@@ -184,13 +196,12 @@ def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
     return ((best + shift) * (2 * math.pi / points)).tolist()
 
 
-def _trials(operator: ToeplitzOperator, angles: list[float]) -> Iterator[Inexact[Tensor, "m n"]]:
+def _trials(operator: ToeplitzOperator, angles: list[float]) -> Inexact[Tensor, "c m n"]:
     """Trial vectors of each class: symmetric and skew ones for real matrices, one class for complex ones."""
     if operator.is_real:
         pairs = [trial_vectors(operator.n, theta, operator.lags) for theta in angles]
-        yield from (torch.cat(vectors) for vectors in zip(*pairs, strict=True))
-    else:
-        yield torch.cat([complex_trial_vectors(operator.n, theta, operator.lags) for theta in angles])
+        return torch.stack([torch.cat(vectors) for vectors in zip(*pairs, strict=True)])
+    return torch.cat([complex_trial_vectors(operator.n, theta, operator.lags) for theta in angles])[None]
 
 
 def _dense_extremes(operator: ToeplitzOperator, limits: SymbolRange) -> Extremes:

@@ -1,7 +1,7 @@
 """Lanczos' method for one end of a spectrum, stopped by an estimate of the value's own error."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,9 @@ from jaxtyping import Inexact
 from torch import Tensor
 
 from spectrope.spectral.checks import check
+
+TINY = torch.finfo(torch.float64).tiny
+(STEMR,) = scipy.linalg.get_lapack_funcs(("stemr",), dtype=np.float64)  # without eigh_tridiagonal's checks
 
 
 @dataclass(frozen=True)
@@ -46,44 +49,85 @@ class Start:
 def largest_ritz_value(
     apply: Callable[[Tensor], Tensor], start: Start, tolerance: float, max_products: int
 ) -> RitzValue:
-    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator.
+    """One run of `largest_ritz_values`, with x -> A x for a vector."""
+    (found,) = largest_ritz_values(lambda x: apply(x[0])[None], [start], tolerance, max_products)
+    return found
+
+
+def largest_ritz_values(
+    apply: Callable[[Tensor], Tensor], starts: Sequence[Start], tolerance: float, max_products: int
+) -> list[RitzValue]:
+    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator, run by run.
 
     ARPACK can only be told to stop on the residual r. The extremes of a Toeplitz matrix are
     :math:`O(n^{-3})` apart, so r falls hundreds of products later than the value's own error, which is at
     most :math:`r^2 / \text{gap}` (Kato and Temple). Here the gap is the lesser of the one given and that
     between the two leading Ritz values, an estimate; the residual reported is the proven one. Rounding makes
     the vectors lose their orthogonality only as Ritz values converge (Paige), and we stop when the one sought
-    does: none is kept.
+    does: none is kept. Runs go in step, so that one product may serve them all; the row of one that is done
+    is zero from then on.
 
     Args:
-        apply: x -> A x.
-        start: The vector to start from, not zero.
-        tolerance: Error of the value at which to stop, in the units of A.
+        apply: X -> A X for rows that are the vectors of the runs, with shape (runs, n).
+        starts: The vectors to start from, not zero.
+        tolerance: Error of the values at which to stop, in the units of A.
         max_products: When to stop in any case, at least 1.
 
+    Returns:
+        One value per start.
+
     Raises:
-        ConfigError: If the start is zero.
+        ConfigError: If a start is zero.
 
     References:
         Accuracy and effectiveness of the Lanczos algorithm (Paige, 1980).
     """
-    norm = torch.linalg.vector_norm(start.vector)
-    check(norm.item() > 0, "start of the Lanczos process must not vanish.")
-    before, now = torch.zeros_like(start.vector), start.vector / norm
-    diagonal, off = np.zeros(max_products), np.zeros(max_products + 1)
-    ritz, residual, m = 0.0, 0.0, -1
-    for m in range(max_products):
-        image = apply(now).sub_(before, alpha=off[m])
-        diagonal[m] = torch.vdot(now, image).real.item()
-        image.sub_(now, alpha=diagonal[m])
-        off[m + 1] = torch.linalg.vector_norm(image).item()
-        if is_checked(m) or m == max_products - 1 or off[m + 1] <= tolerance:
-            ritz, residual, gap = _leading(diagonal[: m + 1], off[1 : m + 2])
-            error = min(residual, start.ceiling - ritz)
-            if error <= tolerance or residual**2 <= tolerance * min(gap, start.gap):
-                break
-        before, now = now, image.div_(off[m + 1])
-    return RitzValue(ritz, residual, m + 1)
+    now = torch.stack([start.vector for start in starts])
+    norms = torch.linalg.vector_norm(now, dim=1, keepdim=True)
+    check(bool((norms > 0).all()), "start of the Lanczos process must not vanish.")
+    runs = [_Run(start, tolerance, max_products) for start in starts]
+    before, now, norms = torch.zeros_like(now), now / norms, torch.zeros_like(norms)
+    while not all(run.is_done for run in runs):
+        image = apply(now).sub_(before.mul_(norms))
+        diagonal = torch.linalg.vecdot(now, image).real[:, None]
+        image.sub_(now * diagonal)
+        norms = torch.linalg.vector_norm(image, dim=1, keepdim=True)
+        found = zip(runs, diagonal.flatten().tolist(), norms.flatten().tolist(), strict=True)
+        for row, (run, alpha, beta) in enumerate(found):
+            if run.extend(alpha, beta):
+                now[row] = image[row] = 0
+        before, now = now, image.div_(norms.clamp_(min=TINY))
+    return [run.found() for run in runs]
+
+
+class _Run:
+    """The tridiagonal matrix of one run, and whether its leading Ritz value is good enough."""
+
+    def __init__(self, start: Start, tolerance: float, most: int) -> None:
+        self.start, self.tolerance, self.most = start, tolerance, most
+        self.diagonal: list[float] = []
+        self.off: list[float] = []
+        self.is_done, self.value, self.residual = False, 0.0, 0.0
+
+    def extend(self, diagonal: float, off: float) -> bool:
+        """Take the entries of one more product; whether this was the last that it needs."""
+        if self.is_done:
+            return False
+        self.diagonal.append(diagonal)
+        self.off.append(off)
+        m, is_last = len(self.diagonal) - 1, len(self.diagonal) == self.most
+        if is_checked(m) or is_last or off <= self.tolerance:
+            self.value, self.residual, gap = _leading(np.array(self.diagonal), np.array(self.off))
+            self.is_done = is_last or self._has_converged(gap)
+        return self.is_done
+
+    def _has_converged(self, gap: float) -> bool:
+        error = min(self.residual, self.start.ceiling - self.value)
+        return error <= self.tolerance or self.residual**2 <= self.tolerance * min(gap, self.start.gap)
+
+    def found(self) -> RitzValue:
+        """What it came to."""
+        return RitzValue(self.value, self.residual, len(self.diagonal))
 
 
 def is_checked(m: int) -> bool:
@@ -95,29 +139,40 @@ def _leading(diagonal: np.ndarray, off: np.ndarray) -> tuple[float, float, float
     """Largest Ritz value, its residual and its distance to the next one (0 while there is none)."""
     if len(diagonal) == 1:
         return float(diagonal[0]), float(off[0]), 0.0
-    last = len(diagonal) - 1
-    values, vectors = scipy.linalg.eigh_tridiagonal(
-        diagonal, off[:-1], select="i", select_range=(last - 1, last)
-    )
-    return float(values[1]), float(off[-1] * abs(vectors[-1, 1])), float(values[1] - values[0])
+    m, by_index = len(diagonal), 2
+    _, values, vectors, info = STEMR(diagonal, off.copy(), by_index, 0.0, 0.0, m - 1, m)
+    assert info == 0, f"LAPACK's stemr failed with {info}"
+    error = off[-1] * abs(vectors[m - 1, 1])
+    return float(values[1]), float(error), float(values[1] - values[0])
 
 
-def best_start(
-    apply: Callable[[Tensor], Tensor], trial: Inexact[Tensor, "m n"], ceiling: float = math.inf
-) -> Start:
-    """The leading Ritz vector of a Hermitian operator on the span of a few rows; the next one gives the gap.
+def best_starts(
+    apply: Callable[[Tensor], Tensor], trials: Inexact[Tensor, "c m n"], ceiling: float = math.inf
+) -> list[Start]:
+    """The leading Ritz vector of a Hermitian operator on each span of a few rows; the next gives the gap.
 
-    Directions of the span that rounding cannot tell from zero are left out.
+    Directions of a span that rounding cannot tell from zero are left out.
 
     Args:
-        apply: X -> A X along the last dimension.
-        trial: Rows that span the trial space, not all zero.
+        apply: X -> A X along the last dimension, for (c, m, n).
+        trials: Rows that span the trial spaces, not all zero, one space for each c.
         ceiling: An upper bound on the operator's largest eigenvalue.
     """
+    bases, kept = zip(*(_orthonormal(trial) for trial in trials), strict=True)
+    spaces = zip(bases, apply(torch.stack(bases)), kept, strict=True)
+    return [_leading_start(base[-rows:], image[-rows:], ceiling) for base, image, rows in spaces]
+
+
+def _orthonormal(trial: Inexact[Tensor, "m n"]) -> tuple[Inexact[Tensor, "m n"], int]:
+    """Orthonormal rows of the same span, last in an array of its shape; the others are zero."""
     sizes, directions = torch.linalg.eigh(trial.conj() @ trial.T)
     keep = sizes > 1e-10 * sizes[-1]
-    orthonormal = (directions[:, keep] / sizes[keep].sqrt()).T @ trial
-    projected = orthonormal.conj() @ apply(orthonormal).T
+    scale = torch.where(keep, sizes, math.inf).rsqrt()
+    return (directions * scale).T @ trial, int(keep.sum())
+
+
+def _leading_start(base: Inexact[Tensor, "m n"], image: Inexact[Tensor, "m n"], ceiling: float) -> Start:
+    projected = base.conj() @ image.T
     values, vectors = torch.linalg.eigh((projected + projected.mH) / 2)
     gap = (values[-1] - values[-2]).item() if len(values) > 1 else math.inf
-    return Start(vectors[:, -1] @ orthonormal, gap, ceiling)
+    return Start(vectors[:, -1] @ base, gap, ceiling)

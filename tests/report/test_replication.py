@@ -11,7 +11,7 @@ from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
-from spectrope.report.replication.page import machines
+from spectrope.report.replication.page import decisive, machines, mark
 from spectrope.sweeps.rows import Rows
 
 
@@ -26,21 +26,23 @@ def say(arm, seed):
 def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     claims = chosen_claims(())
     page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
-    head = page.split("In brackets")[0]
+    head = page.split("**holds**: every part")[0]
     for claim in claims:
         assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
         assert f'<a id="{claim.kind}"></a>' in page
         assert claim.unplanned in page
     assert len([line for line in head.splitlines() if line.startswith("| ")]) == len(claims) + 2
     assert not (tmp_path / "images").exists()  # Nothing has been run.
-    assert "`controlled`: 72 of its planned runs have no row" in page
+    assert "(#single-head) | controlled | 72 | 72 |" in page
+    assert "| not run | not run | not run |  |" in head
 
 
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows = rows_of(DistanceOrdering(), say)
     rows.complaints.append("mini.jsonl, line 7: no record with a checksum.")
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
-    assert "| **fails** (6) | inconclusive (0) | inconclusive (0) |" in page
+    surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
+    assert f"| **fails** | not run | not run | {surest} |" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 2 points | 89.1 | 55.0 [" in line
     assert "holds, n = 6" in line
@@ -50,6 +52,22 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
         assert f"images/replication/{name}.svg" in page
     assert "line 7: no record with a checksum" in page
     assert "36 runs, 0.3 hours of training" in page
+
+
+@pytest.mark.parametrize(
+    ("seeds", "test", "told"), [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive"), (3, 95.0, "3 of 6 seeds")]
+)
+def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
+    claim = PartialRoPE()
+    rows = rows_of(claim, lambda arm, seed: partial(arm, seed, test), seeds=seeds)
+    verdict = claim.judge(rows)
+    assert mark(verdict) == told
+    if told == "**holds**":
+        assert decisive(verdict).endswith("predicted in more than half of all runs (`controlled`)")
+
+
+def partial(arm, seed, full):
+    return {"test": full + jitter(seed) if arm == "8" else 60.0, "gaps": (1.0, 40.0, 1.0)}
 
 
 def test_a_page_is_the_same_when_it_is_written_again(tmp_path):

@@ -42,13 +42,13 @@ class Section:
         claim: The claim.
         verdicts: One per condition that it is tested under.
         pictures: Its charts.
-        missing: Runs that its plan has and the rows have not, by condition.
+        planned: Runs that its plan has and those of them that have no row, by condition.
     """
 
     claim: Claim
     verdicts: list[Verdict]
     pictures: list[Picture]
-    missing: dict[str, int]
+    planned: dict[str, tuple[int, int]]
 
     @property
     def lines(self) -> list[list[str]]:
@@ -97,7 +97,8 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         minimum=MIN_SEEDS,
         rows=rows,
         machines=machines(rows),
-        hours=sum(row.facts["seconds"] or 0.0 for row in rows) / 3600,
+        seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
+        missing=len(outstanding(study.jobs(), rows)),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
     )
@@ -105,9 +106,40 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
 
 
 def overview(study: Study, section: Section) -> list[str]:
-    """A cell per condition of the verdict table: the outcome in bold where it is one, and its seeds."""
+    """Cells of the verdict table: an outcome per condition, then what decides the first that is decided."""
     by_condition = {verdict.condition: verdict for verdict in section.verdicts}
-    return ["–" if name not in by_condition else _mark(by_condition[name]) for name in study.conditions]
+    marks = ["–" if name not in by_condition else mark(by_condition[name]) for name in study.conditions]
+    decided = (verdict for verdict in section.verdicts if verdict.outcome != "inconclusive")
+    return [*marks, next((decisive(verdict) for verdict in decided), "")]
+
+
+def mark(verdict: Verdict) -> str:
+    """An outcome in a word or two: in bold where it is one, else what is lacking."""
+    if verdict.outcome != "inconclusive":
+        return f"**{verdict.outcome}**"
+    if not any(finding.n_seeds for finding in verdict.findings):
+        return "not run"
+    few = verdict.n_seeds < MIN_SEEDS
+    return f"{verdict.n_seeds} of {MIN_SEEDS} seeds" if few else "inconclusive"
+
+
+def decisive(verdict: Verdict) -> str:
+    """The part that a verdict rests on, with its number: the surest failure, or the least sure success."""
+    parts = [
+        f for f in verdict.findings if f.outcome == verdict.outcome and f.evidence and not f.part.premise
+    ]
+    if verdict.outcome == "fails":
+        told = min(parts, key=lambda finding: finding.p_fails)
+    else:
+        told = max(parts, key=lambda finding: finding.evidence.p_holds if finding.evidence else 0.0)
+    assert told.evidence is not None
+    value = number(told, told.evidence.interval.estimate)
+    return f"{told.part.quantity}: {value}, predicted {told.part.prediction.words()} (`{verdict.condition}`)"
+
+
+def number(finding: Finding, value: float) -> str:
+    """A value of a part in as many digits as its unit deserves."""
+    return f"{value:{'.1f' if finding.part.prediction.unit == 'points' else '.2f'}}"
 
 
 def cell(finding: Finding) -> str:
@@ -116,9 +148,8 @@ def cell(finding: Finding) -> str:
         return f"{finding.n_seeds} seeds"
     interval = finding.evidence.interval
     note = f"; {finding.part.note}" if finding.part.note else ""
-    form = ".1f" if finding.part.prediction.unit == "points" else ".2f"
-    ends = f"{interval.low:{form}} to {interval.high:{form}}"
-    return f"{interval.estimate:{form}} [{ends}] {finding.outcome}, n = {finding.n_seeds}{note}"
+    estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
+    return f"{estimate} [{low} to {high}] {finding.outcome}, n = {finding.n_seeds}{note}"
 
 
 def machines(rows: Rows) -> list[str]:
@@ -136,11 +167,9 @@ def machines(rows: Rows) -> list[str]:
 
 
 def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
-    missing = {
-        verdict.condition: len(outstanding(claim.jobs(verdict.condition, study.scale, study.seeds), rows))
-        for verdict in verdicts
-    }
-    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), missing)
+    jobs = {v.condition: claim.jobs(v.condition, study.scale, study.seeds) for v in verdicts}
+    planned = {name: (len(own), len(outstanding(own, rows))) for name, own in jobs.items()}
+    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned)
 
 
 def _pictures(
@@ -160,9 +189,3 @@ def _pictures(
             save_chart(spec, folder / file)
             pictures.append(Picture(file.as_posix(), told))
     return pictures
-
-
-def _mark(verdict: Verdict) -> str:
-    if verdict.outcome == "inconclusive":
-        return f"inconclusive ({verdict.n_seeds})"
-    return f"**{verdict.outcome}** ({verdict.n_seeds})"

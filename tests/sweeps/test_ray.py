@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def keep(row):
     print(json.dumps({{"row": row.record()}}), flush=True)
 
 try:
-    Ray(workers=2)(jobs, pathlib.Path(sys.argv[1]), watch, keep)
+    Ray(workers=2, replicas=2)(jobs, pathlib.Path(sys.argv[1]), watch, keep)
 except t.Interrupted as stop:
     print(json.dumps({{"stop": str(stop)}}))
 print(json.dumps({{"killed": len(done)}}))
@@ -82,6 +83,7 @@ def begun(job: Job, root: Path) -> None:
 def test_a_worker_killed_in_mid_sweep_costs_no_result(tmp_path):
     pytest.importorskip("ray")
     jobs = [Job(tiny(name, epochs=30)) for name in ("rope", "alibi", "nope")]
+    jobs.append(Job(replace(jobs[2].experiment, seed=1)))  # Trains with the third as one model.
     begun(jobs[0], tmp_path / "ray")
     lines = on_ray(jobs, tmp_path / "ray", "kill")
     assert lines[-1] == {"killed": 1}
@@ -89,8 +91,9 @@ def test_a_worker_killed_in_mid_sweep_costs_no_result(tmp_path):
     steps = [line["done"] for line in lines if line.get("number") == 0 and line["stage"] == "train"]
     assert min(steps) >= 6  # From its checkpoint, whoever was killed.
     kept: list[Row] = []
-    Local("cpu")(jobs, tmp_path / "local", ignore, kept.append)
-    assert len(rows) == len(kept) == 3
+    Local("cpu", replicas=2)(jobs, tmp_path / "local", ignore, kept.append)
+    assert len(rows) == len(kept) == 4
+    assert [run.manifest.get("replicas") for run in find_runs(tmp_path / "ray")].count(2) == 2
     for row in kept:
         other = rows[row.experiment]
         assert other.run == row.run
@@ -121,6 +124,7 @@ def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
         ({"workers": 0}, "workers must be at least 1"),
         ({"cpus": 0}, "cpus must be"),
         ({"gpus": -1.0}, "gpus must be"),
+        ({"replicas": 0}, "replicas must be"),
     ],
 )
 def test_impossible_shares_are_refused(fields, rule):

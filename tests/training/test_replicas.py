@@ -13,7 +13,7 @@ from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted
 from spectrope.training.loop import Trainer, build_model
-from spectrope.training.replicas import CHECKPOINT, Replicas, ReplicaTrainer, clip_each
+from spectrope.training.replicas import Replicas, ReplicaTrainer, clip_each
 from spectrope.training.scales import experiment
 
 CPU = torch.device("cpu")
@@ -85,7 +85,7 @@ def test_an_interrupted_group_ends_as_an_undisturbed_one(tmp_path):
     asked = iter([False, False, True])
     with pytest.raises(Interrupted, match="stopped at step 3 of 6"):
         ReplicaTrainer(first).fit(stop=lambda: next(asked))
-    assert first[0].run.has_tensors(CHECKPOINT)
+    assert first[0].run.has_tensors("replicas-0-1-5")
     resumed = ReplicaTrainer(second)
     assert (resumed.state.step, second[2].state.step, len(second[2].state.rows)) == (3, 3, 4)
     resumed.fit()

@@ -103,7 +103,7 @@ def train(
             listen(Event("train", progress.step, progress.steps, progress.accuracy))
 
         model = trainer.fit(watch, stop)
-        run.finish(_manifest(trainer, model))
+        run.finish(described(trainer, model))
     run.remove(CHECKPOINT)
     return run
 
@@ -136,7 +136,8 @@ def _tell(listen: Listener, progress: GrokProgress) -> None:
     listen(Event("train", progress.step, progress.steps, accuracy))
 
 
-def _manifest(trainer: Trainer, model: Decoder) -> dict[str, Any]:
+def described(trainer: Trainer, model: Decoder) -> dict[str, Any]:
+    """The manifest of a run that is trained to the end."""
     train_score = score(model, trainer.train_data[: len(trainer.test_data)], dtype=trainer.dtype)
     test_score = score(model, trainer.test_data, dtype=trainer.dtype)
     return {

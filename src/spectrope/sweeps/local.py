@@ -6,7 +6,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
@@ -16,15 +16,16 @@ from typing import Any
 import torch
 
 from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import SpectropeError
+from spectrope.core.errors import SpectropeError, require
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
 from spectrope.sweeps.engine import Engine, Keep, Watcher, unwatched
 from spectrope.sweeps.events import Event, Listener
-from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row
 from spectrope.sweeps.runs import find_run, run_for
+from spectrope.sweeps.together import Group, complete_together, grouped
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -37,10 +38,15 @@ class Local(Engine):
     Args:
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
+        replicas: Most seeds that train as one model.
     """
 
     device: Device = "auto"
     workers: int = 1
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.replicas >= 1, self, "replicas", "at least 1")
 
     def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
         """Do the jobs in this machine's processes; see `Engine`."""
@@ -52,7 +58,8 @@ class Local(Engine):
             watch(number, event)
 
         try:
-            execute(jobs, root, device=self.device, workers=self.workers, watch=told)
+            place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
+            execute(jobs, root, **place, watch=told)
         finally:  # A worker may end before what it told has come.
             for job in left.values():
                 run = find_run(job.experiment, root)
@@ -66,6 +73,7 @@ def execute(
     *,
     device: Device = "auto",
     workers: int = 1,
+    replicas: int = 1,
     watch: Watcher = unwatched,
 ) -> list[Run]:
     """Train and measure every job of a plan; what its run folder already holds is not done again.
@@ -75,6 +83,7 @@ def execute(
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
+        replicas: Most seeds that train as one model.
         watch: Told the number of a job and what happened in it.
 
     Returns:
@@ -84,13 +93,15 @@ def execute(
         Interrupted: After Ctrl-C, once every unfinished run is saved.
         SpectropeError: If a job fails; the others are finished first.
     """
-    place = choose_device(device)
-    workers = 1 if place.type == "cuda" else min(workers, len(plan))
-    jobs = as_jobs(plan)
+    place, jobs = choose_device(device), as_jobs(plan)
+    groups = grouped(jobs, root, replicas)
+    workers = 1 if place.type == "cuda" else min(workers, len(groups))
     with stop_on_signal() as stop:
         if workers <= 1:
-            return _in_turn(jobs, root, place, watch, stop)
-        return _in_processes(jobs, root, workers, watch, stop)
+            runs = _in_turn(groups, root, place, watch, stop)
+        else:
+            runs = _in_processes(groups, root, workers, watch, stop)
+    return [runs[number] for number in range(len(jobs))]
 
 
 def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
@@ -98,18 +109,14 @@ def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
     return [one if isinstance(one, Job) else Job(one) for one in plan]
 
 
-def _one(job: Job, root: Path, device: torch.device, listen: Listener, stop: Stop) -> Run:
-    if stop():
-        raise Interrupted("stopped between two runs.")
-    return complete(job, root, device, listen, stop)
-
-
-def _in_turn(plan: Sequence[Job], root: Path, device: torch.device, watch: Watcher, stop: Stop) -> list[Run]:
-    runs: list[Run] = []
+def _in_turn(
+    groups: Sequence[Group], root: Path, device: torch.device, watch: Watcher, stop: Stop
+) -> dict[int, Run]:
+    runs: dict[int, Run] = {}
     mistakes: list[SpectropeError] = []
-    for number, job in enumerate(plan):
+    for group in groups:
         try:
-            runs.append(_one(job, root, device, partial(watch, number), stop))
+            runs |= _one(group, root, device, lambda number: partial(watch, number), stop)
         except Interrupted:
             raise
         except SpectropeError as mistake:
@@ -119,13 +126,24 @@ def _in_turn(plan: Sequence[Job], root: Path, device: torch.device, watch: Watch
     return runs
 
 
-def _in_processes(plan: Sequence[Job], root: Path, workers: int, watch: Watcher, stop: Stop) -> list[Run]:
+def _one(
+    group: Group, root: Path, device: torch.device, listener: Callable[[int], Listener], stop: Stop
+) -> dict[int, Run]:
+    runs = complete_together(list(group.values()), root, device, [listener(n) for n in group], stop)
+    return dict(zip(group, runs, strict=True))
+
+
+def _in_processes(
+    groups: Sequence[Group], root: Path, workers: int, watch: Watcher, stop: Stop
+) -> dict[int, Run]:
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // workers)
     furnish = events, stopping, threads, loaded_files()
     with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
-        futures = [pool.submit(_work, number, one.to_dict(), root) for number, one in enumerate(plan)]
+        futures = [
+            pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
+        ]
         pending = set(futures)
         while pending:
             _forward(events, watch)
@@ -146,7 +164,7 @@ def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOK
         return
 
 
-def _results(futures: Sequence[Future[Run]]) -> list[Run]:
+def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
     ended = [future for future in futures if not future.cancelled()]
     errors = [error for future in ended if (error := future.exception())]
     for error in errors:
@@ -157,7 +175,7 @@ def _results(futures: Sequence[Future[Run]]) -> list[Run]:
         raise mistakes[0]
     if errors or len(ended) < len(futures):
         raise Interrupted("stopped; every run is saved.")
-    return [future.result() for future in ended]
+    return {number: run for future in ended for number, run in future.result().items()}
 
 
 _worker: dict[str, Any] = {}
@@ -181,10 +199,14 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(number: int, fields: Mapping[str, Any], root: Path) -> Run:
+def _work(group: Mapping[int, Mapping[str, Any]], root: Path) -> dict[int, Run]:
     events, stopping = _worker["events"], _worker["stopping"]
-    tell = throttled(lambda event: events.put((number, event)))
-    return _one(Job.from_dict(fields), root, torch.device("cpu"), tell, stopping.is_set)
+    jobs = {number: Job.from_dict(fields) for number, fields in group.items()}
+
+    def listener(number: int) -> Listener:
+        return throttled(lambda event: events.put((number, event)))
+
+    return _one(jobs, root, torch.device("cpu"), listener, stopping.is_set)
 
 
 def throttled(listen: Listener) -> Listener:

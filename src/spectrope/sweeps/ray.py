@@ -14,9 +14,10 @@ from spectrope.core.errors import SpectropeError, UnsupportedError, require
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.sweeps.engine import Engine, Keep, Watcher
 from spectrope.sweeps.events import Event
-from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps.job import Job
 from spectrope.sweeps.local import throttled
 from spectrope.sweeps.rows import Row
+from spectrope.sweeps.together import Group, complete_together, grouped
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -65,17 +66,20 @@ class Ray(Engine):
         workers: Jobs at a time of a cluster that is started here.
         cpus: Processors that one job takes, and threads that it uses.
         gpus: GPUs that one job takes; 0.25 lets four jobs share one, 0 computes on the CPU.
+        replicas: Most seeds that train as one model, which is then one job.
     """
 
     address: str | None = None
     workers: int = 1
     cpus: int = 1
     gpus: float = 0.0
+    replicas: int = 1
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.cpus >= 1, self, "cpus", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
+        require(self.replicas >= 1, self, "replicas", "at least 1")
 
     def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
         """Do the jobs on the cluster; see `Engine`."""
@@ -85,7 +89,7 @@ class Ray(Engine):
             self._connect(ray)
         try:
             with stop_on_signal() as stop:
-                _oversee(ray, self._submit(ray, jobs, root), jobs, stop, watch, keep)
+                _oversee(ray, self._submit(ray, jobs, root), stop, watch, keep)
         finally:
             if begun:
                 ray.shutdown()
@@ -105,44 +109,43 @@ class Ray(Engine):
 
     def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
         board = ray.remote(num_cpus=0)(Board).remote()
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_job)
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_jobs)
         shared = str(root.resolve()), "cuda" if self.gpus else "cpu", self.cpus, loaded_files(), board
-        pending = {task.remote(number, job.to_dict(), *shared): number for number, job in enumerate(jobs)}
+        groups = grouped(jobs, root, self.replicas)
+        pending = {task.remote({n: job.to_dict() for n, job in one.items()}, *shared): one for one in groups}
         return Submitted(board, pending)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """Jobs on their way: the board they report to, and the number of each by its future."""
+    """Jobs on their way: the board they report to, and those that each future stands for."""
 
     board: Any
-    pending: dict[Any, int]
+    pending: dict[Any, Group]
 
 
-def do_job(
-    number: int,
-    fields: Mapping[str, Any],
+def do_jobs(
+    group: Mapping[int, Mapping[str, Any]],
     root: str,
     place: str,
     threads: int,
     files: Sequence[Path],
     board: Any,
-) -> dict[str, Any] | SpectropeError:
-    """Carry a job out in a worker of the cluster.
+) -> list[dict[str, Any]] | SpectropeError:
+    """Carry jobs out in a worker of the cluster, which trains them together.
 
     Returns:
-        The record of its row, or what a user can mend.
+        The records of their rows, or what a user can mend.
     """
     torch.set_num_threads(threads)
     for file in files:
         load_file(file)
-    listen = throttled(lambda event: board.tell.remote(number, event))
+    jobs = [Job.from_dict(fields) for fields in group.values()]
+    listeners = [throttled(partial(board.tell.remote, number)) for number in group]
     try:
         stop = asked_to_stop(partial(_ask, board))
-        if stop():
-            raise Interrupted("stopped between two runs.")
-        run = complete(Job.from_dict(fields), Path(root), torch.device(place), listen, stop)
-        return Row.of(run).record()
+        runs = complete_together(jobs, Path(root), torch.device(place), listeners, stop)
+        return [Row.of(run).record() for run in runs]
     except SpectropeError as error:
         return error
 
@@ -164,7 +167,7 @@ def _ask(board: Any) -> bool:
     return _ray().get(board.is_stopping.remote())
 
 
-def _oversee(ray: Any, sent: Submitted, jobs: Sequence[Job], stop: Stop, watch: Watcher, keep: Keep) -> None:
+def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watcher, keep: Keep) -> None:
     """Pass on what happens until no job is left.
 
     Raises:
@@ -178,12 +181,13 @@ def _oversee(ray: Any, sent: Submitted, jobs: Sequence[Job], stop: Stop, watch: 
             if event.stage != "done":
                 watch(number, event)
         for future in done:
-            number = pending.pop(future)
-            outcome = _outcome(ray, future, jobs[number])
+            group = pending.pop(future)
+            outcome = _outcome(ray, future, group)
             if isinstance(outcome, SpectropeError):
                 mistakes.append(outcome)
-            else:
-                row = Row.read(outcome)
+                continue
+            for number, record in zip(group, outcome, strict=True):
+                row = Row.read(record)
                 keep(row)
                 watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
         if stop():
@@ -191,13 +195,12 @@ def _oversee(ray: Any, sent: Submitted, jobs: Sequence[Job], stop: Stop, watch: 
     _tell(mistakes)
 
 
-def _outcome(ray: Any, future: Any, job: Job) -> dict[str, Any] | SpectropeError:
+def _outcome(ray: Any, future: Any, group: Group) -> list[dict[str, Any]] | SpectropeError:
     try:
         return ray.get(future)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-        return EngineError(
-            f"{job.experiment.label}: its worker died {RETRIES + 1} times; the job is given up."
-        )
+        labels = ", ".join(job.experiment.label for job in group.values())
+        return EngineError(f"{labels}: the worker died {RETRIES + 1} times; given up.")
 
 
 def _tell(mistakes: Sequence[SpectropeError]) -> None:

@@ -26,8 +26,6 @@ from spectrope.training.loop import (
 )
 from spectrope.training.state import Row, TrainingState
 
-CHECKPOINT = "replicas"  # Of all together, in the folder of the first run.
-
 
 class Replicas(nn.Module):
     """Decoders of one architecture as one module whose parameters and buffers have a leading axis r.
@@ -117,10 +115,11 @@ class ReplicaTrainer:
         if len(set(seeds)) < len(seeds):
             raise ConfigError(f"replicas need seeds of their own; got {seeds}.")
         self.trainers, self.first = trainers, first
+        self.checkpoint = "-".join(map(str, ("replicas", *seeds)))  # In the folder of the first run.
         self.replicas = Replicas([trainer.state.model for trainer in trainers])
         model = self.replicas.stacked
         self.state = TrainingState(model, make_optimiser(model, first.config), row=ReplicaRow)
-        self.state.restore(first.run, CHECKPOINT)
+        self.state.restore(first.run, self.checkpoint)
         for replica, trainer in enumerate(trainers):
             trainer.state.rows = [row.alone() for row in self.state.rows if row.replica == replica]
         self._keep_time()
@@ -143,7 +142,7 @@ class ReplicaTrainer:
             self._timed_step()
             stopping = stop() and state.step < steps
             if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                state.save(self.first.run, CHECKPOINT)
+                state.save(self.first.run, self.checkpoint)
                 saved = time.monotonic()
             if stopping:
                 raise Interrupted(f"stopped at step {state.step} of {steps}, saved in {self.first.run.path}.")

@@ -86,6 +86,29 @@ def expected(spec: dict[str, Any], layer: dict[str, Any]) -> tuple[int, int | No
     return len(joined), len(rows) * (2 if kind == "area" else 1)
 
 
+def assert_sound(driver: Chrome, path: Path, width: int) -> int:
+    """Show a page: every row is drawn inside its panel, nothing sticks out, is complained of or asked for.
+
+    Returns:
+        Number of panels.
+    """
+    open_page(driver, path, width)
+    specs, panels = driver.execute_script(SPECS), driver.execute_script(MARKS)
+    assert len(specs) == len(panels)
+    for spec, marks in zip(specs, panels, strict=True):
+        for layer in spec["layer"]:
+            own = [mark for mark in marks if mark["layer"] == layer["name"]]
+            n_marks, n_vertices = expected(spec, layer)
+            assert len(own) == n_marks, (spec["description"], layer["name"])
+            if n_vertices is not None:
+                assert sum(len(re.findall("[ML]", mark["path"])) for mark in own) == n_vertices
+    assert [mark for marks in panels for mark in marks if mark["outside"] >= 1] == []
+    assert driver.execute_script(OVERFLOW) <= 0
+    assert complaints(driver) == []
+    assert requests(driver) == [path.resolve().as_uri()]
+    return len(panels)
+
+
 def test_every_row_is_drawn(view):
     assert len(view.specs) == len(view.panels) == 2 + 4 + 4 + 16 + 16 + 14
     for spec, marks in zip(view.specs, view.panels, strict=True):

@@ -92,7 +92,8 @@ def test_an_ablated_run_has_correlations_and_the_rest_as_before(run):
     run.write_frame("ablation", drops)
     tables = spectrum(run, CPU, FEW)
     table = tables.pop("correlation")
-    assert set(table["quantity"]) <= set(QUANTITIES)
+    bands = {f"band_{band}" for band in range(1, 9)} if "bands" in tables else set()
+    assert bands <= set(table["quantity"]) <= set(QUANTITIES) | bands
     assert set(table["scope"]) == {"heads", "within layers"}
     assert (table["rho_low"] <= table["rho_high"]).all()
     run.remove("ablation")
@@ -115,6 +116,18 @@ def test_a_quantity_that_orders_heads_as_drops_do_is_found():
     assert found["within layers"]["p_adjusted"] < 0.01
     assert found["heads"]["rho"] < 0.9
     assert correlation_table(measured.head(3), ablation).is_empty()
+
+
+def test_the_energy_of_a_band_is_set_against_the_drops():
+    rows = [(layer, head) for layer in (1, 2) for head in range(1, 9)]
+    heads = pl.DataFrame(rows, schema=["layer", "head"], orient="row")
+    measured = heads.with_columns(**dict.fromkeys(QUANTITIES, pl.lit(None, pl.Float64)))
+    ablation = heads.with_columns(drop=pl.col("head") + 0.1 * pl.col("layer"))
+    share = pl.col("head") / 16
+    low, high = (heads.with_columns(band=b, share=s) for b, s in ((1, share), (2, 1 - share)))
+    table = correlation_table(measured, ablation, pl.concat([low, high]))
+    found = dict(table.filter(scope="within layers").select("quantity", "rho").rows())
+    assert found == {"band_1": pytest.approx(1), "band_2": pytest.approx(-1)}
 
 
 def test_the_longest_examples_share_their_least_length():

@@ -1,6 +1,6 @@
 """Spectra of a finished run's heads, kept with it as tables; and those of an encoding without a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +82,9 @@ def spectrum(
         **own_tables(subject.model, n),
     }
     if run.has_frame("ablation"):
-        tables |= _unless_empty(correlation=correlation_table(tables["spectrum"], run.frame("ablation")))
+        drops = run.frame("ablation")
+        found = correlation_table(tables["spectrum"], drops, tables.get("bands"))
+        tables |= _unless_empty(correlation=found)
     for name, table in tables.items():
         run.write_frame(name, table)
     return tables
@@ -247,28 +249,45 @@ def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def correlation_table(measured: pl.DataFrame, ablation: pl.DataFrame) -> pl.DataFrame:
+def correlation_table(
+    measured: pl.DataFrame, ablation: pl.DataFrame, bands: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """A row per quantity and scope: the rank correlation of the quantity with the drop, over heads.
 
-    Scope "heads" compares all heads, scope "within layers" heads of one layer alone; a quantity that is
-    undefined for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
+    The share of energy of each band of frequencies is a quantity, "band_1" of the highest frequencies. Scope
+    "heads" compares all heads, scope "within layers" heads of one layer alone; a quantity that is undefined
+    for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
     """
     joined = measured.join(ablation.select("layer", "head", "drop"), on=["layer", "head"])
-    rows = []
-    for name in QUANTITIES:
-        known = joined.filter(pl.col(name).is_finite() & pl.col("drop").is_finite())
-        if len(known) < 4:
-            continue
-        x, y, layers = (known[column].to_numpy() for column in (name, "drop", "layer"))
-        for scope, groups in (("heads", None), ("within layers", layers)):
-            found = rank_correlation(x, y, groups)
-            if found is not None:
-                row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
-                rows.append(row | {"p_value": found.p_value, "n": found.n})
+    names = list(QUANTITIES)
+    if bands is not None:
+        shares = band_shares(bands)
+        joined = joined.join(shares, on=["layer", "head"], how="left")
+        names += shares.columns[2:]
+    rows = [row for name in names for row in _correlations(joined, name)]
     if not rows:
         return pl.DataFrame()
     parts = pl.DataFrame(rows).partition_by("scope", maintain_order=True)
     return pl.concat(part.with_columns(p_adjusted=holm(part["p_value"].to_numpy())) for part in parts)
+
+
+def band_shares(bands: pl.DataFrame) -> pl.DataFrame:
+    """A row per layer and head, a column per band, from table "bands"."""
+    named = bands.with_columns(band=pl.format("band_{}", "band"))
+    return named.pivot("band", index=["layer", "head"], values="share")
+
+
+def _correlations(joined: pl.DataFrame, name: str) -> Iterator[dict[str, object]]:
+    """Rows of one quantity, where there is a correlation."""
+    known = joined.filter(pl.col(name).is_finite() & pl.col("drop").is_finite())
+    if len(known) < 4:
+        return
+    x, y, layers = (known[column].to_numpy() for column in (name, "drop", "layer"))
+    for scope, groups in (("heads", None), ("within layers", layers)):
+        found = rank_correlation(x, y, groups)
+        if found is not None:
+            row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
+            yield row | {"p_value": found.p_value, "n": found.n}
 
 
 def numbered(members: Sequence[int]) -> str:

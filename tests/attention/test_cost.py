@@ -30,7 +30,7 @@ def test_encodings_of_every_form_are_measured():
 
 
 def test_the_peak_counts_what_lives_at_once_and_views_not_at_all():
-    with cost._Allocations() as seen:
+    with cost.Allocations() as seen:
         a = torch.zeros(1000)
         b = a.view(10, 100).mT + 1
         del a

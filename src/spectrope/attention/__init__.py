@@ -2,7 +2,7 @@
 
 from spectrope.attention import certified, explicit, fused, parts, reference
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
-from spectrope.attention.plan import HeadPlan, Plan, plan
+from spectrope.attention.plan import HeadPlan, Plan, forecast, plan
 
 __all__ = [
     "IMPLEMENTATIONS",
@@ -13,6 +13,7 @@ __all__ = [
     "certified",
     "explicit",
     "fastest",
+    "forecast",
     "fused",
     "parts",
     "plan",

@@ -143,7 +143,7 @@ class _Layer:
 
     def peak(self) -> int:
         """Most bytes allocated at a time by a forward and a backward pass."""
-        with _Allocations() as seen:
+        with Allocations() as seen:
             outputs = self.forward()
             self._gradients(outputs, [torch.ones_like(output) for output in outputs])
         return seen.peak
@@ -172,7 +172,7 @@ def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> fl
     return (time.perf_counter() - begun) / calls
 
 
-class _Allocations(TorchDispatchMode):
+class Allocations(TorchDispatchMode):
     """Follows the memory of all tensors made inside; what kernels need for themselves is not seen."""
 
     def __init__(self) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.attention.calibration import Cost, exact_seconds, fast_seconds
 from spectrope.attention.certificate import Certificate, Geometry, Setting, certify, measure
 from spectrope.attention.features import feature_count
-from spectrope.attention.lag_weights import LagWeights, lag_weights
+from spectrope.attention.lag_weights import LagWeights, lag_weights, require_consecutive
 from spectrope.attention.minimax import HIGHEST
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import Context, Encoding, Form
@@ -137,25 +137,56 @@ def plan(ctx: Context, encoding: Encoding, tolerance: float = TOLERANCE, *, caus
     Raises:
         ConfigError: If the tolerance is not between 0 and 1.
     """
+    return _plan(ctx, encoding, tolerance, causal, ctx)
+
+
+def forecast(
+    ctx: Context, encoding: Encoding, length: int, tolerance: float = TOLERANCE, *, causal: bool
+) -> tuple[HeadPlan, ...]:
+    """What `plan` would choose for one sequence of another length, if logits reach as far there as here.
+
+    That they do is an assumption; a plan for the sequence itself measures it.
+
+    Args:
+        ctx: Queries, keys, positions and mask of the layer, on which ranges are measured.
+        encoding: As in `plan`.
+        length: Queries and keys of the sequence.
+        tolerance: As in `plan`.
+        causal: As in `plan`.
+
+    Raises:
+        ConfigError: If the tolerance is not between 0 and 1, or the length not positive.
+    """
+    if length < 1:
+        raise ConfigError(f"length must be at least 1; got {length}.")
+    q, k = (x[:1, :, :1].expand(-1, -1, length, -1) for x in (ctx.q, ctx.k))
+    pos = torch.arange(length, device=q.device)[None]
+    return _plan(ctx, encoding, tolerance, causal, Context(q, k, pos, pos)).heads
+
+
+def _plan(ctx: Context, encoding: Encoding, tolerance: float, causal: bool, served: Context) -> Plan:
+    """A plan with the ranges of one context for the shapes of another."""
     if not 0 < tolerance < 1:
         raise ConfigError(f"tolerance must be between 0 and 1; got {tolerance}.")
-    cost = Cost(ctx.q.shape, ctx.k.shape[-2], causal, encoding.form is not Form.DOT, ctx.q.device)
+    length = served.k.shape[-2]
+    cost = Cost(served.q.shape, length, causal, encoding.form is not Form.DOT, ctx.q.device)
     try:
-        turned = rotated(ctx, encoding)
-        lags = lag_weights(ctx, encoding, causal) if encoding.form is Form.DOT_PLUS_LAG else None
+        turned, lags = rotated(ctx, encoding), None
+        if encoding.form is Form.DOT_PLUS_LAG:
+            require_consecutive(ctx)
+            lags = lag_weights(served, encoding, causal)
     except UnsupportedError as refusal:
         unknown = HeadPlan(0, math.nan, None, None, exact_seconds(cost), "exact", str(refusal))
         heads = tuple(replace(unknown, head=head) for head in range(ctx.q.shape[1]))
         return Plan(tolerance, causal, heads)
     geometry = measure(turned.q, turned.k, turned.keys)
-    setting = _setting(turned, lags)
+    setting = _setting(turned, lags, max(length, served.q.shape[-2]))
     chosen = (_head_plan(head, geometry, tolerance, setting, cost) for head in range(ctx.q.shape[1]))
     return Plan(tolerance, causal, tuple(chosen), geometry, lags)
 
 
-def _setting(turned: Rotated, lags: LagWeights | None) -> Setting:
+def _setting(turned: Rotated, lags: LagWeights | None, length: int) -> Setting:
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
-    length = max(turned.q.shape[-2], turned.k.shape[-2])
     plain = Setting(length, turned.q.shape[-1], dtype, turned.k.dtype)
     if lags is None:
         return plain

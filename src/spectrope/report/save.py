@@ -20,6 +20,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
     ".svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode(),
     ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
+    ".html": lambda spec: vl_convert.vegalite_to_html(spec, vl_version=VEGA_LITE, bundle=True).encode(),
     ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
 }
 
@@ -30,7 +31,8 @@ def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
     Args:
         runs: Finished runs.
         name: A registered figure, such as "accuracy", "heatmap" or "kernel".
-        path: File to write; its suffix .png, .svg, .pdf or .json (the Vega-Lite specification) says how.
+        path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
+            nothing) or .json (the Vega-Lite specification).
 
     Returns:
         The path.
@@ -41,11 +43,30 @@ def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
         StoreError: If a run lacks what the figure draws, or the file cannot be written.
     """
     figure = FIGURES[name]()
-    write = WRITERS.get(path.suffix.lower())
-    if write is None:
+    check_suffix(path)
+    return write_spec(file_spec(figure, read_tables(runs)), path)
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file that no figure can be saved as.
+
+    Raises:
+        ConfigError: If its suffix is none of those in `WRITERS`.
+    """
+    if path.suffix.lower() not in WRITERS:
         known = ", ".join(WRITERS)
         raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
-    drawn = write(file_spec(figure, read_tables(runs)))
+
+
+def write_spec(spec: dict[str, Any], path: Path) -> Path:
+    """Draw a specification into a file, whole or not at all, and return its path.
+
+    Raises:
+        ConfigError: If the file's suffix says nothing of how.
+        StoreError: If the file cannot be written.
+    """
+    check_suffix(path)
+    drawn = WRITERS[path.suffix.lower()](spec)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_bytes(drawn))

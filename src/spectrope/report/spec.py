@@ -71,11 +71,27 @@ def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
         StoreError: If no run has the table that the figure draws.
     """
     figure.check(tables)
-    groups = [list(panels) for _, panels in groupby(figure.panels(tables), key=lambda panel: panel.group)]
-    rows = [_row(figure, panels) for panels in groups]
     scale = "shared" if figure.key == "encodings" else "independent"
-    whole = {"vconcat": rows, "spacing": 32, "padding": 12, "background": "white"} | _resolved(scale)
-    return _whole(whole, legend=LEGEND | {"disable": figure.key == "none"})
+    panels = figure.panels(tables)
+    return panels_spec(panels, figure.width, figure.columns, legend=figure.key != "none", colours=scale)
+
+
+def panels_spec(
+    panels: Sequence[Panel], width: int, columns: int, *, legend: bool = True, colours: str = "independent"
+) -> dict[str, Any]:
+    """Panels group below group, on a white ground.
+
+    Args:
+        panels: What is drawn.
+        width: Of each, in pixels.
+        columns: Panels side by side.
+        legend: Whether colours are explained.
+        colours: Whether groups have their colours in common: "shared" or "independent".
+    """
+    groups = [list(found) for _, found in groupby(panels, key=lambda panel: panel.group)]
+    rows = [_row(width, columns, found) for found in groups]
+    whole = {"vconcat": rows, "spacing": 32, "padding": 12, "background": "white"} | _resolved(colours)
+    return _whole(whole, legend=LEGEND | {"disable": not legend})
 
 
 def _layered(panel: Panel) -> dict[str, Any]:
@@ -89,20 +105,18 @@ def _layered(panel: Panel) -> dict[str, Any]:
     return {"data": {"values": list(common)}, "layer": specs}
 
 
-def _row(figure: Figure, panels: Sequence[Panel]) -> dict[str, Any]:
+def _row(width: int, columns: int, panels: Sequence[Panel]) -> dict[str, Any]:
     charts = [
         {
             **_layered(panel),
-            "width": figure.width,
+            "width": width,
             "height": panel.height,
             "title": panel.title,
         }
         for panel in panels
     ]
     heading = {"text": panels[0].group, "fontSize": 15, "fontWeight": "bold", "offset": 10}
-    return {"concat": charts, "columns": figure.columns, "spacing": 24, "title": heading} | _resolved(
-        "shared"
-    )
+    return {"concat": charts, "columns": columns, "spacing": 24, "title": heading} | _resolved("shared")
 
 
 def _resolved(scale: str) -> dict[str, Any]:

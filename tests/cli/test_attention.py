@@ -1,0 +1,120 @@
+"""`spectrope attention`, as a user types it."""
+
+import json
+
+import pytest
+from tests.auditing.families import FAMILIES
+from tests.models.tokenizers import save_tokenizer
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.cli.show import console
+from spectrope.store import find_runs
+from spectrope.sweeps.local import execute
+from spectrope.training.scales import experiment
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """A run and checkpoints: with rotation, with ALiBi, with a window, with two stacks."""
+    root = tmp_path_factory.mktemp("models")
+    execute([experiment("distance", "rope", epochs=1, n_examples=100)], root / "runs", device="cpu")
+    for family in ("smollm3", "bloom", "mistral", "t5"):
+        FAMILIES[family]().save_pretrained(root / family)
+    save_tokenizer(root / "smollm3")
+    (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
+
+
+def planned(capsys, *arguments: str) -> dict:
+    capsys.readouterr()
+    assert main(("attention", "plan", *arguments, "--json")) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_run_is_planned_head_by_head(models, capsys):
+    (run,) = find_runs(models / "runs")
+    found = planned(capsys, str(run.path), "--length", "4096", "--tolerance", "0.05")
+    assert (found["length"], found["tolerance"]) == (4096, 0.05)
+    assert [(h["layer"], h["head"]) for h in found["heads"]] == [
+        (la, h) for la in (1, 2, 3) for h in range(1, 9)
+    ]
+    for head in found["heads"]:
+        assert head["reach_bound"] > 0
+        certified = head["error_bound"] is not None
+        assert (head["degree"] is not None) == (head["speedup_estimate"] is not None) == certified
+        assert (head["choice"] == "polynomial") == (certified and head["speedup_estimate"] > 1)
+        assert (head["reason"] == "") == (head["choice"] == "polynomial")
+
+
+def test_a_checkpoint_is_planned_on_random_tokens_or_texts(models, capsys):
+    source = str(models / "smollm3")
+    drawn = planned(capsys, source, "--length", "65536", "--tokens", "16", "--examples", "4")
+    assert drawn["tokens"] == 16
+    assert [(h["layer"], h["head"]) for h in drawn["heads"]] == [(la, h) for la in range(4) for h in range(4)]
+    assert all(h["choice"] == "polynomial" and h["error_bound"] <= 1e-2 for h in drawn["heads"])
+    read = planned(capsys, source, "--texts", str(models / "texts"), "--tokens", "4")
+    assert [h["reach_bound"] for h in read["heads"]] != [h["reach_bound"] for h in drawn["heads"]]
+
+
+def test_the_table_says_how_many_and_why_not(models, capsys):
+    assert main(("attention", "plan", str(models / "bloom"), "--tokens", "16")) == 0
+    out = capsys.readouterr().out
+    assert "0 of 8 heads would be polynomial at 65,536 tokens" in out
+    assert "8 exact: fast attention computes forms DOT and DOT_PLUS_LAG" in out
+    assert main(("attention", "plan", str(models / "mistral"), "--tokens", "24")) == 0
+    assert "a mask of keys alone" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plan", "nobody/nothing"), "is neither a run in runs"),
+        (("plan", "{root}/t5"), "T5ForConditionalGeneration has two stacks; plans are made for one"),
+        (("plan", "{root}/smollm3", "--length", "0"), "length must be at least 1; got 0"),
+        (("plan", "{root}/smollm3", "--tolerance", "1"), "tolerance must be between 0 and 1; got 1"),
+        (("plan", "{root}/smollm3", "--tokens", "1"), "tokens must be at least 2; got 1"),
+        (("plan", "{root}/smollm3", "--examples", "1"), "examples must be at least 2; got 1"),
+        (("bench", "--head-dim", "7"), "head_dim must be even and at least 2; got 7"),
+        (("bench", "--reach", "-1"), "reach must be positive and at most 12"),
+        (("bench", "--tolerance", "0"), "tolerance must be between 0 and 1"),
+        (("bench", "--shortest", "0"), "shortest must be at least 1"),
+        (("bench", "--longest", "8"), "longest must be at least as many as --shortest"),
+        (("bench", "--out", "picture.gif"), "a figure is saved as .png, .svg, .pdf, .html, .json"),
+        (("bench", "--reach", "9", "--longest", "1024"), "nothing to time at 1,024 tokens: no degree"),
+    ],
+)
+def test_a_mistake_gets_one_line(models, capsys, arguments, message):
+    given = tuple(a.replace("{root}", str(models)) for a in arguments)
+    capsys.readouterr()
+    assert main(("attention", *given)) == BAD_INPUT
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("spectrope:")]
+    assert len(said) == 1
+    assert message in said[0]
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html"])
+def test_bench_prints_and_draws(tmp_path, capsys, suffix):
+    out = tmp_path / f"picture.{suffix}"
+    sizes = ("--shortest", "64", "--longest", "128", "--head-dim", "4", "--causal", "--out", str(out))
+    assert main(("attention", "bench", *sizes)) == 0
+    said = capsys.readouterr().out
+    assert "one head of width 4, causal, float32" in said
+    assert "certified" in said
+    assert out.stat().st_size > 1000
+
+
+def test_the_record_of_a_bench(capsys):
+    sizes = ("--shortest", "64", "--longest", "200", "--head-dim", "4")
+    assert main(("attention", "bench", *sizes, "--json")) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert sorted({t["length"] for t in record["timings"]}) == [64, 128]
+    assert len(record["timings"]) == 8
+    assert [e["degree"] for e in record["errors"]] == list(range(1, 9))
+    for e in record["errors"]:
+        assert e["error_bound"] is None or e["error"] <= e["error_bound"]
+    assert set(record["crossover"]) == {"forward", "both"}

@@ -2,9 +2,6 @@
 
 import itertools
 import math
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from polars.testing import assert_frame_equal
+from tests.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
@@ -64,36 +62,18 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
     assert_same(grok(tiny(), tmp_path, CPU), whole)
 
 
-KILLED = """
-import os, signal, sys, pathlib
-sys.path.insert(0, {tests!r})
-import test_training as t
-from spectrope.grokking import trainer
-from spectrope.store import files
-trainer.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-written, moment = 0, int(sys.argv[2])
-replace = os.replace
-def dying(source, target):
-    global written
-    written += str(target).endswith("checkpoint.safetensors")
-    if written == moment:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(source, target)
-files.os.replace = dying
-t.torch.set_num_threads(1)
-t.grok(t.tiny(), pathlib.Path(sys.argv[1]), t.CPU)
-"""
+def train_at(root: Path) -> None:
+    grok(tiny(), root, CPU)
 
 
-@pytest.mark.parametrize("moment", [1, 7])
-def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole, moment):
-    script = KILLED.format(tests=str(Path(__file__).parent))
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path), str(moment)], capture_output=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    run = Run(tmp_path / whole.id)
-    assert run.has_tensors(CHECKPOINT) == run.has_frame(PROGRESS) == (moment > 1)
-    assert_same(grok(tiny(), tmp_path, CPU), whole)
-    assert not run.has_tensors(CHECKPOINT)
+def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole):
+    roots = {moment: tmp_path / str(moment) for moment in (1, 7)}
+    kill("tests.grokking.test_training", roots)
+    for moment, root in roots.items():
+        run = Run(root / whole.id)
+        assert run.has_tensors(CHECKPOINT) == run.has_frame(PROGRESS) == (moment > 1)
+        assert_same(grok(tiny(), root, CPU), whole)
+        assert not run.has_tensors(CHECKPOINT)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])

@@ -4,8 +4,6 @@ import itertools
 import math
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
+from tests.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
@@ -25,7 +24,7 @@ from spectrope.positions.random_subset import RandomSubset
 from spectrope.positions.shifted import Shifted
 from spectrope.store import Run, open_run
 from spectrope.tasks.base import Batch
-from spectrope.training import loop
+from spectrope.training import sitting
 from spectrope.training.config import Experiment, TrainingConfig
 from spectrope.training.interrupt import Interrupted, stop_on_signal
 from spectrope.training.loop import Trainer, accumulate, build_model, learning_rate
@@ -102,38 +101,20 @@ def test_a_control_that_came_later_leaves_the_names_of_runs_as_they_were():
     assert from_dict(Experiment, to_dict(by_descent())) == by_descent()
 
 
-KILLED = """
-import os, signal, sys, pathlib, torch
-torch.set_num_threads(1)
-sys.path.insert(0, {tests!r})
-import test_loop as t
-from spectrope.store import files
-from spectrope.training import loop
-loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-written, moment = 0, int(sys.argv[2])
-replace = os.replace
-def dying(source, target):
-    global written
-    written += str(target).endswith("checkpoint.safetensors")
-    if written == moment:
-        os.kill(os.getpid(), signal.SIGKILL)
-    replace(source, target)
-files.os.replace = dying
-t.Trainer(t.tiny(), t.run_at(pathlib.Path(sys.argv[1]), t.tiny()), t.CPU).fit()
-"""
+def train_at(root: Path) -> None:
+    Trainer(tiny(), run_at(root, tiny()), CPU).fit()
 
 
-@pytest.mark.parametrize("moment", [1, 4])
-def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole, moment):
-    script = KILLED.format(tests=str(Path(__file__).parent))
-    ended = subprocess.run([sys.executable, "-c", script, str(tmp_path), str(moment)], capture_output=True)
-    assert ended.returncode == -signal.SIGKILL, ended.stderr
-    run = run_at(tmp_path, tiny())
-    assert run.has_tensors(CHECKPOINT) == (moment > 1)
-    Trainer(tiny(), run, CPU).fit()
-    assert_frame_equal(run.frame("metrics"), whole.frame("metrics"))
-    for name, tensor in weights(whole).items():
-        assert torch.equal(weights(run)[name], tensor), name
+def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole):
+    roots = {moment: tmp_path / str(moment) for moment in (1, 4)}
+    kill("tests.training.test_loop", roots)
+    for moment, root in roots.items():
+        run = run_at(root, tiny())
+        assert run.has_tensors(CHECKPOINT) == (moment > 1)
+        train_at(root)
+        assert_frame_equal(run.frame("metrics"), whole.frame("metrics"))
+        for name, tensor in weights(whole).items():
+            assert torch.equal(weights(run)[name], tensor), name
 
 
 def test_the_first_signal_asks_and_the_second_insists():
@@ -269,7 +250,7 @@ def test_bfloat16_stays_close_to_float32(tmp_path):
 
 
 def test_checkpoints_are_written_while_it_runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    monkeypatch.setattr(sitting, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     run, seen = run_at(tmp_path, tiny()), []
     Trainer(tiny(), run, CPU).fit(watch=lambda progress: seen.append(run.has_tensors(CHECKPOINT)))
     assert seen[0] is False

@@ -1,6 +1,5 @@
 """Full-batch training whose every step depends on the seed and its own number alone."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,8 +22,8 @@ from spectrope.grokking.record import (
 )
 from spectrope.models.modular.base import ModularModel
 from spectrope.store import Run
-from spectrope.training.interrupt import Interrupted, Stop, never
-from spectrope.training.loop import SECONDS_BETWEEN_CHECKPOINTS
+from spectrope.training.interrupt import Stop, never
+from spectrope.training.sitting import sit
 from spectrope.training.state import WEIGHTS, TrainingState
 
 PROGRESS, PAIRS, MOMENTS = "progress", "pairs", "moments"  # Tables and tensors beside the weights.
@@ -81,19 +80,17 @@ class GrokTrainer:
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.
         """
-        state, saved = self.state, time.monotonic()
+        state = self.state
         self._evaluate_if_due()
-        while not self._is_over():
-            watch(self._progress())
-            self._timed_step()
-            stopping = stop() and not self._is_over()
-            if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                state.save(self.run)
-                self.run.write_frame(PROGRESS, table(state.rows))
-                saved = time.monotonic()
-            if stopping:
-                place = f"step {state.step} of at most {self.config.steps}"
-                raise Interrupted(f"stopped at {place}, saved in {self.run.path}.")
+        sit(
+            state,
+            self._next,
+            is_over=self._is_over,
+            before=lambda: watch(self._progress()),
+            save=self._save,
+            stop=stop,
+            place=f"at most {self.config.steps}, saved in {self.run.path}",
+        )
         self.run.write_frame(PROGRESS, table(state.rows))
         self.run.write_frame(PAIRS, answers(self.split, self.snapshot()))
         self.run.write_tensors(MOMENTS, state.kept, {})
@@ -141,11 +138,13 @@ class GrokTrainer:
             trained, betas=self.config.betas, weight_decay=self.config.weight_decay, fused=True
         )
 
-    def _timed_step(self) -> None:
-        begun = time.monotonic()
+    def _next(self) -> None:
         self.step()
         self._evaluate_if_due()
-        self.state.seconds += time.monotonic() - begun
+
+    def _save(self) -> None:
+        self.state.save(self.run)
+        self.run.write_frame(PROGRESS, table(self.state.rows))
 
     def _evaluate_if_due(self) -> None:
         step, rows = self.state.step, self.state.rows

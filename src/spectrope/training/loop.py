@@ -1,7 +1,6 @@
 """The training loop: each step depends on the seed and its own number alone, so a run can stop anywhere."""
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,11 +17,10 @@ from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 from spectrope.tasks.base import Batch
 from spectrope.training.config import Experiment, TrainingConfig
-from spectrope.training.interrupt import Interrupted, Stop, never
+from spectrope.training.interrupt import Stop, never
 from spectrope.training.probe import Probe, Recorder
+from spectrope.training.sitting import sit
 from spectrope.training.state import WEIGHTS, Row, TrainingState
-
-SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
 @dataclass(frozen=True)
@@ -96,19 +94,23 @@ class Trainer:
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.
         """
-        state, saved = self.state, time.monotonic()
-        if not state.rows:
-            self.score_epoch(0)
-        while state.step < self.steps:
+        state = self.state
+
+        def before() -> None:
             watch(self.progress())
             self._record()
-            self._timed_step()
-            stopping = stop() and state.step < self.steps
-            if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                state.save(self.run)
-                saved = time.monotonic()
-            if stopping:
-                raise Interrupted(f"stopped at step {state.step} of {self.steps}, saved in {self.run.path}.")
+
+        if not state.rows:
+            self.score_epoch(0)
+        sit(
+            state,
+            self._next,
+            is_over=lambda: state.step >= self.steps,
+            before=before,
+            save=lambda: state.save(self.run),
+            stop=stop,
+            place=f"{self.steps}, saved in {self.run.path}",
+        )
         self._record()
         self.write()
         watch(self.progress())
@@ -123,13 +125,11 @@ class Trainer:
         if self.recorder is not None:
             self.recorder.record(self.state.model, self.state.step)
 
-    def _timed_step(self) -> None:
-        begun = time.monotonic()
+    def _next(self) -> None:
         epoch, within = divmod(self.state.step, self.steps_per_epoch)
         self.step(self.batch(epoch, within))
         if within == self.steps_per_epoch - 1:
             self.score_epoch(epoch + 1)
-        self.state.seconds += time.monotonic() - begun
 
     def step(self, batch: Batch) -> None:
         """One step of the optimiser: gradients of the micro-batches add up to the batch's mean gradient."""

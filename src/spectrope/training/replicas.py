@@ -1,7 +1,6 @@
 """Many seeds in one program: networks that differ in their seed alone, trained as one."""
 
 import copy
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -16,14 +15,14 @@ from spectrope.core.noise import StackedNoise
 from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
-from spectrope.training.interrupt import Interrupted, Stop, never
+from spectrope.training.interrupt import Stop, never
 from spectrope.training.loop import (
-    SECONDS_BETWEEN_CHECKPOINTS,
     Trainer,
     Watcher,
     learning_rate,
     make_optimiser,
 )
+from spectrope.training.sitting import sit
 from spectrope.training.state import Row, TrainingState
 
 
@@ -134,30 +133,28 @@ class ReplicaTrainer:
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.
         """
-        state, steps, saved = self.state, self.first.steps, time.monotonic()
+        state, steps, run = self.state, self.first.steps, self.first.run
         if not state.rows:
             self._score_epoch(0)
-        while state.step < steps:
-            watch(self.first.progress())
-            self._timed_step()
-            stopping = stop() and state.step < steps
-            if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
-                state.save(self.first.run, self.checkpoint)
-                saved = time.monotonic()
-            if stopping:
-                raise Interrupted(f"stopped at step {state.step} of {steps}, saved in {self.first.run.path}.")
+        sit(
+            state,
+            self._next,
+            is_over=lambda: state.step >= steps,
+            before=lambda: watch(self.first.progress()),
+            save=lambda: state.save(run, self.checkpoint),
+            stop=stop,
+            place=f"{steps}, saved in {run.path}",
+        )
+        self._keep_time()
         for trainer in self.trainers:
             trainer.write()
         watch(self.first.progress())
 
-    def _timed_step(self) -> None:
-        begun = time.monotonic()
+    def _next(self) -> None:
         epoch, within = divmod(self.state.step, self.first.steps_per_epoch)
         self.step([trainer.batch(epoch, within) for trainer in self.trainers])
         if within == self.first.steps_per_epoch - 1:
             self._score_epoch(epoch + 1)
-        self.state.seconds += time.monotonic() - begun
-        self._keep_time()
 
     def step(self, batches: Sequence[Batch]) -> None:
         """One step of the optimiser, which acts on every replica's weights alike."""

@@ -168,3 +168,41 @@ FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
     "cohere": lambda: build("Cohere", **GROUPED),
     "olmo2": lambda: build("Olmo2", **GROUPED),
 }
+
+ODD: dict[str, Callable[[], torch.nn.Module]] = {
+    "one key head": lambda: llama(num_key_value_heads=1),
+    "wide heads": lambda: llama(head_dim=24),
+    "tied embeddings": lambda: llama(tie_word_embeddings=True),
+    "one head": lambda: llama(num_attention_heads=1, num_key_value_heads=1),
+    "biases of projections": lambda: llama(attention_bias=True),
+    "window of 8": lambda: build("Mistral", **(WINDOWED | {"sliding_window": 8})),
+    "window of 1": lambda: build("Mistral", **(WINDOWED | {"sliding_window": 1})),
+    "no window": lambda: build("Mistral", **(WINDOWED | {"sliding_window": None})),
+    "windows in later layers": lambda: build(
+        "Qwen2", **GROUPED, use_sliding_window=True, sliding_window=16, max_window_layers=1
+    ),
+    "half rotated, halves": lambda: build("Phi", **GROUPED),
+    "half rotated, adjacent": lambda: build("Glm4", **GROUPED, head_dim=16),
+    "all rotated": lambda: build("GPTNeoX", **SIZES, rotary_pct=1.0),
+    "no layer rotates": lambda: build(
+        "SmolLM3", **GROUPED | {"num_hidden_layers": 3}, no_rope_layers=[0, 0, 0]
+    ),
+    "windows rotate alone": lambda: build("Cohere2", **GROUPED | {"num_hidden_layers": 4}, sliding_window=16),
+    "latent, halves": lambda: build("DeepseekV3", **SIZES | LATENT, rope_interleave=False),
+    "latent, YaRN": lambda: build(
+        "DeepseekV3", **SIZES | LATENT, rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
+    ),
+    "narrow heads, more decoder layers": lambda: build(
+        "T5", "ForConditionalGeneration", **T5 | {"d_kv": 8}, num_decoder_layers=3
+    ),
+    "a table in every layer": lambda: build("UMT5", "ForConditionalGeneration", **T5),
+    "five heads": lambda: build("Bloom", **BLOOM | {"n_head": 5, "hidden_size": 80}),
+    "narrow embeddings": lambda: build(
+        "OPT", **SIZES, ffn_dim=64, word_embed_proj_dim=32, do_layer_norm_before=False
+    ),
+    "two bases, both ways": lambda: build(
+        "ModernBert", "ForMaskedLM", **SIZES | {"num_hidden_layers": 4}, local_attention=16
+    ),
+    "an encoder that decodes": lambda: build("Bert", "LMHeadModel", **SIZES, is_decoder=True),
+    "backwards": lambda: build("NanoChat", **GROUPED),
+}

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 import transformers
-from tests.auditing.families import FALCON, FAMILIES, GPT2, LENGTH, ROPES, build, llama
+from tests.auditing.families import FALCON, FAMILIES, GPT2, LENGTH, MPT, ODD, ROPES, build, llama
 
 from spectrope.auditing import Audit, audit
 from spectrope.models.adapters import open_model
@@ -113,6 +113,21 @@ def test_falcon_adds_alibi_twice_without_fused_attention():
     assert not found.ok
     fused = audit(FAMILIES["falcon-alibi"](), length=LENGTH).layers[0].effective.slopes
     assert found.layers[0].effective.slopes == pytest.approx([2 * slope for slope in fused], rel=1e-3)
+
+
+def test_mpt_adds_alibi_although_it_is_switched_off():
+    """The library's code does not look at the switch."""
+    found = audit(build("Mpt", **MPT, attn_config={"alibi": False}), length=LENGTH)
+    assert [str(finding) for _, finding in found.findings] == [
+        "encoding: none declared, linear bias, slopes 0.25 … 0.003906 effective"
+    ] * 2
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_odd_configurations_raise_no_alarm(odd):
+    found = audit(ODD[odd](), length=LENGTH)
+    assert [(name, str(finding)) for name, finding in found.findings] == []
+    assert found.ok
 
 
 @pytest.mark.parametrize("family", ["llama-yarn", "bloom-6-heads", "cohere", "t5"])

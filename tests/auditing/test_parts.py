@@ -10,7 +10,7 @@ from spectrope.auditing import audit, diff
 from spectrope.auditing.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
 from spectrope.auditing.encoding import Turning
 from spectrope.auditing.mask import Mask, describe_mask
-from spectrope.auditing.records import reach_of
+from spectrope.auditing.reach import reach_of
 from spectrope.auditing.rotary import fit_rotation, phase_slopes
 from spectrope.auditing.schedule import fit_schedule
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -87,6 +87,15 @@ def test_reach_counts_turns():
     found = reach_of(turning, base=10.0, trained=100, length=200)
     assert (found.turned_in_training, found.turned, found.unseen, found.aliased) == (2, 3, 2, 1)
     assert (found.slowed_from, found.slowdown) == (2, None)
+    assert [pair.pair for pair in found.pairs if pair.turned] == [0, 1, 2]
+    assert [pair.pair for pair in found.pairs if pair.unseen] == [2, 3]
+    assert [pair.pair for pair in found.pairs if pair.aliased] == [0]
+    assert [pair.pair for pair in found.pairs if pair.slowed] == [2, 3, 4]
+    assert [pair.wavelength for pair in found.pairs] == pytest.approx(
+        [math.pi / 2, 2 * math.pi, 40 * math.pi, 2000 * math.pi, None]
+    )
+    assert found.pairs[3].slowdown == pytest.approx(10 ** (-3 / 5) / 1e-3)
+    assert found.pairs[4].slowdown is None
 
 
 @pytest.mark.parametrize(("error", "slowed_from"), [(0.0, 1), (0.1, 2), (1.0, None)])

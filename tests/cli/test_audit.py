@@ -26,6 +26,8 @@ TURNING = {
 }
 HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}
+REACH |= {"pairs"}
+PAIR = {"pair", "wavelength", "turned_in_training", "turned", "unseen", "aliased", "slowdown"}
 ABSOLUTE = {"block", "variation", "table", "first_row", "declared_row", "verdict", "findings"}
 
 
@@ -107,6 +109,7 @@ def test_the_schema_of_the_record_is_stable(checkpoints, capsys):
     assert layer["effective"]["turning"].keys() == TURNING
     assert layer["heads"][0].keys() == HEAD
     assert layer["reach"].keys() == REACH
+    assert layer["reach"]["pairs"][0].keys() == PAIR
     assert read["absolutes"][0].keys() == ABSOLUTE
 
 

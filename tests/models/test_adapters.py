@@ -55,6 +55,46 @@ def test_folders_that_are_no_checkpoints_are_refused(checkpoint, tmp_path):
         open_model(tmp_path)
 
 
+@pytest.fixture
+def broken(checkpoint, tmp_path):
+    """A copy of the checkpoint to be broken."""
+    for file in checkpoint.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    return tmp_path
+
+
+@pytest.mark.parametrize(("layers", "cut"), [(None, 2000), (None, -1), (slice(0, 1), -1)])
+def test_weights_that_end_too_early_are_refused(broken, layers, cut):
+    path = broken / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(
+        ConfigError, match="cannot be loaded: SafetensorError: Error while deserializing header"
+    ):
+        open_model(broken, layers=layers)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("num_attention_heads", 0, "cannot be loaded: ZeroDivisionError"),
+        ("num_attention_heads", "four", "cannot be loaded: StrictDataclassFieldValidationError"),
+        ("rope_parameters", {"rope_type": "linear"}, "cannot be loaded: KeyError: .*Missing required keys"),
+        ("hidden_size", 128, "cannot be loaded: RuntimeError"),
+        ("num_hidden_layers", 3, r"lacks 9 weights of its layers, model.layers.2.*they would be random"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(broken, field, value, message):
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {field: value}))
+    with pytest.raises(ConfigError, match=message):
+        open_model(broken)
+
+
+def test_a_file_is_no_checkpoint(checkpoint):
+    with pytest.raises(ConfigError, match=r"config.json is a file; give the folder"):
+        open_model(checkpoint / "config.json")
+
+
 def test_code_of_a_checkpoint_does_not_run(checkpoint, tmp_path):
     (tmp_path / "mine.py").write_text("raise SystemExit('ran')")
     own = {"AutoConfig": "mine.MineConfig", "AutoModelForCausalLM": "mine.Mine"}

@@ -38,7 +38,7 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     if declaration.model_type in TABLES:
         return LayerEncoding("none", mask=mask)
     if declaration.get(*ROTARY_KEYS) is None:
-        return LayerEncoding(mask=mask)
+        return LayerEncoding("none" if _declines_alibi(declaration) else None, mask=mask)
     if not _rotates(declaration, layer):
         return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
@@ -81,6 +81,12 @@ def declared_slopes(declaration: Declaration) -> tuple[float, ...] | None:
         return tuple((alibi_slopes(heads) ** (inner.get("alibi_bias_max", 8) / 8)).tolist())
     scale = math.sqrt(declaration.width // heads) if family == "falcon" else 1.0  # added before scaling
     return tuple((alibi_slopes(heads) / scale).tolist())
+
+
+def _declines_alibi(declaration: Declaration) -> bool:
+    """Whether the configuration of a family that knows ALiBi switches it off."""
+    inner = declaration.get("attn_config") or {}
+    return False in (inner.get("alibi"), declaration.get("alibi"))
 
 
 def _buckets(declaration: Declaration, stack: str) -> Buckets | None:

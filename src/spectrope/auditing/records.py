@@ -1,15 +1,14 @@
 """What an audit finds, as plain values that serialise to JSON."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from spectrope.auditing.compare import Finding
-from spectrope.auditing.encoding import LayerEncoding, Turning
+from spectrope.auditing.encoding import LayerEncoding
+from spectrope.auditing.reach import Reach
 
 Verdict = Literal["matches", "differs", "undeclared", "cannot tell"]
-SLOWED = 1e-3  # Relative slowdown from which a pair counts as slowed.
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -34,59 +33,6 @@ class HeadRecord:
     slope: float | None
     lags: tuple[int, ...]
     kernel: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far the pairs of a rotation turn.
-
-    Args:
-        trained: Positions that the configuration gives the model.
-        length: Positions of the audit.
-        turned_in_training: Pairs that make at least one full turn within the trained length.
-        turned: Pairs that make one within the audited length.
-        unseen: Pairs that within the audited length reach angles that no training position had.
-        aliased: Pairs that turn by more than half a turn per position, so that their sense is ambiguous.
-        slowed_from: The first pair, from 0, that turns slower than the base alone makes it, if any does.
-        slowdown: How many times slower the slowest of them is, 1 if none is; None where one stands still.
-    """
-
-    trained: int
-    length: int
-    turned_in_training: int
-    turned: int
-    unseen: int
-    aliased: int
-    slowed_from: int | None
-    slowdown: float | None
-
-
-def reach_of(turning: Turning, base: float, trained: int, length: int, noise: float = 0.0) -> Reach:
-    """Count the pairs whose angles exceed a turn, the trained range and the sampling limit.
-
-    Args:
-        turning: The rotation.
-        base: Of the progression that its frequencies would be in unscaled.
-        trained: Positions that the configuration gives the model.
-        length: Positions of the audit.
-        noise: Relative rounding error of the model's arithmetic.
-    """
-    turn, speeds = 2 * math.pi, [abs(f) for f in turning.frequencies]
-    bounds = [5 * error + 4 * noise / length for error in turning.errors]
-    unscaled = [base ** (-j / len(speeds)) for j in range(len(speeds))]
-    both = list(zip(unscaled, speeds, bounds, strict=True))
-    slowed = [j for j, (old, new, bound) in enumerate(both) if old - new > SLOWED * old + bound]
-    largest = max((unscaled[j] / speeds[j] if speeds[j] else math.inf for j in slowed), default=1.0)
-    return Reach(
-        trained=trained,
-        length=length,
-        turned_in_training=sum(f * (trained - 1) >= turn for f in speeds),
-        turned=sum(f * (length - 1) >= turn for f in speeds),
-        unseen=sum(0 < f * (trained - 1) < min(turn, f * (length - 1)) for f in speeds),
-        aliased=sum(f > math.pi for f in speeds),
-        slowed_from=slowed[0] if slowed else None,
-        slowdown=None if math.isinf(largest) else largest,
-    )
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ from spectrope.auditing.encoding import LayerEncoding
 from spectrope.auditing.fields import Declaration
 from spectrope.auditing.measure import measure
 from spectrope.auditing.paths import path_records
+from spectrope.auditing.reach import Reach, reach_of
 from spectrope.auditing.records import (
     AbsoluteRecord,
     Audit,
     LayerRecord,
     Position,
-    Reach,
     Verdict,
-    reach_of,
 )
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import declared_config, evaluating, layer_name, open_model, trained_length

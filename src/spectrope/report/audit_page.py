@@ -1,8 +1,11 @@
 """The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.auditing import Audit, LayerRecord
+from spectrope.auditing.reach import PairReach, Reach
 from spectrope.report.audit_figures import (
     DECLARED,
     EFFECTIVE,
@@ -53,6 +56,7 @@ def render_audit(found: Audit) -> str:
         counts=_counts(found),
         rows=[_row(layer) for layer in found.layers],
         reaches=reaches(found),
+        reached=reached(found),
         sections=sections,
         keyed=("pairs", "slopes"),
         colours={"effective": EFFECTIVE, "declared": DECLARED},
@@ -66,6 +70,63 @@ def reaches(found: Audit) -> dict[str, str]:
         if layer.reach is not None and layer.effective.turning is not None:
             shared.setdefault(_reach(layer), []).append(layer.name)
     return {", ".join(names): text for text, names in shared.items()}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Pairs of a rotation that have something in common.
+
+    Args:
+        what: What they do.
+        pairs: Their numbers, neighbours joined.
+        wavelengths: Positions per turn, from the shortest to the longest.
+    """
+
+    what: str
+    pairs: str
+    wavelengths: str
+
+
+def reached(found: Audit) -> dict[str, list[Reached]]:
+    """Which pairs turn how far, by layers that share the text of `reaches`."""
+    by_name = {layer.name: layer.reach for layer in found.layers}
+    first = {names: by_name[names.split(", ")[0]] for names in reaches(found)}
+    return {names: _reached(reach) for names, reach in first.items() if reach is not None}
+
+
+def _reached(reach: Reach) -> list[Reached]:
+    beyond = reach.length > reach.trained
+    kinds = {
+        f"turn fully within the declared {reach.trained} positions": lambda pair: pair.turned_in_training,
+        f"turn fully within the audited {reach.length}": lambda pair: pair.turned,
+        "reach angles that no position within the declared length has": lambda pair: beyond and pair.unseen,
+        "turn by more than half a turn per position": lambda pair: pair.aliased,
+        "are slower than the base alone makes them": lambda pair: pair.slowed,
+    }
+    groups = {what: [pair for pair in reach.pairs if is_one(pair)] for what, is_one in kinds.items()}
+    return [
+        Reached(what, stretches([pair.pair for pair in group]), _wavelengths(group))
+        for what, group in groups.items()
+        if group
+    ]
+
+
+def stretches(numbers: Sequence[int]) -> str:
+    """Ascending numbers with neighbours joined: "0–3, 7"."""
+    ends: list[list[int]] = []
+    for number in numbers:
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in ends)
+
+
+def _wavelengths(pairs: Sequence[PairReach]) -> str:
+    known = sorted(pair.wavelength for pair in pairs if pair.wavelength is not None)
+    still = "stand still" if len(known) < len(pairs) else ""
+    turning = " to ".join(dict.fromkeys(f"{known[end]:.4g}" for end in (0, -1))) if known else ""
+    return ", ".join(text for text in (turning, still) if text)
 
 
 def _sections(found: Audit) -> list[Section]:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from torch import nn
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters.slices import Chosen, chosen_layers, cut_config, read_layers, renumber
+from spectrope.core.errors import ConfigError, SpectropeError, UnsupportedError
+from spectrope.models.adapters.slices import LAYER, Chosen, chosen_layers, cut_config, read_layers, renumber
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -35,13 +35,15 @@ def open_model(
             their numbers. Such a model is for measuring layers by themselves.
 
     Raises:
-        ConfigError: If there is no such checkpoint, it has no configuration that can be read, or none of the
-            layers.
+        ConfigError: If there is no such checkpoint, it has no configuration that can be read, lacks weights
+            of its layers, or has none of the layers.
         UnsupportedError: If its weights are pickled, it needs code of its own, transformers is missing, or a
             layer shares weights with one that is left out.
     """
     transformers = _library()
     folder = Path(source)
+    if folder.is_file():
+        raise ConfigError(f"{folder} is a file; give the folder of a checkpoint.")
     if folder.is_dir():
         _check_weights(folder, allow_pickle)
     options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
@@ -51,7 +53,18 @@ def open_model(
         if layers is not None:
             return _sliced(cls, config, str(source), chosen_layers(config, layers), dtype, options)
         safe = None if allow_pickle else True
-        model = cls.from_pretrained(str(source), config=config, dtype=dtype, use_safetensors=safe, **options)
+        model, loaded = cls.from_pretrained(
+            str(source),
+            config=config,
+            dtype=dtype,
+            use_safetensors=safe,
+            output_loading_info=True,
+            **options,
+        )
+    if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
+        raise ConfigError(
+            f"{source} lacks {len(missing)} weights of its layers, such as {missing[0]}; they would be random."
+        )
     return model.eval()
 
 
@@ -114,6 +127,8 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
     """The library's complaints as errors of one line with the way out."""
     try:
         yield
+    except SpectropeError:
+        raise
     except OSError as error:
         if Path(source).is_dir() or allow_download:
             raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
@@ -127,7 +142,10 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
                 "--trust-remote-code."
             ) from None
         raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
+    except Exception as error:  # what broken configurations and files raise inside the library is of any kind
+        what = f"{type(error).__name__}: {_first_line(error)}"
+        raise ConfigError(f"{source} cannot be loaded: {what}") from error
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    return next(iter(str(error).strip().splitlines()), "")

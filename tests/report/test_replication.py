@@ -12,6 +12,7 @@ from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
 from spectrope.report.replication.page import decisive, machines, mark
+from spectrope.store.records import Complaint
 from spectrope.sweeps.rows import Rows
 
 
@@ -39,7 +40,7 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
 
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows = rows_of(DistanceOrdering(), say)
-    rows.complaints.append("mini.jsonl, line 7: no record with a checksum.")
+    rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
     assert f"| **fails** | not run | not run | {surest} |" in page

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from spectrope.core.errors import StoreError
-from spectrope.store.records import append_record, read_records
+from spectrope.store.records import Complaint, append_record, read_records
 
 
 def test_records_come_back_in_order(tmp_path):
@@ -24,21 +24,24 @@ def test_a_line_that_a_crash_cut_off_costs_that_line_alone(tmp_path):
     append_record(path, {"run": "d"})
     records, complaints = read_records(path)
     assert [record["run"] for record in records] == ["a", "b", "d"]
-    assert complaints == ["rows.jsonl, line 3: no JSON, as a line that a crash has cut off."]
+    text = "rows.jsonl, line 3: no JSON, as a line that a crash has cut off."
+    assert complaints == [Complaint(text, run="c")]
+    assert str(complaints[0]) == text
 
 
 def test_a_changed_record_is_named(tmp_path):
     path = tmp_path / "rows.jsonl"
     append_record(path, {"run": "a", "accuracy": 0.5})
     path.write_text(path.read_text().replace("0.5", "0.9"))
-    assert read_records(path) == ([], ["rows.jsonl, line 1: run a does not match its checksum."])
+    text = "rows.jsonl, line 1: run a does not match its checksum."
+    assert read_records(path) == ([], [Complaint(text, run="a")])
 
 
 @pytest.mark.parametrize("line", ["[1]", json.dumps({"run": "a"}), "7"])
 def test_a_line_that_is_no_record_is_named(tmp_path, line):
     path = tmp_path / "rows.jsonl"
     path.write_text(line)
-    assert read_records(path) == ([], ["rows.jsonl, line 1: no record with a checksum."])
+    assert read_records(path) == ([], [Complaint("rows.jsonl, line 1: no record with a checksum.")])
 
 
 def test_a_folder_in_the_way_is_told(tmp_path):

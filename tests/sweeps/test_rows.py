@@ -100,9 +100,10 @@ def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, co
     append_record(path, Row.of(run).record())
     rows = Rows.load(path)
     assert len(rows) == 1
-    (line,) = rows.complaints
+    (line,) = map(str, rows.complaints)
     assert line.startswith("mini.jsonl: run ")
     assert complaint in line
+    assert rows.lost([tiny()]) == []  # Another row of that run is whole.
 
 
 def test_no_file_means_no_rows(tmp_path):

@@ -71,7 +71,9 @@ class Claim(ABC):
     def see(self, rows: Rows, condition: str, scale: str) -> Seen:
         """The rows of this claim's arms."""
         seeds = sorted({row.experiment.seed for row in rows})
-        return Seen.of(rows, {seed: self.arms(condition, scale, seed) for seed in seeds})
+        arms = {seed: self.arms(condition, scale, seed) for seed in seeds}
+        lost = rows.lost(one for group in arms.values() for one in group.values())
+        return Seen.of(rows, arms, tuple(map(str, lost)))
 
     def judge(self, rows: Rows, condition: str = "controlled", scale: str = "mini") -> Verdict:
         """The verdict of the rows that there are, over all of their seeds."""

@@ -26,8 +26,16 @@ class Seen:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rows: Rows, arms: Mapping[int, Mapping[str, AnyExperiment]]) -> "Seen":
-        """Look up each arm of each seed; rows in another precision than most are left out, by name."""
+    def of(
+        cls, rows: Rows, arms: Mapping[int, Mapping[str, AnyExperiment]], lost: tuple[str, ...] = ()
+    ) -> "Seen":
+        """Look up each arm of each seed; rows in another precision than most are left out, by name.
+
+        Args:
+            rows: All rows that there are.
+            arms: The claim's arms by seed.
+            lost: A line for each of their rows that could not be read.
+        """
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
         found = {
             (name, seed): row
@@ -42,7 +50,8 @@ class Seen:
             f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {most}"
             for (name, seed), row in odd.items()
         )
-        return cls(names, {key: row for key, row in found.items() if key not in odd}, left_out)
+        kept = {key: row for key, row in found.items() if key not in odd}
+        return cls(names, kept, (*lost, *left_out))
 
     @property
     def n_layers(self) -> int:

@@ -103,6 +103,8 @@ def decide(
         for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
     )
     outcome, reason = _whole(findings, minimum)
+    n_lost = len(seen.left_out)
+    reason += f"; {n_lost} run{'s' * (n_lost != 1)} left out" if n_lost else ""
     return Verdict(
         claim=claim,
         condition=condition,

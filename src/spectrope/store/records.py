@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,23 @@ from spectrope.core.errors import StoreError
 from spectrope.store.files import disk_errors
 
 CHECK = "check"
+RUN = re.compile(rb'"run":"(\w+)"')  # As `append_record` writes it.
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Something that is left out because it cannot be read.
+
+    Args:
+        text: What and why, in a line.
+        run: Id of the run that it was of, where that can be told.
+    """
+
+    text: str
+    run: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
@@ -36,7 +55,7 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
             os.close(handle)
 
 
-def read_records(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
     """The whole records of a file, without their checksums, and a complaint for each line that is none.
 
     Raises:
@@ -50,7 +69,9 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
             try:
                 records.append(_record(line))
             except StoreError as error:
-                complaints.append(f"{path.name}, line {number}: {error}")
+                found = RUN.search(line)
+                run = found[1].decode() if found else None
+                complaints.append(Complaint(f"{path.name}, line {number}: {error}", run))
     return records, complaints
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from spectrope.core.config import config_hash
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.store import RESULTS_VERSION, Run
-from spectrope.store.records import append_record, read_records
+from spectrope.store.records import Complaint, append_record, read_records
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.sweeps.measures import MEASURES
@@ -118,11 +118,11 @@ class Rows:
 
     Args:
         path: The file; None keeps them in memory alone.
-        complaints: A line for each record that was left out.
+        complaints: One for each record that was left out.
     """
 
     path: Path | None = None
-    complaints: list[str] = field(default_factory=list)
+    complaints: list[Complaint] = field(default_factory=list)
     _rows: dict[AnyExperiment, Row] = field(default_factory=dict)
 
     @classmethod
@@ -139,7 +139,7 @@ class Rows:
             try:
                 rows._take(Row.read(record))
             except StoreError as error:
-                rows.complaints.append(f"{path.name}: {error}")
+                rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
         return rows
 
     @classmethod
@@ -160,6 +160,14 @@ class Rows:
         """The row of an experiment, if there is one."""
         return self._rows.get(experiment)
 
+    def lost(self, experiments: Iterable[AnyExperiment]) -> list[Complaint]:
+        """What was left out of the rows of some experiments that have none now."""
+        named = [complaint for complaint in self.complaints if complaint.run is not None]
+        if not named:
+            return []
+        names = {run_name(one) for one in experiments if one not in self._rows}
+        return [complaint for complaint in named if complaint.run in names]
+
     def covers(self, job: Job) -> bool:
         """Whether a job need not be run again."""
         row = self.get(job.experiment)
@@ -178,6 +186,17 @@ class Rows:
     def _take(self, row: Row) -> None:
         earlier = self._rows.get(row.experiment)
         self._rows[row.experiment] = row if earlier is None else earlier.joined(row)
+
+
+def run_name(experiment: AnyExperiment) -> str:
+    """The id of an experiment's run."""
+    return config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
+
+
+def _name_today(record: Mapping[str, Any]) -> str | None:
+    """The id that the configuration of a record has in this version, or the one that it says it has."""
+    config = record.get("config")
+    return config_hash(config, DATA_VERSION, RESULTS_VERSION) if config else record.get("run")
 
 
 def _kept(run: Run, name: str) -> pl.DataFrame:

@@ -80,7 +80,7 @@ def test_weights_that_end_too_early_are_refused(broken, layers, cut):
         ("num_attention_heads", "four", "cannot be loaded: StrictDataclassFieldValidationError"),
         ("rope_parameters", {"rope_type": "linear"}, "cannot be loaded: KeyError: .*Missing required keys"),
         ("hidden_size", 128, "cannot be loaded: RuntimeError"),
-        ("num_hidden_layers", 3, r"lacks 9 weights of its layers, model.layers.2.*they would be random"),
+        ("num_hidden_layers", 3, r"lacks 9 weights of its layers \(model.layers.2.*would be random"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(broken, field, value, message):

@@ -63,7 +63,7 @@ def open_model(
         )
     if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
         raise ConfigError(
-            f"{source} lacks {len(missing)} weights of its layers, such as {missing[0]}; they would be random."
+            f"{source} lacks {len(missing)} weights of its layers ({missing[0]}), which would be random."
         )
     return model.eval()
 

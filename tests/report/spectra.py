@@ -10,7 +10,7 @@ from spectrope.stats.interval import Intervals
 from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
 from spectrope.sweeps.eigenvalues import eigenvalue_tables
-from spectrope.sweeps.spectrum import kernel_tables
+from spectrope.sweeps.encoding_kernels import kernel_tables
 
 LAYERS, HEADS, LENGTH = 3, 8, 20
 PLACES = [(layer, head) for layer in range(1, LAYERS + 1) for head in range(1, HEADS + 1)]

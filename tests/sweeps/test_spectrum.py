@@ -8,20 +8,14 @@ from tests.ablation.models import decoder, examples
 
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
-from spectrope.probes.kernel import encoding_kernels, kernel_spectrum
+from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
 from spectrope.probes.spectrum import QUANTITIES
 from spectrope.spectral.kernel import rope_kernel
+from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.store import find_runs
+from spectrope.sweeps.encoding_kernels import kernel_tables, numbered, own_tables
 from spectrope.sweeps.local import execute
-from spectrope.sweeps.spectrum import (
-    Measurement,
-    correlation_table,
-    kernel_tables,
-    longest,
-    numbered,
-    own_tables,
-    spectrum,
-)
+from spectrope.sweeps.spectrum import Measurement, correlation_table, longest, spectrum
 from spectrope.training.scales import experiment
 
 CPU = torch.device("cpu")
@@ -41,7 +35,7 @@ def test_the_tables_of_each_encoding(run):
     name = run.config["encoding_name"]
     tables = spectrum(run, CPU, FEW)
     own = {"rope": {"bands"}, "t5": set(), "nope": set()}[name]
-    kernels = set() if name == "nope" else {"lags", "symbol", "extremes"}
+    kernels = set() if name == "nope" else {"lags", "symbol", "extremes", "distances"}
     assert set(tables) == {"spectrum", "shares", "kernel", "eigenvalues", "szego"} | own | kernels
     for table, data in tables.items():
         assert_frame_equal(run.frame(table), data)
@@ -194,6 +188,24 @@ class TestKernels:
         assert (joined["symbol"] <= joined["upper_bound"]).all()
         assert (joined["symbol"] >= joined["lower_bound"]).all()
         assert (joined["fejer"] <= joined["largest_estimate"] + 1e-9).all()
+
+    def test_distances_from_symbols_come_with_their_rate_and_whether_a_theorem_speaks_of_them(self):
+        def distances(column):
+            kernel = Kernel((0,), "bias", ToeplitzOperator.hermitian(column))
+            return kernel_tables([kernel])["distances"].partition_by("spectrum", as_dict=True).values()
+
+        n = 300
+        for table in distances(0.5 ** torch.arange(n, dtype=torch.float64)):
+            assert table["n"].to_list() == [64, 128, 256]
+            assert table["theorem_applies"].all()
+            assert table["rate"][0] == pytest.approx(1, abs=0.1)
+            assert (table["scaled"] == table["n"] * table["distance"]).all()
+        for table in distances(-torch.arange(n, dtype=torch.float64)):
+            assert not table["theorem_applies"].any()
+            assert table["rate"][0] < 0.1
+        for table in distances(torch.zeros(3)):
+            assert table["n"].to_list() == [2, 3]
+            assert table["rate"].is_null().all()
 
     def test_layers_that_share_an_encoding_share_its_rows(self):
         assert own_tables(decoder("alibi"), 12)["extremes"]["layers"].unique().to_list() == ["1-3"]

@@ -21,8 +21,9 @@ from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
 from spectrope.store import Run
 from spectrope.store.files import disk_errors, write_parquet
 from spectrope.sweeps.ablate import Tables
+from spectrope.sweeps.encoding_kernels import kernel_tables
 from spectrope.sweeps.runs import experiment_of
-from spectrope.sweeps.spectrum import Measurement, kernel_tables, spectrum
+from spectrope.sweeps.spectrum import Measurement, spectrum
 
 POSITIONS = 512
 
@@ -128,6 +129,7 @@ HEAD_COLUMNS = {
 }
 HEADS_SHOWN, EIGENVALUES_SHOWN = 24, 8
 UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
+THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
 LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
 
 
@@ -195,6 +197,7 @@ def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:
     by_lag = near.pivot("lag", index=["heads", "kind"], values="value")
     frame(f"{unit} by lag, of {n} positions", _without_lone_kind(by_lag))
     _print_extremes(tables["extremes"])
+    _print_distances(tables["distances"])
     for kernel in kernels:
         nonzero = kernel_spectrum(kernel).nonzero
         if nonzero is not None:
@@ -213,6 +216,26 @@ def _print_extremes(table: pl.DataFrame) -> None:
     }
     shown = table.select(*labels, *(pl.col(old).alias(new) for old, new in names.items()))
     frame("extreme eigenvalues of the encoding's own kernels, and proven bounds", _without_lone_kind(shown))
+
+
+def _print_distances(table: pl.DataFrame) -> None:
+    """How far the longest section's spectra are from the symbol, and whether that must vanish."""
+    labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
+    names = {"scaled": "n x distance", "rate": "p"}
+    columns = [pl.col("distance"), *(pl.col(old).alias(new) for old, new in names.items())]
+    longest = table.filter(pl.col("n") == pl.col("n").max())
+    shown = _without_lone_kind(longest.select(*labels, "spectrum", *columns))
+    n = longest["n"][0]
+    frame(f"Wasserstein distance of spectra from symbols at {n} positions, about n^-p", shown)
+    for (kind,), part in longest.group_by("spectrum", maintain_order=True):
+        barred = part.filter(~pl.col("theorem_applies"))
+        if not barred.is_empty():
+            console.print(
+                f"{THEOREMS[str(kind)]} does not apply to {len(barred)} of {len(part)}: at least "
+                f"{barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond half of the "
+                "positions, so that the distance need not vanish.",
+                highlight=False,
+            )
 
 
 def _without_lone_kind(table: pl.DataFrame) -> pl.DataFrame:

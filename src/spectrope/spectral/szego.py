@@ -163,10 +163,19 @@ def distance_rate(
     check(
         bool((found > 0).all()), "distances must be positive to have a rate; the spectrum equals the symbol."
     )
-    slope = np.polyfit(np.log(lengths), np.log(found), 1)[0]
     return DistanceRate(
-        tuple(lengths), tuple(found.tolist()), tuple((found * lengths).tolist()), float(-slope)
+        tuple(lengths), tuple(found.tolist()), tuple((found * lengths).tolist()), _exponent(lengths, found)
     )
+
+
+def fitted_rate(lengths: Sequence[int], distances: Sequence[float]) -> float | None:
+    """p of the law :math:`W_1 \\approx c\\,n^{-p}`; None for fewer than two lengths, or a distance of 0."""
+    found = np.array(distances)
+    return _exponent(lengths, found) if len(set(lengths)) >= 2 and (found > 0).all() else None
+
+
+def _exponent(lengths: Sequence[int], distances: Float[np.ndarray, " n"]) -> float:
+    return float(-np.polyfit(np.log(lengths), np.log(distances), 1)[0])
 
 
 def _refuse(operator: ToeplitzOperator) -> None:

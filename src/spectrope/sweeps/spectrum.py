@@ -8,12 +8,9 @@ import polars as pl
 import torch
 from scipy.stats import false_discovery_control
 
-from spectrope.core.errors import ConfigError, UnsupportedError, require
-from spectrope.encodings.base import Encoding
-from spectrope.models.decoder import Decoder
+from spectrope.core.errors import ConfigError, require
 from spectrope.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.probes.heads import LayerHeads, capture_heads
-from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
 from spectrope.probes.shares import SHARES, StateShares, state_shares
 from spectrope.probes.spectrum import QUANTITIES, LayerSpectrum, layer_spectrum
 from spectrope.stats.interval import ends
@@ -22,10 +19,9 @@ from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
 from spectrope.sweeps.ablate import Subject, Tables
 from spectrope.sweeps.eigenvalues import eigenvalue_tables
+from spectrope.sweeps.encoding_kernels import own_tables
 from spectrope.sweeps.events import Event, Listener, silent
 from spectrope.tasks.base import Batch
-
-ANGLES = 257  # At which symbols are tabled, from 0 to pi.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +44,8 @@ def spectrum(
     "spectrum" has a row per layer and head, with two controls: the Toeplitz share on shuffled tokens and that
     with the encoding off in every layer. "bands" one per band of frequencies, "kernel" one per lag,
     "eigenvalues" and "szego" set the spectrum of that kernel beside its symbol, "shares" has three rows per
-    layer; "lags", "symbol" and "extremes" tell of the encoding's own kernels, where it
-    has some, and "correlation" of how each quantity orders heads beside their drops, where the run has been
-    ablated.
+    layer; "lags", "symbol", "extremes" and "distances" tell of the encoding's own kernels, where it has some,
+    and "correlation" of how each quantity orders heads beside their drops, where the run has been ablated.
 
     Args:
         run: A finished run.
@@ -183,72 +178,6 @@ def kernel_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
     )
 
 
-def own_tables(model: Decoder, n: int) -> Tables:
-    """Tables of the encoding's own kernels, layer by layer; none if it has none."""
-    config = model.config
-    layers: dict[Encoding, list[int]] = {}
-    for layer in range(config.n_layers):
-        layers.setdefault(model.encoding_of(layer), []).append(layer)
-    parts: list[tuple[str, Tables]] = []
-    for encoding, members in layers.items():
-        try:
-            kernels = encoding_kernels(encoding, n, config.n_heads, config.head_dim, config.causal)
-        except UnsupportedError:
-            continue
-        parts.append((numbered(members), kernel_tables(kernels)))
-    labelled = [
-        {name: table.select(pl.lit(label).alias("layers"), pl.all()) for name, table in tables.items()}
-        for label, tables in parts
-    ]
-    return {name: pl.concat(tables[name] for tables in labelled) for name in (labelled or [{}])[0]}
-
-
-def kernel_tables(kernels: Sequence[Kernel]) -> Tables:
-    """What is known of some kernels: tables "lags", "symbol" and "extremes"."""
-    return {
-        "lags": lags_table(kernels),
-        "symbol": symbol_table(kernels),
-        "extremes": extremes_table(kernels),
-    }
-
-
-def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
-    """A row per kernel and lag from 0 on: the entry of the matrix there."""
-    return pl.concat(
-        pl.DataFrame({"lag": range(kernel.operator.n), "value": kernel.values.numpy()}).select(
-            *_named(kernel), pl.all()
-        )
-        for kernel in kernels
-    )
-
-
-def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
-    """A row per kernel and angle in radians: the truncated symbol and its Fejér mean."""
-    theta = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64)
-    tables = []
-    for kernel in kernels:
-        columns = {"theta": theta, "symbol": kernel.operator.symbol(theta)}
-        columns["fejer"] = kernel.operator.fejer().symbol(theta)
-        values = pl.DataFrame({name: column.numpy() for name, column in columns.items()})
-        tables.append(values.select(*_named(kernel), pl.all()))
-    return pl.concat(tables)
-
-
-def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
-    """A row per kernel: both extreme eigenvalues, and the bracket that certifies each."""
-    tables = []
-    for kernel in kernels:
-        found = kernel_spectrum(kernel)
-        row = {
-            "n": kernel.operator.n,
-            "smallest_estimate": found.smallest_estimate,
-            "largest_estimate": found.largest_estimate,
-            **vars(found.symbol),
-        }
-        tables.append(pl.DataFrame([row]).select(*_named(kernel), pl.all()))
-    return pl.concat(tables)
-
-
 def correlation_table(
     measured: pl.DataFrame, ablation: pl.DataFrame, bands: pl.DataFrame | None = None
 ) -> pl.DataFrame:
@@ -288,20 +217,6 @@ def _correlations(joined: pl.DataFrame, name: str) -> Iterator[dict[str, object]
         if found is not None:
             row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
             yield row | {"p_value": found.p_value, "n": found.n}
-
-
-def numbered(members: Sequence[int]) -> str:
-    """Numbers from 0 as text that counts from 1: "3", or "1-16" for neighbours, else "1, 3"."""
-    first, last = members[0] + 1, members[-1] + 1
-    if first == last:
-        return str(first)
-    if last - first == len(members) - 1:
-        return f"{first}-{last}"
-    return ", ".join(str(member + 1) for member in members)
-
-
-def _named(kernel: Kernel) -> list[pl.Expr]:
-    return [pl.lit(numbered(kernel.heads)).alias("heads"), pl.lit(kernel.kind).alias("kind")]
 
 
 def _unless_empty(**tables: pl.DataFrame) -> Tables:

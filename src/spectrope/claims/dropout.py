@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spectrope.claims.base import Claim
+from spectrope.claims.gaps import GAP
 from spectrope.claims.predictions import AtLeast
 from spectrope.claims.quantities import gap, shallow
 from spectrope.claims.seen import Seen, difference
-from spectrope.claims.single_head import GAP
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment

@@ -7,10 +7,10 @@ import torch
 
 from spectrope.attention.multi_head import MultiHead
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import AtLeast, AtMost
-from spectrope.claims.quantities import gap, shallow
+from spectrope.claims.gaps import no_head_stands_out, one_head_stands_out
+from spectrope.claims.predictions import AtLeast
+from spectrope.claims.quantities import shallow
 from spectrope.claims.seen import Seen
-from spectrope.claims.single_head import GAP, counted_deposits
 from spectrope.claims.verdict import Part
 from spectrope.encodings.base import EncodingConfig
 from spectrope.encodings.factorised import FactorisedTable
@@ -72,12 +72,8 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
         layers = shallow(seen.n_layers)
         for coupling in ("rope", "shuffled"):
             for way in TRAINED[coupling]:
-                yield Part(
-                    quantity=f"{WORDS[coupling]}, {WAYS[way]}, gap in shallow layers",
-                    prediction=AtLeast(GAP),
-                    values=seen.values(coupling + way, gap(layers), only_learned=True),
-                    note=counted_deposits(seen, coupling + way),
-                )
+                words = f"{WORDS[coupling]}, {WAYS[way]}, gap in shallow layers"
+                yield one_head_stands_out(seen, coupling + way, words, layers)
         for way in TRAINED["additive"]:
             yield from _against_additive(seen, way)
 
@@ -120,12 +116,7 @@ def in_gradient(row: Row) -> float | None:
 
 def _against_additive(seen: Seen, way: str) -> Iterator[Part]:
     """The additive control has no deposit, and its heads share the gradient more evenly than RoPE's."""
-    yield Part(
-        quantity=f"{WORDS['additive']}, {WAYS[way]}, gap in any layer",
-        prediction=AtMost(GAP),
-        values=seen.values(f"additive{way}", gap(), only_learned=True),
-        note=counted_deposits(seen, f"additive{way}"),
-    )
+    yield no_head_stands_out(seen, f"additive{way}", f"{WORDS['additive']}, {WAYS[way]}, gap in any layer")
     yield Part(
         quantity=f"{WORDS['additive']} minus RoPE, {WAYS[way]}, participation in the gradient",
         prediction=AtLeast(PARTICIPATION, "ratio"),

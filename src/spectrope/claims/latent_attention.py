@@ -4,10 +4,11 @@ from collections.abc import Iterator
 
 from spectrope.claims.arms import ACCURACY, by_encoding
 from spectrope.claims.base import Claim
+from spectrope.claims.gaps import no_head_stands_out
 from spectrope.claims.predictions import AtLeast, AtMost
-from spectrope.claims.quantities import gap, held_out
+from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
-from spectrope.claims.single_head import GAP, TASKS, counted_deposits
+from spectrope.claims.single_head import TASKS
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
 
@@ -54,12 +55,7 @@ class LatentAttention(Claim, name="latent-attention"):
         yield _difference(seen, "distance", "mla", "nope", AtLeast(ACCURACY))
         yield _difference(seen, "counting", "mla", "nope", AtLeast(ACCURACY))
         yield _difference(seen, "counting", "nope", "rope", AtLeast(ACCURACY))
-        yield Part(
-            quantity="MLA, Task 1, gap in any layer",
-            prediction=AtMost(GAP),
-            values=seen.values("distance/mla", gap(), only_learned=True),
-            note=counted_deposits(seen, "distance/mla"),
-        )
+        yield no_head_stands_out(seen, "distance/mla", "MLA, Task 1, gap in any layer")
 
 
 def _difference(seen: Seen, task: str, first: str, second: str, prediction: AtLeast | AtMost) -> Part:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import AtLeast, AtMost, InMost
-from spectrope.claims.quantities import deposit, gap
+from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
 from spectrope.claims.seen import Seen
-from spectrope.claims.single_head import GAP
 from spectrope.claims.verdict import Part
 from spectrope.encodings.sum import Sum
 from spectrope.training.config import Experiment
@@ -41,24 +39,8 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         later = range(2, seen.n_layers + 1)
-        yield Part(
-            quantity="RoPE alone, gap in layer 1",
-            prediction=AtLeast(GAP),
-            values=seen.values("alone", gap((1,)), only_learned=True),
-            premise=True,
-        )
-        yield Part(
-            quantity="RoPE + absolute, gap in layer 1",
-            prediction=AtMost(GAP),
-            values=seen.values("both", gap((1,)), only_learned=True),
-        )
-        yield Part(
-            quantity="RoPE + absolute, gap from layer 2",
-            prediction=AtLeast(GAP),
-            values=seen.values("both", gap(later), only_learned=True),
-        )
-        yield Part(
-            quantity="RoPE + absolute, runs with a deposit from layer 2",
-            prediction=InMost(),
-            values=seen.values("both", deposit(later), only_learned=True),
-        )
+        both = "RoPE + absolute, "
+        yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 1", (1,), premise=True)
+        yield no_head_stands_out(seen, "both", f"{both}gap in layer 1", (1,))
+        yield one_head_stands_out(seen, "both", f"{both}gap from layer 2", later)
+        yield most_have_a_deposit(seen, "both", f"{both}runs with a deposit from layer 2", later)

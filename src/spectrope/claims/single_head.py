@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
-from spectrope.ablation.rule import DEFAULT_RULE
 from spectrope.claims.arms import NAMES, RIVALS, by_encoding
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import AtLeast, AtMost, InMost
-from spectrope.claims.quantities import deposit, gap, shallow
+from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
+from spectrope.claims.quantities import shallow
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
 
-GAP = DEFAULT_RULE.gap  # Points by which one head must stand out.
 TASKS = {"distance": "Task 1", "counting": "Task 2"}
 
 
@@ -47,34 +45,13 @@ class SingleHead(Claim, name="single-head"):
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         layers = shallow(seen.n_layers)
-        yield Part(
-            quantity="RoPE, Task 1, gap in shallow layers",
-            prediction=AtLeast(GAP),
-            values=seen.values("distance/rope", gap(layers), only_learned=True),
+        rope = "RoPE, Task 1, "
+        yield one_head_stands_out(seen, "distance/rope", f"{rope}gap in shallow layers", layers)
+        yield most_have_a_deposit(
+            seen, "distance/rope", f"{rope}runs with a deposit in a shallow layer", layers
         )
-        yield Part(
-            quantity="RoPE, Task 1, runs with a deposit in a shallow layer",
-            prediction=InMost(),
-            values=seen.values("distance/rope", deposit(layers), only_learned=True),
-            note=f"in any layer, {counted_deposits(seen, 'distance/rope')}",
-        )
-        for name in RIVALS:
-            yield _none(seen, "distance", name)
-        for name in NAMES:
-            yield _none(seen, "counting", name)
-
-
-def _none(seen: Seen, task: str, name: str) -> Part:
-    arm = f"{task}/{name}"
-    return Part(
-        quantity=f"{NAMES[name]}, {TASKS[task]}, gap in any layer",
-        prediction=AtMost(GAP),
-        values=seen.values(arm, gap(), only_learned=True),
-        note=counted_deposits(seen, arm),
-    )
-
-
-def counted_deposits(seen: Seen, arm: str) -> str:
-    """In how many of an arm's runs the rule finds a deposit in any layer."""
-    found = seen.values(arm, deposit(), only_learned=True)
-    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs"
+        others = [("distance", name) for name in RIVALS] + [("counting", name) for name in NAMES]
+        for task, name in others:
+            yield no_head_stands_out(
+                seen, f"{task}/{name}", f"{NAMES[name]}, {TASKS[task]}, gap in any layer"
+            )

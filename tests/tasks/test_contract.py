@@ -68,7 +68,11 @@ def variants(name: str) -> list[TaskConfig]:
 
 
 def differ(one: Batch, other: Batch) -> bool:
-    return one.inputs.shape != other.inputs.shape or not one.inputs.equal(other.inputs)
+    return not all(same(getattr(one, name), getattr(other, name)) for name in ("inputs", "positions"))
+
+
+def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    return one is other if one is None or other is None else torch.equal(one, other)
 
 
 def assert_same(one: Batch, other: Batch) -> None:

@@ -26,7 +26,7 @@ class Train:
     """Train one decoder, or go on with an unfinished run of the same settings."""
 
     encoding: Annotated[str, tyro.conf.arg(help="A name; `spectrope encodings` lists them.")] = "rope"
-    task: Annotated[str, tyro.conf.arg(help="distance or counting.")] = "distance"
+    task: Annotated[str, tyro.conf.arg(help="distance, counting or addition.")] = "distance"
     scale: Scale = "mini"
     condition: Condition = "controlled"
     seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0

@@ -36,7 +36,7 @@ class KerpleLog(Kerple, name="kerple_log"):
 
     References:
         KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),
-        the power variant.
+        the logarithmic variant.
     """
 
     @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class KerplePower(Kerple, name="kerple_power"):
 
     References:
         KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),
-        the logarithmic variant.
+        the power variant.
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,7 @@ SPARE = (
     Style("#770013", (2, 4)),
     Style("#30606e", (9, 2)),
 )
-TASKS = ("distance", "counting")
+TASKS = ("distance", "counting", "addition")
 LOSS, GAIN, ZERO = ("#f1a340", "#b35806"), ("#998ec3", "#542788"), "#f7f7f5"
 DIVERGING = (*reversed(GAIN), ZERO, *LOSS)  # Of drops: below zero, zero, above.
 

@@ -47,6 +47,12 @@ SCALES: Mapping[str, Mapping[str, Preset]] = {
             training=_QUICK,
             n_examples=12_000,
         ),
+        "addition": Preset(
+            task=_task("addition", n_digits=4),
+            model=replace(_MINI, pooling="last"),
+            training=replace(_QUICK, epochs=8),
+            n_examples=20_000,
+        ),
     },
     "small": {
         "distance": Preset(
@@ -61,16 +67,31 @@ SCALES: Mapping[str, Mapping[str, Preset]] = {
             training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
             n_examples=30_000,
         ),
+        "addition": Preset(
+            task=_task("addition", n_digits=10),
+            model=replace(_SMALL, pooling="last"),
+            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
+            n_examples=50_000,
+        ),
     },
     "paper": {
         "distance": Preset(
-            task=_task("distance"), model=DecoderConfig(), training=TrainingConfig(), n_examples=100_000
+            task=_task("distance"),
+            model=DecoderConfig(),
+            training=TrainingConfig(),
+            n_examples=100_000,
         ),
         "counting": Preset(
             task=_task("counting"),
             model=DecoderConfig(),
             training=TrainingConfig(epochs=150),
             n_examples=50_000,
+        ),
+        "addition": Preset(
+            task=_task("addition", n_digits=20),
+            model=DecoderConfig(pooling="last"),
+            training=TrainingConfig(),
+            n_examples=100_000,
         ),
     },
 }

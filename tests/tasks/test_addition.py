@@ -49,9 +49,10 @@ def test_a_carry_runs_through():
 
 
 def test_positions_couple_the_digits_of_one_weight():
-    positions = task(n_digits=3).sample(2, 0).positions
-    assert positions is not None
-    assert positions.tolist() == [[1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]] * 2
+    batch = task(n_digits=3).sample(20, 0)
+    assert batch.positions is not None
+    for ids, length in zip(batch.positions.tolist(), batch.lengths.tolist(), strict=True):
+        assert ids[:length] == [1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3][:length]
 
 
 def test_coupled_digits_have_one_weight():

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_integers
+from spectrope.positions.digits import digit_positions
 from spectrope.tasks.base import PADDING, Batch, Task, TaskConfig
 
 ZERO = 1  # Token id of the digit 0; the other digits follow.
@@ -76,7 +77,9 @@ class Addition(Task, name="addition"):
         labels = total[np.arange(n), given]
         shown = {"inputs": inputs, "labels": labels, "lengths": lengths}
         tensors = {name: torch.from_numpy(values) for name, values in shown.items()}
-        return Batch(**tensors, positions=self._positions(n))
+        is_digit = (tensors["inputs"] >= ZERO) & (tensors["inputs"] < PLUS)
+        positions = digit_positions(is_digit) if self.config.ids == "coupled" else None
+        return Batch(**tensors, positions=positions)
 
     def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
         """The next digit of the sum of the operands that stand in each sequence."""
@@ -88,13 +91,6 @@ class Addition(Task, name="addition"):
     def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
         """1: the sequence decides its label."""
         return 1.0
-
-    def _positions(self, n: int) -> Int[Tensor, "n t"] | None:
-        """What the task supplies, for tokens and padding alike."""
-        if self.config.ids == "index":
-            return None
-        digits, sign = torch.arange(1, self.config.n_digits + 1), torch.zeros(1, dtype=torch.int64)
-        return torch.cat([digits, sign, digits, sign, digits]).repeat(n, 1)
 
 
 def add(digits: Int[np.ndarray, "n 2 d"]) -> Int[np.ndarray, "n e"]:

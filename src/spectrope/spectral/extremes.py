@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spectrope.spectral.banded import WIDEST, banded_extreme
 from spectrope.spectral.checks import check
-from spectrope.spectral.lanczos import RitzValue, best_starts, largest_ritz_values
+from spectrope.spectral.lanczos import RitzValue, best_ritz_value, best_starts
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.symbol import OVERSAMPLING, SymbolRange, bracket, grids, require_hermitian
 
@@ -154,19 +154,14 @@ def _search_banded(
 def _search(
     operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
 ) -> tuple[RitzValue, float]:
-    """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator.
-
-    Products are counted once where they serve both classes.
-    """
+    """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
     _, ceiling = limits
     most = min(max(MOST_WORK // operator.n, 40), 1000)
     angles = _peaks(operator, sign * smoothed)
 
     apply = partial(_apply_by_class, operator, sign)
     starts = best_starts(apply, _trials(operator, angles), ceiling)
-    runs = largest_ritz_values(apply, starts, goal, most)
-    best = max(runs, key=lambda run: run.value)
-    return replace(best, products=max(run.products for run in runs)), ceiling
+    return best_ritz_value(apply, starts, goal, most), ceiling
 
 
 def _apply_by_class(

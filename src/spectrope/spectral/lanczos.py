@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spectrope.spectral.checks import check
 
+BEHIND = 10
 TINY = torch.finfo(torch.float64).tiny
 (STEMR,) = scipy.linalg.get_lapack_funcs(("stemr",), dtype=np.float64)  # without eigh_tridiagonal's checks
 
@@ -49,32 +50,29 @@ class Start:
 def largest_ritz_value(
     apply: Callable[[Tensor], Tensor], start: Start, tolerance: float, max_products: int
 ) -> RitzValue:
-    """One run of `largest_ritz_values`, with x -> A x for a vector."""
-    (found,) = largest_ritz_values(lambda x: apply(x[0])[None], [start], tolerance, max_products)
-    return found
+    """As `best_ritz_value`, of one run, with x -> A x for a vector."""
+    return best_ritz_value(lambda x: apply(x[0])[None], [start], tolerance, max_products)
 
 
-def largest_ritz_values(
+def best_ritz_value(
     apply: Callable[[Tensor], Tensor], starts: Sequence[Start], tolerance: float, max_products: int
-) -> list[RitzValue]:
-    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator, run by run.
+) -> RitzValue:
+    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator, from some starts.
 
     ARPACK can only be told to stop on the residual r. The extremes of a Toeplitz matrix are
     :math:`O(n^{-3})` apart, so r falls hundreds of products later than the value's own error, which is at
     most :math:`r^2 / \text{gap}` (Kato and Temple). Here the gap is the lesser of the one given and that
     between the two leading Ritz values, an estimate; the residual reported is the proven one. Rounding makes
     the vectors lose their orthogonality only as Ritz values converge (Paige), and we stop when the one sought
-    does: none is kept. Runs go in step, so that one product may serve them all; the row of one that is done
-    is zero from then on.
+    does: none is kept. Runs go in step, so that one product may serve them all, counted once. The row of one
+    that is done is zero from then on; so is that of one left behind, `BEHIND` residuals below a run that is
+    done.
 
     Args:
         apply: X -> A X for rows that are the vectors of the runs, with shape (runs, n).
         starts: The vectors to start from, not zero.
-        tolerance: Error of the values at which to stop, in the units of A.
+        tolerance: Error of the value at which to stop, in the units of A.
         max_products: When to stop in any case, at least 1.
-
-    Returns:
-        One value per start.
 
     Raises:
         ConfigError: If a start is zero.
@@ -92,12 +90,16 @@ def largest_ritz_values(
         diagonal = torch.linalg.vecdot(now, image).real[:, None]
         image.sub_(now * diagonal)
         norms = torch.linalg.vector_norm(image, dim=1, keepdim=True)
-        found = zip(runs, diagonal.flatten().tolist(), norms.flatten().tolist(), strict=True)
-        for row, (run, alpha, beta) in enumerate(found):
-            if run.extend(alpha, beta):
-                now[row] = image[row] = 0
+        running = [run for run in runs if not run.is_done]
+        for run, *pair in zip(runs, diagonal.flatten().tolist(), norms.flatten().tolist(), strict=True):
+            run.extend(*pair)
+        for run in running:
+            run.compare(runs)
+        done = [row for row, run in enumerate(runs) if run.is_done and run in running]
+        now[done], image[done] = 0, 0
         before, now = now, image.div_(norms.clamp_(min=TINY))
-    return [run.found() for run in runs]
+    best = max(runs, key=lambda run: run.value)
+    return RitzValue(best.value, best.residual, max(len(run.diagonal) for run in runs))
 
 
 class _Run:
@@ -107,27 +109,27 @@ class _Run:
         self.start, self.tolerance, self.most = start, tolerance, most
         self.diagonal: list[float] = []
         self.off: list[float] = []
-        self.is_done, self.value, self.residual = False, 0.0, 0.0
+        self.is_done, self.value, self.residual = False, -math.inf, math.inf
 
-    def extend(self, diagonal: float, off: float) -> bool:
-        """Take the entries of one more product; whether this was the last that it needs."""
+    def extend(self, diagonal: float, off: float) -> None:
+        """Take the entries of one more product, unless it is done."""
         if self.is_done:
-            return False
+            return
         self.diagonal.append(diagonal)
         self.off.append(off)
         m, is_last = len(self.diagonal) - 1, len(self.diagonal) == self.most
         if is_checked(m) or is_last or off <= self.tolerance:
             self.value, self.residual, gap = _leading(np.array(self.diagonal), np.array(self.off))
             self.is_done = is_last or self._has_converged(gap)
-        return self.is_done
+
+    def compare(self, runs: "Sequence[_Run]") -> None:
+        """Be done if a run that is done is far ahead."""
+        ahead = max((run.value for run in runs if run.is_done), default=-math.inf)
+        self.is_done |= self.value + BEHIND * self.residual < ahead
 
     def _has_converged(self, gap: float) -> bool:
         error = min(self.residual, self.start.ceiling - self.value)
         return error <= self.tolerance or self.residual**2 <= self.tolerance * min(gap, self.start.gap)
-
-    def found(self) -> RitzValue:
-        """What it came to."""
-        return RitzValue(self.value, self.residual, len(self.diagonal))
 
 
 def is_checked(m: int) -> bool:

@@ -22,6 +22,7 @@ def checkpoints(tmp_path_factory):
     for name in ("llama-default", "bert"):
         save_tokenizer(root / name)
     llama().save_pretrained(root / "mute")
+    FAMILIES["gpt2"]().save_pretrained(root / "short")
     (root / "empty").mkdir()
     return root
 
@@ -62,7 +63,7 @@ def test_heads_of_both_stacks_are_told_apart(checkpoints, capsys):
     assert main(arguments) == 0
     out = capsys.readouterr().out
     assert "The encoder reads the first half, the decoder is asked for the second." in out
-    assert "cross" in out
+    assert "cross 1" in out
 
 
 ROW = {"role", "layer", "head", "fill", "loss_increase", "loss_increase_low", "loss_increase_high"}
@@ -100,6 +101,7 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),
         (("{root}/mute", "--task", "distance", "--texts", "x"), "on a --task or on --texts, one of the two"),
         (("{root}/mute", "--length", "7"), "need a length of at least 8; got 7"),
+        (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
         (("{root}/mute", "--layers", "9:"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),
         (("{root}/mute", "--examples", "2"), "examples must be at least 4; got 2"),

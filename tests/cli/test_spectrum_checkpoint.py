@@ -17,6 +17,7 @@ def checkpoints(tmp_path_factory):
     FAMILIES["t5"]().save_pretrained(root / "t5")
     FAMILIES["mistral"]().save_pretrained(root / "windowed")
     llama().save_pretrained(root / "mute")
+    FAMILIES["gpt2"]().save_pretrained(root / "short")
     (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
     return root
 
@@ -65,6 +66,7 @@ def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
     [
         ((), "takes a run, a checkpoint or --encoding NAME, one of them"),
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
+        (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),
         (("{root}/windowed",), "measure no more tokens than its window holds"),
         (("{root}/mute", "--layers", "7"), "layers must take at least one of 0 to 1"),

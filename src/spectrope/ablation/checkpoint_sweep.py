@@ -16,7 +16,7 @@ from spectrope.ablation.interventions import HeadAblation, Variant
 from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Tree, fills_of
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters import Role, evaluating
+from spectrope.models.adapters import Role, evaluating, runs_at
 from spectrope.stats.examples import mean_intervals
 from spectrope.stats.interval import Intervals, ends
 from spectrope.tasks.sequences import Sequences
@@ -174,7 +174,8 @@ def checkpoint_scores(
 
     Raises:
         ConfigError: If the model has no such head.
-        UnsupportedError: If a fill has no meaning here, or sequences of different lengths are resampled.
+        UnsupportedError: If a fill has no meaning here, sequences of different lengths are resampled, or they
+            are too long for the model.
     """
     _check(subject, data, variants)
     device = next(subject.model.parameters()).device
@@ -182,7 +183,7 @@ def checkpoint_scores(
     scores = torch.zeros(len(variants), len(data), 2, dtype=torch.float64)
     donors = data[derangement(len(data), seed)] if "resample" in fills_of(variants) else None
     done = 0
-    with evaluating(subject.model):
+    with evaluating(subject.model), runs_at(data.width, subject.model):
         means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
         for index, piece in _pieces(data, tokens):
             given = None if donors is None else subject.captured(donors[index].to(device))

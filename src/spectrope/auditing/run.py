@@ -1,7 +1,6 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -21,8 +20,15 @@ from spectrope.auditing.records import (
     Position,
     Verdict,
 )
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters import declared_config, evaluating, layer_name, open_model, trained_length
+from spectrope.core.errors import ConfigError
+from spectrope.models.adapters import (
+    declared_config,
+    evaluating,
+    layer_name,
+    open_model,
+    runs_at,
+    trained_length,
+)
 from spectrope.probes.constant_content import Kernel, attention_modules, constant_content
 from spectrope.probes.constant_token import Absolute, constant_token
 
@@ -99,22 +105,6 @@ def audit(
 def default_length(model: nn.Module) -> int:
     """Positions of an audit where none are given."""
     return min(LENGTH, trained_length(model) or LENGTH)
-
-
-@contextmanager
-def runs_at(length: int, model: nn.Module) -> Iterator[None]:
-    """Turn an index beyond a table into an error that a user can mend."""
-    try:
-        yield
-    except (IndexError, RuntimeError) as error:
-        limit = trained_length(model)
-        beyond = limit is not None and length > limit
-        if not beyond:
-            raise
-        name = type(model).__name__
-        raise UnsupportedError(
-            f"{name} does not run at length {length}; its configuration gives it {limit} positions."
-        ) from error
 
 
 def layer_record(

@@ -18,7 +18,6 @@ from spectrope.tasks.sequences import Sequences
 
 HEADS_SHOWN = 12
 COLUMNS = {
-    "role": "attention",
     "layer": "layer",
     "head": "head",
     "loss_increase": "loss +",
@@ -91,5 +90,6 @@ class Plan:
             "and heads count from 0.",
             highlight=False,
         )
-        known = COLUMNS if two_stacks else {old: new for old, new in COLUMNS.items() if old != "role"}
-        frame("", rows.select(pl.col(old).alias(new) for old, new in known.items()))
+        names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
+        shown = rows.with_columns(layer=names) if two_stacks else rows
+        frame("", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items()))

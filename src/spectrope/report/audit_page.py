@@ -6,6 +6,7 @@ from pathlib import Path
 
 from spectrope.auditing import Audit, LayerRecord
 from spectrope.auditing.reach import PairReach, Reach
+from spectrope.auditing.schedule import rounded
 from spectrope.report.audit_figures import (
     DECLARED,
     EFFECTIVE,
@@ -125,7 +126,7 @@ def stretches(numbers: Sequence[int]) -> str:
 def _wavelengths(pairs: Sequence[PairReach]) -> str:
     known = sorted(pair.wavelength for pair in pairs if pair.wavelength is not None)
     still = "stand still" if len(known) < len(pairs) else ""
-    turning = " to ".join(dict.fromkeys(f"{known[end]:.4g}" for end in (0, -1))) if known else ""
+    turning = " to ".join(dict.fromkeys(rounded(known[end]) for end in (0, -1))) if known else ""
     return ", ".join(text for text in (turning, still) if text)
 
 

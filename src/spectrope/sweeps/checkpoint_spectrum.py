@@ -17,6 +17,7 @@ from spectrope.models.adapters import (
     evaluating,
     head_sites,
     recorded,
+    runs_at,
     states_of,
     trained_length,
 )
@@ -70,22 +71,18 @@ def checkpoint_spectrum(
         raise ConfigError(
             f"spectra need two sequences of two tokens; got {len(data)} of {data.lengths.min()}."
         )
-    modules = attending_modules(model)
-    subject = Subject(model, head_sites(model, modules))
-    chosen = [place for place in subject.of_layers(layers) if subject.sites[place].role != "cross"]
-    if not chosen:
-        last = max(site.layer for site in subject.sites)
-        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
-    probed = max(data.width, min(PROBED, trained_length(model) or PROBED))
-    applied = applied_encodings(model, [name for name, elsewhere in modules.items() if not elsewhere], probed)
+    subject = Subject(model, head_sites(model, attending_modules(model)))
+    chosen = _chosen(subject, layers)
     spectra: list[LayerSpectrum] = []
     states: list[StateShares] = []
-    for layer in layer_heads(subject, data, chosen, applied, batch):
-        assert layer.ctx.x_q is not None
-        tokens = data.tokens(subject.sites[layer.layer].role)
-        spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed))
-        states.append(state_shares(layer.ctx.x_q, tokens))
-        watch(len(spectra), len(chosen))
+    with runs_at(data.width, model):
+        applied = _applied(subject, data)
+        for layer in layer_heads(subject, data, chosen, applied, batch):
+            assert layer.ctx.x_q is not None
+            tokens = data.tokens(subject.sites[layer.layer].role)
+            spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed))
+            states.append(state_shares(layer.ctx.x_q, tokens))
+            watch(len(spectra), len(chosen))
     tables = {
         "spectrum": spectrum_table(spectra, len(data)),
         "shares": _placed(shares_table(states), chosen),
@@ -93,6 +90,23 @@ def checkpoint_spectrum(
         "bands": bands_table(spectra),
     }
     return {name: _labelled(table, subject) for name, table in tables.items() if not table.is_empty()}
+
+
+def _chosen(subject: Subject, layers: slice) -> list[int]:
+    """Places of the sites in some layers that attend to their own sequence."""
+    chosen = [place for place in subject.of_layers(layers) if subject.sites[place].role != "cross"]
+    if not chosen:
+        last = max(site.layer for site in subject.sites)
+        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
+    return chosen
+
+
+def _applied(subject: Subject, data: Sequences) -> dict[str, Applied]:
+    """What each module applies, measured at as many positions as tell frequencies well."""
+    own = [site for site in subject.sites if site.role != "cross"]
+    longest = max(data.tokens(site.role).shape[1] for site in own)
+    length = max(longest, min(PROBED, trained_length(subject.model) or PROBED))
+    return applied_encodings(subject.model, [site.module for site in own], length)
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Hugging Face models: loading them, and reading what their attention kernels receive."""
 
 from spectrope.models.adapters.hooks import Enough, after, before, evaluating, running, states_of, with_states
-from spectrope.models.adapters.inputs import Inputs, trained_length
+from spectrope.models.adapters.inputs import Inputs, runs_at, trained_length
 from spectrope.models.adapters.load import open_model
 from spectrope.models.adapters.record import Call, recorded
 from spectrope.models.adapters.sites import (
@@ -51,6 +51,7 @@ __all__ = [
     "recorded",
     "rest_of",
     "running",
+    "runs_at",
     "sees_ahead",
     "states_of",
     "trained_length",

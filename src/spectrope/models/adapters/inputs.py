@@ -1,10 +1,14 @@
 """Token inputs for a Hugging Face model: one token everywhere, padded or not."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from spectrope.core.errors import UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,26 @@ def trained_length(model: nn.Module) -> int | None:
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
     return next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+
+
+@contextmanager
+def runs_at(length: int, model: nn.Module) -> Iterator[None]:
+    """Turn an index beyond a table into an error that a user can mend.
+
+    Raises:
+        UnsupportedError: If what is run fails, and the configuration says that it is too long.
+    """
+    try:
+        yield
+    except (IndexError, RuntimeError) as error:
+        limit = trained_length(model)
+        beyond = limit is not None and length > limit
+        if not beyond:
+            raise
+        name = type(model).__name__
+        raise UnsupportedError(
+            f"{name} does not run at length {length}; its configuration gives it {limit} positions."
+        ) from error
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -220,6 +220,7 @@ def test_claims_are_chosen_by_name_or_number():
 
 
 def test_the_power_of_a_plan_is_stated():
+    assert "1 seed can only be" in Toy().power(1)
     assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5)
     assert Toy().power(6) == (
         "6 seeds show, four times in five, an effect that exceeds the smallest of interest by 1.43 standard "

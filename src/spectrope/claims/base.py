@@ -83,7 +83,8 @@ class Claim(ABC):
     def power(self, seeds: int) -> str:
         """What a number of seeds can show, stated before they run."""
         if seeds < self.minimum_seeds:
-            return f"{seeds} seeds can only be inconclusive; {self.minimum_seeds} are the fewest."
+            few = f"{seeds} seed{'s' * (seeds != 1)}"
+            return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."
         arms = self.arms(self.conditions[0], "mini", 0)
         shown = dict.fromkeys(part.prediction.detectable(seeds) for part in self.parts(Seen(tuple(arms), {})))
         return f"{seeds} seeds show, four times in five, {' and '.join(shown)}."

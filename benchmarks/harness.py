@@ -35,6 +35,9 @@ class Case:
         fast: Runs it once.
         reference: Runs what it is compared with once, if anything.
         goal: What the project asks for, in words, such as "< 1 s" or ">= 8x".
+        share: Part of the whole that one run of the reference does; its time is divided by it, and its peak
+            memory is not reported.
+        repeats: Timed runs per side, where not as many as of the other cases.
     """
 
     label: str
@@ -42,6 +45,8 @@ class Case:
     fast: Callable[[], object]
     reference: Callable[[], object] | None = None
     goal: str = ""
+    share: float = 1.0
+    repeats: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,9 +68,17 @@ class Row:
     ratio: float | None
     repeats: int
     goal: str
+    share: float = 1.0
 
 
-def run(name: str, cases: Iterable[Case], *, threads: int = 1, repeats: int = 5) -> None:
+def run(
+    name: str,
+    cases: Iterable[Case],
+    *,
+    threads: int = 1,
+    repeats: int = 5,
+    summary: Callable[[list[Row]], dict[str, Any]] | None = None,
+) -> None:
     """Gate, time, print and store every case.
 
     Args:
@@ -73,6 +86,7 @@ def run(name: str, cases: Iterable[Case], *, threads: int = 1, repeats: int = 5)
         cases: The cases, made one by one so that each may free what the one before it held.
         threads: Threads of torch.
         repeats: Timed runs per side, taken in turns; their medians are reported.
+        summary: What is stored of all rows beside them.
 
     Raises:
         SystemExit: After all cases, if the gate of any stayed shut.
@@ -86,9 +100,9 @@ def run(name: str, cases: Iterable[Case], *, threads: int = 1, repeats: int = 5)
         except AssertionError as error:
             wrong.append(f"{case.label}: wrong result, not timed: {error}")
             continue
-        rows.append(measured(case, repeats))
+        rows.append(measured(case, case.repeats or repeats))
         print(_line(rows[-1]), flush=True)
-    store(name, [asdict(row) for row in rows])
+    store(name, [asdict(row) for row in rows], summary(rows) if summary else {})
     if wrong:
         sys.exit("\n".join(wrong))
 
@@ -99,9 +113,14 @@ def measured(case: Case, repeats: int) -> Row:
     peaks = [peak_mib(call) for call in calls]
     times = zip(*([timed(call) for call in calls] for _ in range(repeats)), strict=True)
     sides = [Side(statistics.median(t), min(t), peak) for t, peak in zip(times, peaks, strict=True)]
-    reference = sides[1] if len(sides) == 2 else None
+    reference = _whole(sides[1], case.share) if len(sides) == 2 else None
     ratio = reference.seconds / sides[0].seconds if reference else None
-    return Row(case.label, sides[0], reference, ratio, repeats, case.goal)
+    return Row(case.label, sides[0], reference, ratio, repeats, case.goal, case.share)
+
+
+def _whole(part: Side, share: float) -> Side:
+    """What a whole run takes, from a part of it."""
+    return part if share == 1 else Side(part.seconds / share, part.least_seconds / share, None)
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -162,14 +181,14 @@ def _columns(label: str, *cells: str) -> str:
     return f"{label:>36} " + " ".join(f"{cell:>9}" for cell in cells)
 
 
-def store(name: str, rows: list[dict[str, Any]]) -> None:
+def store(name: str, rows: list[dict[str, Any]], summary: dict[str, Any] | None = None) -> None:
     """Write rows with the machine and the versions that they were measured on; print the file's path."""
     result: dict[str, Any] = {
         "benchmark": name,
         "machine": machine(),
         "versions": {package: version(package) for package in PACKAGES},
         "rows": rows,
-    }
+    } | (summary or {})
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")

@@ -27,7 +27,7 @@ def test_exponents_of_power_laws():
     assert exponent(found, "exact", "forward") == pytest.approx(2)
     assert exponent(found, "polynomial", "forward") == pytest.approx(1)
     assert exponent(found, "polynomial", "forward", "mib") == pytest.approx(1)
-    assert exponent(timed(1, 1, lengths=(64,)), "exact", "forward") is None
+    assert exponent(timed(1.0, 1.0, lengths=(64,)), "exact", "forward") is None
 
 
 def test_logits_reach_as_far_as_asked_and_no_farther():

@@ -39,8 +39,14 @@ def test_pdf_and_specification(runs, tmp_path):
     assert len(spec["vconcat"]) == 2
 
 
+def test_a_page_asks_the_network_for_nothing(runs, tmp_path):
+    page = save_figure(runs, "curves", tmp_path / "figure.html").read_text(encoding="utf-8")
+    assert "vegaEmbed" in page
+    assert "<script src" not in page
+
+
 def test_another_suffix_is_refused(runs, tmp_path):
-    with pytest.raises(ConfigError, match=r"saved as .png, .svg, .pdf, .json; got 'figure.gif'"):
+    with pytest.raises(ConfigError, match=r"saved as .png, .svg, .pdf, .html, .json; got 'figure.gif'"):
         save_figure(runs, "curves", tmp_path / "figure.gif")
 
 

@@ -1,6 +1,6 @@
 """Attention under any positional encoding, by several implementations that agree."""
 
-from spectrope.attention import certified, explicit, fused, parts, reference
+from spectrope.attention import certified, explicit, fused, parts, reference, toeplitz_fft
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
 from spectrope.attention.plan import HeadPlan, Plan, forecast, plan
 
@@ -18,4 +18,5 @@ __all__ = [
     "parts",
     "plan",
     "reference",
+    "toeplitz_fft",
 ]

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from spectrope.attention.sweep import Rule
 STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serve many.
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
 RIDGE = 1e-6
+NARROW = 0.9  # Subspaces that hold more of the coordinates than this are not worth measuring.
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,10 @@ class Geometry:
 
 
 def measure(
-    q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"], keys: Bool[Tensor, "b j"] | None = None
+    q: Float[Tensor, "b h i d"],
+    k: Float[Tensor, "b h j d"],
+    keys: Bool[Tensor, "b j"] | None = None,
+    negligible: float = math.inf,
 ) -> Geometry:
     r"""Bound the logits in O(n d^2): keys are centred, then three bounds are taken and the least one kept.
 
@@ -55,6 +60,8 @@ def measure(
         q: Queries, rotated and scaled.
         k: Keys, rotated.
         keys: True at keys that may be seen.
+        negligible: Subspaces are measured only if one narrower than nine tenths may leave out no more than
+            this of any product, in logit units.
     """
     dtype = torch.float64 if k.dtype == torch.float64 else torch.float32
     q, k = q.detach().double(), k.detach().double()
@@ -69,8 +76,22 @@ def measure(
     bounds.append((q @ root).norm(dim=-1) * (k @ inverse).norm(dim=-1).amax(-1)[..., None])
     reach = torch.stack(bounds).amin(0).amax((0, 2)) * SAFE
     bases = torch.stack([_basis(m) for m in (*moments, _scaled(moments[0]) + _scaled(moments[1]))])
-    left = torch.stack([_left_out(q, k, basis) for basis in bases])
+    least = torch.stack([_least_left_out(moments[0], moments[1], basis) for basis in bases])
+    if float(least[..., math.floor(NARROW * q.shape[-1])].min()) > negligible:
+        left = torch.full_like(least, math.inf)
+        left[..., -1] = 0.0
+    else:
+        left = torch.stack([_left_out(q, k, basis) for basis in bases])
     return Geometry(centre, reach, bounds[0].amax((0, 2)) * SAFE, bases, left)
+
+
+def _least_left_out(
+    of_keys: Float[Tensor, "h d d"], of_queries: Float[Tensor, "h d d"], basis: Float[Tensor, "h d d"]
+) -> Float[Tensor, "h d1"]:
+    """What `_left_out` cannot be below: norms are largest where they are no less than on average."""
+    means = [(basis.mT @ m @ basis).diagonal(dim1=-2, dim2=-1).clamp(min=0) for m in (of_keys, of_queries)]
+    tails = [F.pad(mean.flip(-1).cumsum(-1).flip(-1), (0, 1)).sqrt() for mean in means]
+    return tails[0] * tails[1]
 
 
 def _moment(x: Float[Tensor, "b h n d"]) -> Float[Tensor, "h d d"]:

@@ -76,9 +76,14 @@ def multiplicities(dim: int, degree: int) -> Float[Tensor, " features"]:
     They make :math:`\sum_{|\alpha|=m} \frac{m!}{\alpha!} x^\alpha y^\alpha = \langle x, y\rangle^m`.
     """
     powers = exponents(dim, degree)
-    logs = torch.lgamma(powers.sum(1).double() + 1) - torch.lgamma(powers.double() + 1).sum(1)
     _, which, times = _keys(powers).unique(return_inverse=True, return_counts=True)
-    return logs.exp().round() / times[which]
+    return multinomials(powers) / times[which]
+
+
+def multinomials(powers: Int[Tensor, "features d"]) -> Float[Tensor, " features"]:
+    r"""The multinomial coefficients :math:`|\alpha|!/\alpha!`, in float64."""
+    logs = torch.lgamma(powers.sum(1).double() + 1) - torch.lgamma(powers.double() + 1).sum(1)
+    return logs.exp().round()
 
 
 def weights(dim: int, coefficients: tuple[float, ...]) -> Float[Tensor, " features"]:

@@ -179,7 +179,7 @@ def _plan(ctx: Context, encoding: Encoding, tolerance: float, causal: bool, serv
         unknown = HeadPlan(0, math.nan, None, None, exact_seconds(cost), "exact", str(refusal))
         heads = tuple(replace(unknown, head=head) for head in range(ctx.q.shape[1]))
         return Plan(tolerance, causal, heads)
-    geometry = measure(turned.q, turned.k, turned.keys)
+    geometry = measure(turned.q, turned.k, turned.keys, negligible=tolerance)
     setting = _setting(turned, lags, max(length, served.q.shape[-2]))
     chosen = (_head_plan(head, geometry, tolerance, setting, cost) for head in range(ctx.q.shape[1]))
     return Plan(tolerance, causal, tuple(chosen), geometry, lags)

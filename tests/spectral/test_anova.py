@@ -161,6 +161,8 @@ def test_effects_at_ten_thousand_positions_recover_planted_lags():
         (lambda: lag_anova(torch.ones(1, 2), torch.ones(1, 2)), "at least two positions; got 1"),
         (lambda: toeplitz_share(torch.zeros(4, 2), torch.ones(4, 2)), "must not all be zero"),
         (lambda: toeplitz_share_of_matrix(torch.ones(2, 3)), "logits must be square"),
+        (lambda: toeplitz_share_of_matrix(torch.ones(4), causal=True), r"logits must be square; got \(4,\)"),
+        (lambda: commutes_with_rotations(torch.ones(0, 0), 0), r"form must have shape \(n, d\), n, d >= 1"),
         (lambda: toeplitz_share_of_matrix(torch.full((2, 2), math.nan)), "must be finite"),
         (lambda: commutes_with_rotations(torch.ones(4, 4), 3), "form must be 6 square"),
     ],

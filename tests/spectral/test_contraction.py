@@ -166,6 +166,16 @@ def test_isotropic_heads_do_not_contract_and_constant_ones_do():
     assert math.isnan(found.gauge_fixed.spectral)  # equal keys: rows are constant, softmax sees nothing
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [1e-60, 1e30])
+def test_ratios_do_not_depend_on_the_logits_scale(causal, scale):
+    q, k = torch.randn(2, 30, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    encoding = turning(torch.tensor([1.0, 0.1], dtype=torch.float64))
+    plain, scaled = (contraction(q * c, k * c, encoding, causal) for c in (1, scale))
+    assert vars(scaled.raw) == pytest.approx(vars(plain.raw), rel=1e-9)
+    assert vars(scaled.gauge_fixed) == pytest.approx(vars(plain.gauge_fixed), rel=1e-9)
+
+
 def test_heads_that_turn_against_the_rotation_expand():
     """q_i = k_i = R_-i u: rotated logits are |u|^2 J, and the variance ratio exceeds 1."""
     n, frequencies = 64, 10000.0 ** (-torch.arange(16, dtype=torch.float64) / 16)
@@ -237,6 +247,7 @@ def test_the_support_function_of_a_nilpotent_block_is_a_disc():
             "c must be Hermitian and positive semidefinite",
         ),
         (lambda: majorises(torch.ones(2), torch.ones(3)), "must have one length"),
+        (lambda: ky_fan_sums(1j * torch.ones(2)), "x must be real to be ordered; got torch.complex64"),
         (
             lambda: contraction(torch.zeros(3, 2), torch.ones(3, 2), turning(torch.ones(1))),
             "must not all be zero",

@@ -131,6 +131,13 @@ def test_row_permutations_keep_their_size_and_find_a_wave():
     )  # shuffled text
 
 
+def test_moves_without_a_statistic_count_against_the_alternative():
+    found = randomised(0.5, torch.tensor([0.1, math.nan, 0.3], dtype=torch.float64))
+    assert found.p_value == 2 / 4
+    assert found.null_mean == pytest.approx(0.2)
+    assert 0.1 < found.null_quantile < 0.3
+
+
 @pytest.mark.parametrize(
     ("call", "match"),
     [

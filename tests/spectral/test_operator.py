@@ -145,6 +145,9 @@ def test_levinson_refuses_what_it_cannot_solve():
     smooth = ToeplitzOperator.of(lambda d: torch.exp(-((d / 4) ** 2)), 40)  # condition number beyond 1e16
     with pytest.raises(UnsupportedError, match="lost its digits"):
         toeplitz_solve(smooth, torch.randn(40, generator=torch.Generator().manual_seed(0)))
+    steep = ToeplitzOperator.hermitian(10.0 ** torch.linspace(-300, 60, 140, dtype=torch.float64))
+    with pytest.raises(UnsupportedError, match=r"lost its digits \(residual inf\)"):
+        toeplitz_solve(steep, torch.ones(140))
     with pytest.raises(ConfigError, match="rhs must have 3 rows"):
         toeplitz_solve(singular, torch.ones(4))
 

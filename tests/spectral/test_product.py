@@ -63,6 +63,24 @@ def test_the_nearest_toeplitz_matrix_leaves_a_residual_orthogonal_to_all(n, seed
     assert found.is_causal or not causal
 
 
+@pytest.mark.parametrize(("left", "right"), [(1e-60, 1e-60), (1e60, 1e-60), (1e30, 1e30)])
+def test_the_softmax_gauge_keeps_its_digits_at_any_scale(left, right):
+    q, k = head(40, 4, 0)
+    plain, scaled = row_centred(q, k, causal=True), row_centred(q * left, k * right, causal=True)
+    centred = (scaled[0] @ scaled[1].T).tril() / (left * right)
+    torch.testing.assert_close(centred, (plain[0] @ plain[1].T).tril())
+    sizes = [(x.norm() * y.norm()).item() for x, y in (plain, scaled)]
+    assert sizes[1] == pytest.approx(sizes[0] * left * right)
+
+
+def test_columns_are_taken_in_float64_and_without_their_history():
+    q, k = head(9, 3, 0)
+    x = torch.ones(9, 2, requires_grad=True)
+    found = causal_matmul(q, k, x)
+    assert found.dtype == torch.float64
+    assert not found.requires_grad
+
+
 def test_transforms_in_parts_change_nothing(monkeypatch):
     q, k = head(300, 11, 0)
     whole = diagonal_sums(q, k)
@@ -156,6 +174,9 @@ def test_effective_ranks_of_equal_values_count_them_and_are_ordered():
         (lambda q, k: diagonal_sums(q, k + 1j), "k must be real"),
         (lambda q, k: logit_energy(q * math.nan, k), "q must be finite; got 20 of 20"),
         (lambda q, k: row_sums(q, k * math.inf), "k must be finite"),
+        (lambda q, k: column_sums(q * math.nan, k), "q must be finite"),
+        (lambda q, k: causal_matmul(q, k, q * math.nan), "x must be finite"),
+        (lambda q, k: causal_matmul(q, k, q + 1j), "x must be real"),
         (lambda q, k: logit_energy(q, k * 1e80), "Rescale it"),
         (lambda q, k: causal_matmul(q, k, torch.ones(4, 1)), r"x must have shape \(5, c\)"),
         (lambda q, k: causal_singular_values(q, k, 0), "count must lie between 1 and n = 5; got 0"),

@@ -44,8 +44,9 @@ class LogitSums:
     @classmethod
     def of_matrix(cls, logits: Tensor, causal: bool = False, columns: bool = False) -> "LogitSums":
         """Of dense logits of shape (n, n); with `causal` what lies above the diagonal is not read."""
+        is_square = logits.ndim == 2 and logits.shape[0] == logits.shape[1]
+        check(is_square, f"logits must be square; got {tuple(logits.shape)}.")
         logits = real_matrix(torch.tril(logits) if causal else logits, "logits")
-        check(logits.shape[0] == logits.shape[1], f"logits must be square; got {tuple(logits.shape)}.")
         n = len(logits)
         diagonals = matrix_diagonal_sums(logits)[n - 1 if causal else 0 :]
         by_column = logits.sum(0)[: n if columns else 0]

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.spectral.anova import ratio
-from spectrope.spectral.checks import check, real_matrix, wide
+from spectrope.spectral.checks import check, matrix, real_matrix
 
 PARTS = ("mean", "content", "position", "residual")
 
@@ -221,7 +221,7 @@ def commutes_with_rotations(form: Tensor, planes: int, tolerance: float = 1e-10)
         planes: Number of frequencies.
         tolerance: Relative to the largest entry.
     """
-    form = wide(form, "form")
+    form = matrix(form, "form")
     check(
         form.shape == (2 * planes, 2 * planes), f"form must be {2 * planes} square; got {tuple(form.shape)}."
     )

@@ -27,6 +27,7 @@ class Majorisation:
 
 def ky_fan_sums(x: Tensor) -> Float[Tensor, " n"]:
     """Sums of the 1, 2, ..., n largest entries of x."""
+    check(not x.is_complex(), f"x must be real to be ordered; got {x.dtype}.")
     return vector(x, "x").sort(descending=True).values.cumsum(0)
 
 

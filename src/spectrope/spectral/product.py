@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from spectrope.spectral.checks import check, factors, square
+from spectrope.spectral.checks import check, factors, real_matrix, square
 from spectrope.spectral.fourier import fast_complex_length, fft, ifft
 from spectrope.spectral.operator import ToeplitzOperator
 
@@ -135,6 +135,7 @@ def _prefix_sums(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 def column_sums(q: Tensor, k: Tensor, causal: bool = False) -> Float[Tensor, " n"]:
     r"""Sums :math:`\sum_i \langle q_i, k_j\rangle` over the queries that see each key, with shape (n,)."""
+    q, k = factors(q, k)
     return row_sums(k.flip(0), q.flip(0), causal).flip(0)
 
 
@@ -188,7 +189,8 @@ def causal_matmul(q: Tensor, k: Tensor, x: Tensor, chunk: int = 128) -> Tensor:
         With shape (n, c).
     """
     q, k = factors(q, k)
-    check(x.ndim == 2 and len(x) == len(q), f"x must have shape ({len(q)}, c); got {tuple(x.shape)}.")
+    x = real_matrix(x, "x")
+    check(len(x) == len(q), f"x must have shape ({len(q)}, c); got {tuple(x.shape)}.")
     state, out = q.new_zeros(q.shape[1], x.shape[1]), torch.empty_like(x)
     for rows in (slice(start, start + chunk) for start in range(0, len(q), chunk)):
         own = torch.tril(q[rows] @ k[rows].T) @ x[rows]
@@ -203,7 +205,8 @@ def row_centred(
     r"""Factors of the logits minus their row means over the keys seen: the softmax gauge, fixed.
 
     Softmax ignores :math:`L \to L + r 1^\top`, spectra do not: 15 may become 195. Full logits: subtract the
-    mean key, which leaves the width d. Causal ones: append the feature :math:`(-\bar L_i, 1)`, width d + 1.
+    mean key, which leaves the width d. Causal ones: append the feature :math:`(-\bar L_i, 1)`, width d + 1,
+    scaled such that its norms are in the ratio of those of q and k.
 
     Args:
         q: Queries, with shape (n, d).
@@ -216,7 +219,9 @@ def row_centred(
         return q, k
     seen = torch.arange(1, len(q) + 1, dtype=q.dtype, device=q.device)
     means = row_sums(q, k, causal=True) / seen
-    return torch.cat([q, -means[:, None]], 1), torch.cat([k, torch.ones_like(means)[:, None]], 1)
+    size = (means.norm() / len(q) ** 0.5 * (k.norm() / q.norm())).sqrt()
+    size = torch.where(size.isfinite() & (size > 0), size, 1.0)
+    return torch.cat([q, -means[:, None] / size], 1), torch.cat([k, size.expand_as(means)[:, None]], 1)
 
 
 def positional_factors(

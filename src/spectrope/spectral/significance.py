@@ -20,7 +20,8 @@ class RandomisationTest:
         null_mean: Mean under the moves.
         null_quantile: Its 95 % quantile under the moves.
         p_value: :math:`(1 + \#\{\text{null} \ge \text{observed}\})/(1 + \text{draws})`, one-sided; exact in
-            that its size never exceeds the level.
+            that its size never exceeds the level. Moves that leave the statistic undefined count as reaching
+            it.
         draws: Moves drawn.
     """
 
@@ -96,13 +97,13 @@ def toeplitz_share_test(
 
 
 def randomised(observed: float, null: Tensor) -> RandomisationTest:
-    """The record of a one-sided test; values within rounding of the observed one count as reaching it."""
+    """The record of a one-sided test; values within rounding of the observed one, and NaN, reach it."""
     check(len(null) >= 1, f"draws must be at least 1; got {len(null)}.")
-    reached = int((null >= observed * (1 - 1e-12)).sum())
+    reached = int((~(null < observed * (1 - 1e-12))).sum())
     return RandomisationTest(
         statistic=observed,
-        null_mean=null.mean().item(),
-        null_quantile=null.quantile(0.95).item(),
+        null_mean=null.nanmean().item(),
+        null_quantile=null.nanquantile(0.95).item(),
         p_value=(1 + reached) / (1 + len(null)),
         draws=len(null),
     )

@@ -101,5 +101,11 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     assert len(rows) == 8
     assert len(DistanceOrderingTuned(rows).see(rows, "controlled", tiny).rows) == 2
     assert main([*words, "--dry-run"]) == 0
-    assert "0 runs to do" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "0 runs to do" in said
+    assert "at most as many as without --tune" in said
+    elsewhere = ["--rows", str(tmp_path / "elsewhere"), *where[2:], "--seeds", "1", "--scale", tiny]
+    for _ in range(2):  # Trials first, as they say which runs count.
+        assert main(["claims", "harvest", "1", *elsewhere]) == 0
+    assert "8 in all" in capsys.readouterr().out
     assert main(["claims", "run", "4", "--tune"]) == 2

@@ -81,13 +81,18 @@ class CountingTableTuned(AtBestRates, CountingTable):
 TUNED = {one.inner.kind: one for one in (DistanceOrderingTuned, CountingTextTuned, CountingTableTuned)}
 
 
+def tuned_forms(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
+    """The tuned forms of those of some claims that have one."""
+    return [TUNED[claim.kind](rows) for claim in claims if claim.kind in TUNED]
+
+
 def tuned_claims(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
     """Those of some claims that have a tuned form, in it.
 
     Raises:
         UnsupportedError: If none has.
     """
-    found: list[Claim] = [TUNED[claim.kind](rows) for claim in claims if claim.kind in TUNED]
+    found = tuned_forms(claims, rows)
     if not found:
         raise UnsupportedError(f"learning rates are tuned for claims {', '.join(TUNED)} alone.")
     return found

@@ -10,7 +10,7 @@ from tyro.conf import subcommand
 
 from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.study import Study, carry_out, harvest, outstanding
-from spectrope.claims.tuned import tried_claims, tuned_claims
+from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, table
 from spectrope.core.device import choose_device
@@ -104,7 +104,9 @@ class Run:
         if self.runs.exists() and not self.dry_run:
             gather(self.runs, study.jobs(), rows)
         self._carry_out(study, rows)
-        if self.tune and not self.dry_run:
+        if self.tune and self.dry_run:
+            console.print("Then the runs at the rates that trials choose: at most as many as without --tune.")
+        elif self.tune:
             console.print("The trials have chosen; now the runs at their rates.")
             self._carry_out(study, rows)
         if not self.dry_run:
@@ -151,8 +153,10 @@ class Harvest:
 
     def run(self) -> None:
         """Add rows, and name the runs that cannot be read."""
-        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, tuple(range(self.seeds)))
-        gather(self.runs, study.jobs(), load_rows(self.rows, self.scale))
+        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        every = (*claims, *tuned_forms(claims, rows))
+        study = Study(every, tuple(THROWN), self.scale, tuple(range(self.seeds)))
+        gather(self.runs, study.jobs(), rows)
 
 
 @dataclass(frozen=True, kw_only=True)

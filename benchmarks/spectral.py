@@ -4,14 +4,12 @@ One thread, head width 64, float64 throughout. References are what a user of Num
 values must agree to 1e-8 of the largest one before anything is timed. Run as `python -m benchmarks.spectral`.
 """
 
-import json
-import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import scipy.linalg
 import torch
-from benchmarks.harness import RESULTS, Case, run
+from benchmarks.harness import Case, Row, Side, run
 from torch import Tensor
 
 from spectrope.spectral.anova import LagEffects, LogitSums, fit_lag_effects, lag_anova
@@ -93,7 +91,7 @@ def biases(n: int, table: Tensor) -> dict[str, ToeplitzOperator]:
     learned = torch.nn.functional.pad(table, (0, n - len(table)))
     columns = {
         "KMS .9": 0.9**d,
-        f"Fejér {n:,}": 1 - d / n,
+        "Fejér": 1 - d / n,
         "Fejér 16": (1 - d / 16).clamp(min=0),
         "table": learned,
     }
@@ -135,6 +133,7 @@ def against_dense() -> Iterator[Case]:
         fast=lambda: product_singular_values(a, b),
         reference=lambda: dense_singular_values(a, b),
         goal=">= 100x",
+        repeats=1,
     )
     for name, operator in biases(4096, trained_table(4096)).items():
         yield extremes_against_dense(name, operator)
@@ -162,6 +161,7 @@ def extremes_against_dense(name: str, operator: ToeplitzOperator) -> Case:
         fast=lambda: extremal_eigenvalues(fresh(operator)),
         reference=dense,
         goal=">= 300x",
+        repeats=2,
     )
 
 
@@ -176,11 +176,11 @@ def growing() -> Iterator[Case]:
             "singular values of QK'": lambda: product_singular_values(q, k),  # noqa: B023
         }
         for name, work in works.items():
-            yield Case(f"{name}, n = {n:,}", gate=lambda: None, fast=work)
+            yield Case(f"{name}, n = {n:,}", gate=lambda: None, fast=work, repeats=repeats_at(n))
         del q, k, works
         for name, operator in biases(n, table).items():
             goal = "< 10 s" if n == MILLION else ""
-            yield extremes_at_length(name.split(" 1")[0] if "," in name else name, operator, goal)
+            yield extremes_at_length(name, operator, goal)
 
 
 def extremes_at_length(name: str, operator: ToeplitzOperator, goal: str) -> Case:
@@ -196,28 +196,38 @@ def extremes_at_length(name: str, operator: ToeplitzOperator, goal: str) -> Case
         gate=gate,
         fast=lambda: extremal_eigenvalues(fresh(operator)),
         goal=goal,
+        repeats=repeats_at(operator.n),
     )
 
 
-def print_exponents() -> None:
-    """Fitted exponents of time and memory from 10,000 to a million positions; the goal for time is 1.35."""
-    rows = json.loads((RESULTS / "spectral_growth.json").read_text())["rows"]
-    for name in dict.fromkeys(row["label"].rsplit(", n = ", 1)[0] for row in rows):
-        sides = [row["fast"] for row in rows if row["label"].rsplit(", n = ", 1)[0] == name]
-        slopes = [slope([side[key] for side in sides]) for key in ("seconds", "peak_mib")]
-        print(f"{name:>40}: time n^{slopes[0]:.2f}, memory n^{slopes[1]:.2f}")
+def repeats_at(n: int) -> int:
+    """Timed runs: one at a million positions, which takes seconds."""
+    return 1 if n == MILLION else 3
+
+
+def exponents(rows: list[Row]) -> dict[str, dict[str, dict[str, float]]]:
+    """Powers of n by which time and memory grow, fitted to all lengths; the goal for time is 1.35."""
+    families: dict[str, list[Side]] = {}
+    for row in rows:
+        families.setdefault(row.label.rsplit(", n = ", 1)[0], []).append(row.fast)
+    found = {name: powers(sides) for name, sides in families.items() if len(sides) == len(LENGTHS)}
+    for name, power in found.items():
+        print(f"{name:>40} grows as", ", ".join(f"{what} n^{value:.2f}" for what, value in power.items()))
+    return {"exponents": found}
+
+
+def powers(sides: list[Side]) -> dict[str, float]:
+    """Of time, and of memory where it was measured, for one family at `LENGTHS`."""
+    memory = [side.peak_mib for side in sides if side.peak_mib]
+    found = {"seconds": slope([side.seconds for side in sides])}
+    return found | ({"peak_mib": slope(memory)} if len(memory) == len(sides) else {})
 
 
 def slope(values: list[float]) -> float:
     """Exponent of n, by least squares on logarithms."""
-    return (
-        float(np.polyfit(np.log(LENGTHS), np.log(np.maximum(values, 1e-9)), 1)[0])
-        if all(values)
-        else math.nan
-    )
+    return float(np.polyfit(np.log(LENGTHS), np.log(values), 1)[0])
 
 
 if __name__ == "__main__":
     run("spectral", against_dense(), repeats=3)
-    run("spectral_growth", growing(), repeats=3)
-    print_exponents()
+    run("spectral_growth", growing(), repeats=3, summary=exponents)

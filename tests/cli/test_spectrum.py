@@ -24,6 +24,9 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     out = capsys.readouterr().out
     assert re.search(r"layer +head +Toeplitz +content +p +contr\. +rank +residual", out)
     assert "No drops that differ between heads" in out
+    bands = out[out.index("mean energy of bands of frequencies, 1 to 0.") :].splitlines()[2:7]
+    assert bands[0].split() == ["layer", *"12345678"]
+    assert sum(map(float, bands[2].split()[1:])) == pytest.approx(1, abs=0.02)
     heads = run.frame("spectrum").select("layer", "head")
     run.write_frame("ablation", heads.with_columns(drop=1.0 * pl.col("head")))
     assert main(("spectrum", run.id, "--examples", "16", "--draws", "9")) == 0

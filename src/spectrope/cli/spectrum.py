@@ -147,6 +147,8 @@ def _print_run(tables: Tables) -> None:
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
     frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
     _print_controls(measured)
+    if "bands" in tables:
+        _print_bands(tables["bands"])
     _print_szego(tables["szego"])
     shares = tables["shares"].pivot("part", index="layer", values="share")
     frame("shares of the variance of hidden states", shares)
@@ -176,6 +178,14 @@ def _print_controls(measured: pl.DataFrame) -> None:
         "mean Toeplitz share of the heads of a layer",
         measured.group_by("layer", maintain_order=True).agg(means),
     )
+
+
+def _print_bands(table: pl.DataFrame) -> None:
+    """Shares of energy of the bands of frequencies, layer by layer."""
+    named = table.with_columns(pl.col("band").cast(pl.String))
+    means = named.pivot("band", index="layer", values="share", aggregate_function="mean")
+    low, high = table["frequency_low"].min(), table["frequency_high"].max()
+    frame(f"mean energy of bands of frequencies, {high:.3g} to {low:.3g} radians per token; sums to 1", means)
 
 
 def _print_szego(table: pl.DataFrame) -> None:

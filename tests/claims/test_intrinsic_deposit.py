@@ -64,6 +64,8 @@ def test_participation_is_averaged_over_layers_and_steps():
     half = row(one, tables={"head_gradients": energies(EVEN, GATHERED)})
     assert in_gradient(half) == pytest.approx((1 + 0.25) / 2)
     assert in_gradient(row(one)) is None
+    for lost in ((1.0, None, 1.0, 1.0), (1.0, float("inf"), 1.0, 1.0), (0.0, 0.0, 0.0, 0.0)):
+        assert in_gradient(row(one, tables={"head_gradients": energies(EVEN, lost)})) is None
 
 
 def test_the_arms_differ_in_one_thing_each():

@@ -21,7 +21,7 @@ from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
 
-RATE, CLIP = 0.1, 1.0  # Of gradient descent, which diverges at 0.3, and at 0.1 if its steps are not clipped.
+RATE, CLIP = 0.1, 1.0  # Of gradient descent, which diverges at 0.3, and from a small start without the clip.
 SMALL = 0.1  # Factor of a small start.
 PARTICIPATION = 0.1  # Smallest difference of interest between participation ratios.
 COUPLINGS: dict[str, EncodingConfig] = {
@@ -97,15 +97,18 @@ def couplings(condition: str, scale: str, seed: int) -> dict[str, Experiment]:
 
 
 def participation(row: Row, table: str) -> float | None:
-    """Participation ratio of heads in the energies of a table, averaged over layers and steps."""
+    """Participation ratio of heads in the energies of a table, averaged over layers and steps.
+
+    None without the table, and where energies are not finite, as in a run that diverged, or vanish.
+    """
     found = row.tables.get(table)
-    if found is None:
+    if found is None or found["energy"].null_count() or not found["energy"].is_finite().all():
         return None
     keys = [name for name in ("step", "layer") if name in found.columns]
-    ratios = [
-        head_participation(torch.tensor(group["energy"].to_list(), dtype=torch.float64))
-        for _, group in found.group_by(keys)
-    ]
+    layers = [group["energy"].to_list() for _, group in found.group_by(keys, maintain_order=True)]
+    if not all(map(any, layers)):
+        return None
+    ratios = [head_participation(torch.tensor(heads, dtype=torch.float64)) for heads in layers]
     return sum(ratios) / len(ratios)
 
 

@@ -22,8 +22,8 @@ class FactorisedTable(LagBias, name="factorised"):
         UnsupportedError: When it meets a lag that its table does not hold.
 
     References:
-        Shaped as in Deep matrix factorisation (Arora et al., 2019), of depth two, for the table of Swin
-        Transformer (Liu et al., 2021).
+        Implicit Regularization in Deep Matrix Factorization (Arora et al., 2019), at depth two; the table
+        is that of Swin Transformer (Liu et al., 2021).
     """
 
     family = "relative bias"

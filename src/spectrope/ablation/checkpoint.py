@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.ablation.checkpoint_pass import Before, copied, handing_on, hit_and_loss
 from spectrope.ablation.interventions import Variant
 from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import changes_in, fills_of
@@ -31,21 +32,6 @@ from spectrope.models.adapters import (
     with_states,
 )
 from spectrope.tasks.sequences import Sequences
-
-
-@dataclass(frozen=True)
-class Before:
-    """What a pass knows before an attention module: all that it does from there on follows from it.
-
-    Args:
-        x: What enters the module's block, with shape (b, t, c).
-        memory: What the encoder put out, with shape (b, s, c), behind it; None in it, or where there is none.
-        held: Heads of the block's earlier attention modules, as they were changed, with shape (b, t, f).
-    """
-
-    x: Float[Tensor, "b t c"]
-    memory: Float[Tensor, "b s c"] | None = None
-    held: tuple[Tensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,13 +132,13 @@ class CheckpointStages:
         """
         site, model = self.subject.sites[layer], self.subject.model
         if output is None:
-            with before(model, [site.projection], lambda _, args, given: ((_copied(heads, args[0]),), {})):
+            with before(model, [site.projection], lambda _, args, given: ((copied(heads, args[0]),), {})):
                 yield
             return
 
         def put(*args: Any, **given: Any) -> Any:
             return in_parts(
-                _copied(output, states_of(args, given)), site.parts, self.rest.get(site.module, ())
+                copied(output, states_of(args, given)), site.parts, self.rest.get(site.module, ())
             )
 
         with running(model.get_submodule(site.module), put):
@@ -174,8 +160,8 @@ class CheckpointStages:
         """Blocks that hand their input on."""
         with contextlib.ExitStack() as stack:
             for name, parts in blocks:
-                handing_on = _handing_on(parts, self.rest.get(name, ()))
-                stack.enter_context(running(self.subject.model.get_submodule(name), handing_on))
+                passing = handing_on(parts, self.rest.get(name, ()))
+                stack.enter_context(running(self.subject.model.get_submodule(name), passing))
             yield
 
     def scores(self, copies: int, memory: Tensor | None = None) -> Float[Tensor, "v b 2"]:
@@ -195,7 +181,7 @@ class CheckpointStages:
 
         with before(self.subject.model, [self.subject.predictor], choose):
             logits = self.subject.run(self.data, copies, memory).logits[0]
-        hit, loss = _hit_and_loss(logits, self.data.targets[scored].repeat(copies))
+        hit, loss = hit_and_loss(logits, self.data.targets[scored].repeat(copies))
         each = torch.stack([loss, hit], 1).unflatten(0, (copies, -1))
         owner = scored.nonzero()[:, 0]
         sums = each.new_zeros(copies, len(scored), 2).index_add(1, owner, each)
@@ -312,22 +298,3 @@ class CheckpointFork:
 
     def _changing(self, layer: int, variants: Sequence[Variant]) -> Callable[[str, Any, Any], Any]:
         return lambda _, args, given: ((self.stages.changed(args[0], layer, variants), *args[1:]), given)
-
-
-def _handing_on(parts: int, rest: tuple[Any, ...]) -> Callable[..., Any]:
-    """A block's forward pass that puts out what enters it."""
-    return lambda *args, **given: in_parts(states_of(args, given), parts, rest)
-
-
-def _copied(x: Tensor, like: Tensor) -> Tensor:
-    """As many copies of x as another tensor has rows for."""
-    return x if len(x) == len(like) else x.repeat(len(like) // len(x), 1, 1)
-
-
-def _hit_and_loss(logits: Float[Tensor, "n classes"], targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the target is likeliest, and the cross-entropy in nats; `logits` are used up."""
-    logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-    largest = logits.amax(1)
-    wanted = logits.gather(1, targets[:, None])[:, 0]
-    total = logits.sub_(largest[:, None]).exp_().sum(1).log() + largest
-    return (wanted == largest).to(total), total - wanted

@@ -7,7 +7,8 @@ import polars as pl
 import torch
 from torch import Tensor, nn
 
-from spectrope.ablation.checkpoint import Before, CheckpointFork, CheckpointStages
+from spectrope.ablation.checkpoint import CheckpointFork, CheckpointStages
+from spectrope.ablation.checkpoint_pass import Before
 from spectrope.ablation.subject import Subject
 from spectrope.auditing.applied import applied_encodings
 from spectrope.core.errors import ConfigError

@@ -8,7 +8,7 @@ import polars as pl
 from spectrope.claims.base import Claim
 from spectrope.core.config import config_hash
 from spectrope.store import RESULTS_VERSION
-from spectrope.sweeps.laboratories import written
+from spectrope.sweeps.laboratories import AnyExperiment, written
 from spectrope.sweeps.rows import FACTS, Row, Rows
 from spectrope.sweeps.runs import DATA_VERSION
 from spectrope.training.config import Experiment
@@ -24,7 +24,7 @@ Say = Callable[[str, int], Mapping[str, Any]]  # What differs in the row of an a
 
 
 def row(
-    experiment: Experiment,
+    experiment: AnyExperiment,
     *,
     test: float = 95.0,
     train: float = 99.0,
@@ -35,13 +35,10 @@ def row(
     **facts: Any,
 ) -> Row:
     """A row with accuracies and gaps in percent; a gap of 20 or more counts as a deposit of its layer."""
-    n_layers = experiment.model.n_layers
-    gaps = (1.0,) * n_layers if gaps is None else gaps
-    made = {
-        "metrics": metrics(curve or (test,)),
-        "ablation": ablation(experiment, gaps),
-        "deposit": deposits(gaps),
-    }
+    made = {"metrics": metrics(curve or (test,))}
+    if isinstance(experiment, Experiment):
+        gaps = (1.0,) * experiment.model.n_layers if gaps is None else gaps
+        made |= {"ablation": ablation(experiment, gaps), "deposit": deposits(gaps)}
     if lengths is not None:
         made["lengths"] = pl.DataFrame(
             {"factor": list(lengths), "accuracy": [value / 100 for value in lengths.values()]}

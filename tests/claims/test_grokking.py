@@ -1,4 +1,4 @@
-"""Claims 12 to 15 on rows with known answers."""
+"""Claims 12 to 16 on rows with known answers."""
 
 from pathlib import Path
 
@@ -13,20 +13,21 @@ from spectrope.claims.grok_coverage import GrokCoverage
 from spectrope.claims.grok_distribution import GrokDistribution
 from spectrope.claims.grok_med import RIVALS, GrokMed
 from spectrope.claims.grok_uniformity import GrokUniformity
+from spectrope.claims.grok_vision import GrokVision
 from spectrope.claims.grokking import SIDES, base, held, last, rise, scaled
 from spectrope.cli.grok import Grok
+from spectrope.cli.grok_shapes import GrokShapes
 from spectrope.core.config import config_hash
 from spectrope.core.errors import UnknownNameError
-from spectrope.grokking.config import GrokExperiment
 from spectrope.store import RESULTS_VERSION
-from spectrope.sweeps.laboratories import written
+from spectrope.sweeps.laboratories import AnyExperiment, written
 from spectrope.sweeps.rows import Row, Rows
 from spectrope.sweeps.runs import DATA_VERSION
 
 EVALUATIONS = 9
 
 
-def row(experiment: GrokExperiment, **ends: tuple[float, float] | np.ndarray) -> Row:
+def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> Row:
     """A row whose columns run from one value to another, or through given ones."""
     columns = {
         name: np.linspace(*value, EVALUATIONS) if isinstance(value, tuple) else value
@@ -165,3 +166,31 @@ def test_coverage(monkeypatch, reached, expected):
         return {"test_accuracy": (0.1, level + shift)}
 
     assert outcome(GrokCoverage(), say) == expected
+
+
+@pytest.mark.parametrize(
+    ("fitted", "end", "expected"),
+    [(0.5, 1.0, "holds"), (0.97, 1.0, "fails"), (0.1, 0.7, "fails")],
+)
+def test_vision(fitted, end, expected):
+    train = np.minimum(1.0, np.linspace(0, 2, EVALUATIONS))
+    test = np.where(np.arange(EVALUATIONS) < EVALUATIONS - 1, fitted, end)
+
+    def say(arm, shift):
+        return {"train_accuracy": train, "test_accuracy": test + shift / 10}
+
+    assert outcome(GrokVision(), say) == expected
+
+
+def test_images_that_were_never_fitted_are_not_grokked_either():
+    rows = rows_of(
+        GrokVision(), lambda arm, shift: {"train_accuracy": (0.1, 0.5), "test_accuracy": (0.1, 0.3 + shift)}
+    )
+    findings = GrokVision().judge(rows, "described").findings
+    assert [(one.n_seeds, one.outcome) for one in findings] == [(6, "fails"), (0, "inconclusive")]
+    with pytest.raises(UnknownNameError, match="unknown scale 'large'"):
+        GrokVision().arms("described", "large", 0)
+
+
+def test_the_command_s_images_are_those_of_the_claim():
+    assert GrokShapes().experiment(2) == GrokVision().arms("described", "mini", 2)["images"]

@@ -11,7 +11,7 @@ from tests.report.test_browser import assert_sound
 from spectrope.grokking.compare import compare_measures
 from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.grokking.measures.base import columns
-from spectrope.grokking.trainer import PROGRESS
+from spectrope.grokking.steps import PROGRESS
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.report.grok_page import write_grok
 from spectrope.store import Run

@@ -16,7 +16,8 @@ from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.record import MOST_MOMENTS, Evaluation, moments, stable_steps, with_moment
-from spectrope.grokking.trainer import MOMENTS, PAIRS, PROGRESS, GrokTrainer
+from spectrope.grokking.steps import PROGRESS
+from spectrope.grokking.trainer import MOMENTS, PAIRS, GrokTrainer
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer
 from spectrope.store import Run, open_run

@@ -56,7 +56,8 @@ class Seen:
     @property
     def n_layers(self) -> int:
         """Depth of the models, or 0 if there are none."""
-        return max((getattr(row.experiment.model, "n_layers", 0) for row in self.rows.values()), default=0)
+        models = [getattr(row.experiment, "model", None) for row in self.rows.values()]
+        return max((getattr(model, "n_layers", 0) for model in models), default=0)
 
     def values(self, arm: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of one arm, by seed, where it is defined."""

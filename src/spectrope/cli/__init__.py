@@ -15,6 +15,7 @@ from spectrope.cli.compare import Compare
 from spectrope.cli.diff import Diff
 from spectrope.cli.encodings import Encodings
 from spectrope.cli.grok import Grok
+from spectrope.cli.grok_shapes import GrokShapes
 from spectrope.cli.grok_theory import GrokTheory
 from spectrope.cli.report import Report
 from spectrope.cli.runs import Runs
@@ -33,6 +34,7 @@ Command = (
     | Annotated[Spectrum, subcommand("spectrum")]
     | Annotated[Attention, subcommand("attention")]
     | Annotated[Grok, subcommand("grok")]
+    | Annotated[GrokShapes, subcommand("grok-shapes")]
     | Annotated[GrokTheory, subcommand("grok-theory")]
     | Annotated[Claims, subcommand("claims")]
     | Annotated[Report, subcommand("report")]

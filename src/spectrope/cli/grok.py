@@ -20,7 +20,7 @@ from spectrope.encodings.learned import Learned
 from spectrope.grokking.compare import compare_measures
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.measures.base import columns
-from spectrope.grokking.trainer import PROGRESS
+from spectrope.grokking.steps import PROGRESS
 from spectrope.models.modular.base import ModularModelConfig
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer

@@ -7,7 +7,7 @@ import polars as pl
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spectrope.cli.show import console, frame, table
-from spectrope.grokking.trainer import GrokProgress
+from spectrope.grokking.steps import GrokProgress
 from spectrope.store import Run
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -39,8 +39,10 @@ class GrokLines:
             self.history[number].append(values["test_accuracy"])
         state = (
             f"train {100 * values['train_accuracy']:.0f} %, test {100 * values['test_accuracy']:.0f} % "
-            f"{spark(self.history[number])} MED {values['med']:.3f}"
+            f"{spark(self.history[number])}"
         )
+        if "med" in values:
+            state += f" MED {values['med']:.3f}"
         self.progress.start_task(bar)
         self.progress.update(bar, completed=progress.step, total=progress.steps, state=state)
         if progress.over:
@@ -73,23 +75,24 @@ def spark(shares: Sequence[float]) -> str:
 
 def show_grok(runs: Sequence[Run]) -> None:
     """Print scores of each run, in 80 columns."""
-    columns = ("seed", "steps", "grokked at", "train %", "test %", "held out %", "MED", "norm", "s")
     title = "grokked at: the step since which test accuracy has been 99 %"
-    table(title, columns, [_row(run) for run in runs], numeric=columns)
+    rows = [_row(run) for run in runs]
+    table(title, tuple(rows[0]), [tuple(row.values()) for row in rows], numeric=tuple(rows[0]))
 
 
-def _row(run: Run) -> tuple[str, ...]:
+def _row(run: Run) -> dict[str, str]:
     manifest = run.manifest
-    shares = (manifest[f"{part}_accuracy"] for part in ("train", "test", "held_out"))
-    return (
-        str(run.config["seed"]),
-        str(manifest["steps"]),
-        "not" if manifest["grokked_at"] is None else str(manifest["grokked_at"]),
-        *("" if share is None else f"{100 * share:.1f}" for share in shares),
-        f"{manifest['med']:.3f}",
-        f"{manifest['weight_norm']:.1f}",
-        f"{manifest['seconds']:.0f}",
-    )
+    parts = {"train %": "train_accuracy", "test %": "test_accuracy", "held out %": "held_out_accuracy"}
+    shares = {name: manifest[column] for name, column in parts.items() if column in manifest}
+    return {
+        "seed": str(run.config["seed"]),
+        "steps": str(manifest["steps"]),
+        "grokked at": "not" if manifest["grokked_at"] is None else str(manifest["grokked_at"]),
+        **{name: "" if share is None else f"{100 * share:.1f}" for name, share in shares.items()},
+        **({"MED": f"{manifest['med']:.3f}"} if "med" in manifest else {}),
+        "norm": f"{manifest['weight_norm']:.1f}",
+        "s": f"{manifest['seconds']:.0f}",
+    }
 
 
 def show_scores(scores: pl.DataFrame) -> None:

@@ -23,22 +23,33 @@ class Grokked(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrokTraining(Configured):
+class Budget(Configured):
+    """How long a model is trained, and how often it is looked at."""
+
+    steps: int  # Most steps of the optimiser.
+    evaluate_every: int  # Steps between two evaluations of everything.
+    stop: Grokked | None = field(default_factory=Grokked)  # None spends all steps.
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "evaluate_every"):
+            require(getattr(self, name) >= 1, self, name, "at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrokTraining(Budget):
     """Full-batch AdamW with a linear warm-up; defaults as in arXiv 2504.03162."""
 
-    steps: int = 30_000  # Most steps of the optimiser.
+    steps: int = 30_000
     learning_rate: float = 1e-3
     weight_decay: float = 1.0
     betas: tuple[float, float] = (0.9, 0.98)
     warmup: int = 10  # Steps.
     loss: Literal["cross_entropy", "mse"] = "cross_entropy"  # mse: to one-hot labels, mean over classes.
-    evaluate_every: int = 50  # Steps between two evaluations of both splits and all measures.
-    stop: Grokked | None = field(default_factory=Grokked)  # None spends all steps.
+    evaluate_every: int = 50
     dtype: Literal["float32", "float64"] = "float32"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "evaluate_every"):
-            require(getattr(self, name) >= 1, self, name, "at least 1")
+        super().__post_init__()
         require(self.warmup >= 0, self, "warmup", "at least 0")
         require(self.learning_rate > 0, self, "learning_rate", "positive")
         require(self.weight_decay >= 0, self, "weight_decay", "at least 0")

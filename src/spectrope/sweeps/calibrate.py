@@ -11,10 +11,9 @@ from typing import Any
 import torch
 
 from spectrope.core.config import config_hash
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.trainer import GrokTrainer
+from spectrope.sweeps.grok import trainer_of
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.laboratories import AnyExperiment, written
+from spectrope.sweeps.laboratories import AnyExperiment, StepExperiment, written
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
@@ -57,7 +56,7 @@ def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
     costs = []
     for job in jobs:
         one, kind = job.experiment, _kind(job.experiment)
-        if isinstance(one, GrokExperiment):
+        if not isinstance(one, Experiment):
             timed[kind] = timed.get(kind) or time_grokking(one, device)
             costs.append(Cost(timed[kind].making + one.training.steps * timed[kind].step, 0.0))
             continue
@@ -80,11 +79,11 @@ def time_training(experiment: Experiment, device: torch.device) -> Timing:
         return Timing(making, _seconds(lambda: trainer.step(trainer.train_data), device))
 
 
-def time_grokking(experiment: GrokExperiment, device: torch.device) -> Timing:
+def time_grokking(experiment: StepExperiment, device: torch.device) -> Timing:
     """The same for the grokking laboratory; a step has its share of an evaluation."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        trainer = GrokTrainer(experiment, run_for(experiment, Path(folder)), device)
+        trainer = trainer_of(experiment, run_for(experiment, Path(folder)), device)
         making = time.perf_counter() - begun
         begun = time.perf_counter()
         trainer.evaluate()

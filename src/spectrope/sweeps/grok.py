@@ -12,17 +12,19 @@ from spectrope.core.errors import StoreError
 from spectrope.grokking.config import GrokExperiment, Grokked
 from spectrope.grokking.measures.base import columns
 from spectrope.grokking.record import SCORES, stable_steps
-from spectrope.grokking.trainer import GrokProgress, GrokTrainer, Watcher
+from spectrope.grokking.shapes import COLUMNS, ShapesTrainer
+from spectrope.grokking.steps import GrokProgress, StepTrainer, Watcher
+from spectrope.grokking.trainer import GrokTrainer
 from spectrope.store import Run
 from spectrope.sweeps.commit import commit
-from spectrope.sweeps.laboratories import GROKKING, MARK, read_experiment
+from spectrope.sweeps.laboratories import GROKKING, MARK, StepExperiment, read_experiment
 from spectrope.sweeps.runs import run_for
 from spectrope.training.interrupt import Interrupted, Stop, never
 from spectrope.training.state import CHECKPOINT
 
 
 def grok(
-    experiment: GrokExperiment,
+    experiment: StepExperiment,
     root: Path,
     device: torch.device,
     watch: Watcher = lambda progress: None,
@@ -30,8 +32,9 @@ def grok(
 ) -> Run:
     """Train an experiment, or go on with it, or return its finished run.
 
-    The run holds the tables `progress` (scores and measures by step) and `pairs` (every pair and the answer
-    to it), the tensors `moments` (embeddings and right answers at some steps) and the weights.
+    The run holds the table `progress` (scores and measures by step) and the weights; on residues also the
+    table `pairs` (every pair and the answer to it) and the tensors `moments` (embeddings and right answers at
+    some steps).
 
     Args:
         experiment: What to train.
@@ -47,15 +50,22 @@ def grok(
     experiment.task.build().split(experiment.seed)  # refused before a folder is made
     run = run_for(experiment, root)
     if not run.finished:
-        trainer = GrokTrainer(experiment, run, device)
+        trainer = trainer_of(experiment, run, device)
         trainer.fit(watch, stop)
         run.finish(_manifest(trainer, device))
     run.remove(CHECKPOINT)
     return run
 
 
+def trainer_of(experiment: StepExperiment, run: Run, device: torch.device) -> StepTrainer:
+    """The trainer of an experiment, at its last checkpoint if the run has one."""
+    if isinstance(experiment, GrokExperiment):
+        return GrokTrainer(experiment, run, device)
+    return ShapesTrainer(experiment, run, device)
+
+
 def grok_all(
-    plan: Sequence[GrokExperiment],
+    plan: Sequence[StepExperiment],
     root: Path,
     device: torch.device,
     watch: Callable[[int, GrokProgress], None] = lambda number, progress: None,
@@ -89,19 +99,20 @@ def grok_experiment_of(run: Run) -> GrokExperiment:
     return experiment
 
 
-def _manifest(trainer: GrokTrainer, device: torch.device) -> dict[str, Any]:
-    state, rule = trainer.state, trainer.config.stop or Grokked()
+def _manifest(trainer: StepTrainer, device: torch.device) -> dict[str, Any]:
+    state, rule = trainer.state, trainer.budget.stop or Grokked()
+    dtype = next(state.model.parameters()).dtype
     stable = stable_steps(state.rows, rule.accuracy)
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(state.seconds, 3),
         "commit": commit(),
         "device": str(device),
-        "precision": trainer.config.dtype,
+        "precision": str(dtype).removeprefix("torch."),
         "machine": machine(),
         "steps": state.step,
         "grokked_at": None if stable is None else state.step - stable,
         "n_parameters": sum(p.numel() for p in state.model.parameters() if p.requires_grad),
         **state.rows[-1].values,
-        "columns": {**SCORES, **columns()},
+        "columns": COLUMNS if isinstance(trainer, ShapesTrainer) else {**SCORES, **columns()},
     }

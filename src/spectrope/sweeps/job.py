@@ -13,8 +13,7 @@ import torch
 from spectrope.core.device import machine
 from spectrope.core.errors import UnsupportedError
 from spectrope.evaluation.score import score
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.trainer import GrokProgress
+from spectrope.grokking.steps import GrokProgress
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 from spectrope.sweeps.commit import commit
@@ -48,7 +47,7 @@ class Job:
 
     def __post_init__(self) -> None:
         require_measures(self.tables)
-        if self.tables and isinstance(self.experiment, GrokExperiment):
+        if self.tables and not isinstance(self.experiment, Experiment):
             raise UnsupportedError(
                 f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
                 "measures itself while it trains."
@@ -120,10 +119,10 @@ def complete(
     Raises:
         Interrupted: If asked to stop, once all that is done is saved.
     """
-    if isinstance(job.experiment, GrokExperiment):
-        run = grok(job.experiment, root, device, partial(_tell, listen), stop)
-    else:
+    if isinstance(job.experiment, Experiment):
         run = train(job.experiment, root, device, listen, stop)
+    else:
+        run = grok(job.experiment, root, device, partial(_tell, listen), stop)
     for name in job.tables:
         if not run.has_frame(name):
             MEASURES[name].take(run, device, listen)

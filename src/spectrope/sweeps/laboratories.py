@@ -1,22 +1,29 @@
-"""Experiments of either laboratory, written and read as one kind of thing."""
+"""Experiments of every laboratory, written and read as one kind of thing."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.shapes import ShapesExperiment
 from spectrope.training.config import Experiment
 
-GROKKING = "grokking"  # Marks a configuration of the grokking laboratory; the other one's have no mark.
-MARK = "laboratory"
+MARK = "laboratory"  # Field that says of which one; those of sequences have no mark.
+GROKKING = "grokking"
 
-AnyExperiment: TypeAlias = Experiment | GrokExperiment
+StepExperiment: TypeAlias = GrokExperiment | ShapesExperiment
+AnyExperiment: TypeAlias = Experiment | StepExperiment
+
+LABORATORIES: Mapping[str, type[GrokExperiment] | type[ShapesExperiment]] = {
+    GROKKING: GrokExperiment,
+    "shapes": ShapesExperiment,
+}
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
     """An experiment as JSON-ready values that say of which laboratory it is."""
-    fields = to_dict(experiment)
-    return {MARK: GROKKING, **fields} if isinstance(experiment, GrokExperiment) else fields
+    name = next((name for name, kind in LABORATORIES.items() if isinstance(experiment, kind)), None)
+    return to_dict(experiment) if name is None else {MARK: name, **to_dict(experiment)}
 
 
 def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
@@ -25,6 +32,5 @@ def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
     Raises:
         ConfigError: If it is none of today's.
     """
-    if fields.get(MARK) != GROKKING:
-        return from_dict(Experiment, fields)
-    return from_dict(GrokExperiment, {name: value for name, value in fields.items() if name != MARK})
+    kind = LABORATORIES.get(fields.get(MARK, ""), Experiment)
+    return from_dict(kind, {name: value for name, value in fields.items() if name != MARK})

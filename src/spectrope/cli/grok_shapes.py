@@ -1,0 +1,74 @@
+"""`spectrope grok-shapes`: ResNet-18 on images whose sides are to be counted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.cli.grok_show import grok_lines, show_grok
+from spectrope.cli.options import DeviceOption
+from spectrope.cli.show import console
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
+from spectrope.grokking.config import Grokked
+from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
+from spectrope.sweeps.grok import grok_all
+from spectrope.tasks.shapes import ShapesConfig
+from spectrope.training.interrupt import stop_on_signal
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrokShapes:
+    """Train ResNet-18 to count the sides of four polygons until it generalises."""
+
+    sides: Annotated[tuple[int, ...], tyro.conf.arg(help="Of the polygons; 0 is an empty cell.")] = (
+        0,
+        3,
+        4,
+        5,
+    )
+    resolution: Annotated[int, tyro.conf.arg(help="Pixels along an image.")] = 32
+    n_train: Annotated[int, tyro.conf.arg(help="Combinations that train.")] = 128
+    steps: Annotated[int, tyro.conf.arg(help="Most steps; training ends once it is stable at 99 %.")] = 1000
+    batch_size: Annotated[int, tyro.conf.arg(help="Images per step.")] = 64
+    learning_rate: Annotated[float, tyro.conf.arg(help="Of Adam.")] = 1e-3
+    weight_decay: Annotated[float, tyro.conf.arg(help="Of Adam, added to the gradient.")] = 1e-4
+    evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two evaluations.")] = 20
+    source: Annotated[Path | None, tyro.conf.arg(help="Folder of a ResNet in safetensors to start from.")] = (
+        None
+    )
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split, order and weights.")] = (
+        0,
+    )
+    runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Run what is not in the run folders yet, and print a table."""
+        require(len(self.seeds) > 0, self, "seeds", "at least one")
+        plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        with grok_lines([one.label for one in plan]) as lines, stop_on_signal() as stop:
+            done = grok_all(plan, self.runs, choose_device(self.device), lines.watch, stop)
+        show_grok(done)
+        console.print(f"Runs: {self.runs.resolve()}", highlight=False, soft_wrap=True)
+
+    def experiment(self, seed: int) -> ShapesExperiment:
+        """The experiment that these options describe.
+
+        Raises:
+            ConfigError: If a value breaks a rule.
+        """
+        return ShapesExperiment(
+            task=ShapesConfig(sides=self.sides, resolution=self.resolution, n_train=self.n_train),
+            training=ShapesTraining(
+                steps=self.steps,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                evaluate_every=self.evaluate_every,
+                stop=Grokked(steps=5 * self.evaluate_every),
+            ),
+            source=None if self.source is None else str(self.source.resolve()),
+            seed=seed,
+        )

@@ -1,0 +1,124 @@
+"""ResNet-18 on images whose sides are to be counted."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Int
+from torch import Tensor
+
+from spectrope.core.config import Configured
+from spectrope.core.errors import require
+from spectrope.core.random import torch_stream
+from spectrope.grokking.config import Budget, Grokked
+from spectrope.grokking.record import Evaluation
+from spectrope.grokking.steps import StepTrainer
+from spectrope.models.adapters.vision import ResNet18
+from spectrope.store import Run
+from spectrope.tasks.shapes import ShapesConfig
+from spectrope.training.state import TrainingState
+
+BATCH = 250  # Images of an evaluation that are drawn at a time.
+COLUMNS = {
+    "train_loss": "loss on the training images, nats",
+    "train_accuracy": "accuracy on the training images, a fraction",
+    "test_loss": "loss on all other images, nats",
+    "test_accuracy": "accuracy on all other images, a fraction",
+    "weight_norm": "norm of all weights",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapesTraining(Budget):
+    """Adam in mini-batches; defaults as in arXiv 2504.03162, 20,000 epochs of 19 steps."""
+
+    steps: int = 380_000
+    batch_size: int = 200
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4  # Adam's own, added to the gradient.
+    evaluate_every: int = 1_900
+    stop: Grokked | None = field(default_factory=lambda: Grokked(steps=1_900))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.batch_size >= 1, self, "batch_size", "at least 1")
+        require(self.learning_rate > 0, self, "learning_rate", "positive")
+        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapesExperiment(Configured):
+    """One run: images, how ResNet-18 is trained on them, and a seed for split, order and weights."""
+
+    task: ShapesConfig = field(default_factory=ShapesConfig)
+    training: ShapesTraining = field(default_factory=ShapesTraining)
+    source: str | None = None  # Folder of a ResNet to start from; None draws all weights.
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, self, "seed", "at least 0")
+
+    @property
+    def label(self) -> str:
+        """A short name for progress and messages."""
+        start = "random" if self.source is None else "given"
+        return f"shapes, {self.task.resolution} px, ResNet-18, {start} weights, seed {self.seed}"
+
+
+class ShapesTrainer(StepTrainer):
+    """Trains ResNet-18 in mini-batches, each epoch in an order of its own; images are drawn when needed.
+
+    Args:
+        experiment: What to train, on what, and how.
+        run: Where checkpoints, evaluations and weights go.
+        device: Where to compute.
+    """
+
+    def __init__(self, experiment: ShapesExperiment, run: Run, device: torch.device) -> None:
+        self.experiment, self.config, self.device = experiment, experiment.training, device
+        self.task = experiment.task.build()
+        trains = self.task.split(experiment.seed)
+        self.train, self.test = trains.nonzero().squeeze(1), (~trains).nonzero().squeeze(1)
+        source = None if experiment.source is None else Path(experiment.source)
+        model = ResNet18(experiment.task.n_classes, experiment.seed, source).to(device)
+        adam = torch.optim.Adam(
+            model.parameters(), self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True
+        )
+        super().__init__(self.config, run, TrainingState(model, adam, row=Evaluation))
+
+    def step(self) -> None:
+        """One step of the optimiser on the next mini-batch."""
+        state, index = self.state, self._batch()
+        state.model.train()
+        state.optimiser.zero_grad(set_to_none=True)
+        F.cross_entropy(self._logits(index), self._labels(index)).backward()
+        state.optimiser.step()
+        state.step += 1
+
+    @torch.no_grad()
+    def look(self) -> dict[str, float | None]:
+        """Loss and accuracy of both splits in evaluation mode, and the norm of all weights."""
+        self.state.model.eval()
+        found: dict[str, float | None] = {}
+        for name, index in (("train", self.train), ("test", self.test)):
+            loss, right = 0.0, 0
+            for part in index.split(BATCH):
+                logits, labels = self._logits(part), self._labels(part)
+                loss += F.cross_entropy(logits, labels, reduction="sum").item()
+                right += int((logits.argmax(1) == labels).sum())
+            found |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
+        squares = [p.double().square().sum() for p in self.state.model.parameters()]
+        return found | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
+
+    def _batch(self) -> Int[Tensor, " n"]:
+        size = self.config.batch_size
+        epoch, within = divmod(self.state.step, -(-len(self.train) // size))
+        order = torch.randperm(len(self.train), generator=torch_stream(self.experiment.seed, "order", epoch))
+        return self.train[order[within * size : (within + 1) * size]]
+
+    def _logits(self, index: Int[Tensor, " n"]) -> Tensor:
+        return self.state.model(self.task.draw(index.to(self.device)))
+
+    def _labels(self, index: Int[Tensor, " n"]) -> Tensor:
+        return self.task.labels[index].to(self.device)

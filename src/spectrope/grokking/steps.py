@@ -1,0 +1,116 @@
+"""What trainers share that look at a model at intervals and end once the test set is solved."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from spectrope.grokking.config import Budget
+from spectrope.grokking.record import Evaluation, stable_steps, table
+from spectrope.store import Run
+from spectrope.training.interrupt import Stop, never
+from spectrope.training.sitting import sit
+from spectrope.training.state import WEIGHTS, TrainingState
+
+PROGRESS = "progress"  # The table of all evaluations.
+
+
+@dataclass(frozen=True)
+class GrokProgress:
+    """What a progress line shows.
+
+    Args:
+        step: Steps taken.
+        steps: Most steps.
+        last: The latest evaluation, if any.
+        over: Whether training has ended.
+    """
+
+    step: int
+    steps: int
+    last: Evaluation | None
+    over: bool
+
+
+Watcher = Callable[[GrokProgress], None]
+
+
+class StepTrainer(ABC):
+    """Base of the trainers, each from its last checkpoint if `run` has one.
+
+    Args:
+        budget: How long to train, and how often to look.
+        run: Where checkpoints, evaluations and weights go.
+        state: Model and optimiser.
+    """
+
+    def __init__(self, budget: Budget, run: Run, state: TrainingState[Any]) -> None:
+        self.budget, self.run, self.state = budget, run, state
+        state.restore(run)
+
+    @abstractmethod
+    def step(self) -> None:
+        """One step of the optimiser."""
+
+    @abstractmethod
+    def look(self) -> dict[str, float | None]:
+        """Scores and measures of now, by column."""
+
+    def evaluate(self) -> None:
+        """Add a look to the table."""
+        self.state.rows.append(Evaluation(self.state.step, self.look()))
+
+    def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> None:
+        """Train to the end, then write everything that the run is made for.
+
+        Args:
+            watch: Told before every step, and at the end, where training stands.
+            stop: Asked after every step whether to stop there.
+
+        Raises:
+            Interrupted: If asked to stop, once the checkpoint is written.
+        """
+        self._evaluate_if_due()
+        sit(
+            self.state,
+            self._next,
+            is_over=self._is_over,
+            before=lambda: watch(self._progress()),
+            save=self._save,
+            stop=stop,
+            place=f"at most {self.budget.steps}, saved in {self.run.path}",
+        )
+        self.write()
+        watch(self._progress())
+
+    def write(self) -> None:
+        """Write evaluations and weights."""
+        self.run.write_frame(PROGRESS, table(self.state.rows))
+        self.run.write_tensors(WEIGHTS, self.state.model.state_dict(), {})
+
+    def _next(self) -> None:
+        self.step()
+        self._evaluate_if_due()
+
+    def _save(self) -> None:
+        self.state.save(self.run)
+        self.run.write_frame(PROGRESS, table(self.state.rows))
+
+    def _evaluate_if_due(self) -> None:
+        step, rows = self.state.step, self.state.rows
+        due = step % self.budget.evaluate_every == 0 or step == self.budget.steps
+        if due and not (rows and rows[-1].step == step):
+            self.evaluate()
+
+    def _is_over(self) -> bool:
+        rule, rows = self.budget.stop, self.state.rows
+        if self.state.step >= self.budget.steps:
+            return True
+        if rule is None or not rows or rows[-1].step != self.state.step:
+            return False
+        stable = stable_steps(rows, rule.accuracy)
+        return stable is not None and stable >= rule.steps
+
+    def _progress(self) -> GrokProgress:
+        rows = self.state.rows
+        return GrokProgress(self.state.step, self.budget.steps, rows[-1] if rows else None, self._is_over())

@@ -1,0 +1,199 @@
+"""Images of polygons, ResNet-18, and its training."""
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from polars.testing import assert_frame_equal
+from torch.testing import assert_close
+
+from spectrope.cli import main
+from spectrope.cli.grok_shapes import GrokShapes
+from spectrope.cli.show import console
+from spectrope.core.config import from_dict, to_dict
+from spectrope.core.errors import ConfigError
+from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
+from spectrope.grokking.steps import PROGRESS
+from spectrope.models.adapters import vision
+from spectrope.models.adapters.vision import BASIC, ResNet18
+from spectrope.store import find_runs
+from spectrope.sweeps.grok import grok
+from spectrope.sweeps.laboratories import read_experiment, written
+from spectrope.sweeps.runs import run_for
+from spectrope.tasks.shapes import ShapesConfig, glyph
+from spectrope.training.interrupt import Interrupted
+from spectrope.training.state import WEIGHTS
+
+CPU = torch.device("cpu")
+FEW = ShapesConfig(sides=(0, 3), resolution=16, n_train=8)
+SMALL = {"embedding_size": 4, "hidden_sizes": [4, 4, 4, 4]}
+
+
+@pytest.fixture
+def thin(monkeypatch):
+    """ResNet-18 with four channels everywhere: as deep, and quick."""
+    monkeypatch.setattr(vision, "BASIC", BASIC | SMALL)
+
+
+def tiny(**changes: object) -> ShapesExperiment:
+    training = ShapesTraining(steps=5, batch_size=3, evaluate_every=2, stop=None)
+    return ShapesExperiment(task=FEW, training=replace(training, **changes))
+
+
+class TestImages:
+    def test_there_are_all_combinations_with_their_sums(self):
+        task = ShapesConfig().build()
+        assert len(task) == 11**4 == 14_641
+        assert ShapesConfig().n_classes == 49
+        assert task.labels.unique().tolist() == [0, *range(3, 49)]
+        some = {
+            tuple(cells): int(label) for cells, label in zip(task.cells.tolist(), task.labels, strict=True)
+        }
+        assert len(some) == 11**4
+        assert some[0, 1, 10, 10] == 0 + 3 + 12 + 12
+
+    def test_each_polygon_stands_in_its_own_quarter(self):
+        task = ShapesConfig(sides=(0, 3, 5, 8), resolution=40, n_train=3).build()
+        (place,) = (task.cells == torch.tensor([1, 0, 3, 2])).all(1).nonzero()
+        (image,) = task.draw(place)
+        quarters = [image[0, :20, :20], image[0, :20, 20:], image[0, 20:, :20], image[0, 20:, 20:]]
+        assert_close(torch.stack(quarters), torch.stack([glyph(m, 20) for m in (3, 0, 8, 5)]))
+        assert_close(image[0], image[2])
+
+    @pytest.mark.parametrize("sides", [3, 4, 7, 12])
+    def test_a_polygon_has_its_corners_edges_and_spokes(self, sides):
+        size = 201
+        drawn = glyph(sides, size)
+
+        def at(share: float, turn: float) -> float:
+            angle = torch.tensor(2 * torch.pi * turn / sides)
+            x, y = (share * 0.8 * angle.sin() + 1) / 2, (1 - share * 0.8 * angle.cos()) / 2
+            return drawn[int(y * size), int(x * size)].item()
+
+        edge = torch.cos(torch.tensor(torch.pi / sides)).item()  # How far the middle of an edge is out.
+        for corner in range(sides):
+            assert at(0.99, corner) == at(0.5, corner) == at(edge, corner + 0.5) == 1
+            assert at(0.6 * edge, corner + 0.5) == 0
+        assert drawn[0].max() == drawn[:, 0].max() == 0
+        assert (drawn.max(), drawn.min()) == (1, 0)
+
+    def test_sizes_are_drawn_alike(self):
+        fine, coarse = glyph(5, 96), glyph(5, 32)
+        pooled = torch.nn.functional.avg_pool2d(fine[None, None], 3)[0, 0]
+        assert torch.corrcoef(torch.stack([pooled.flatten(), coarse.flatten()]))[0, 1] > 0.9
+
+    def test_the_split_is_the_seed_s(self):
+        task = ShapesConfig().build()
+        first, again, other = task.split(0), task.split(0), task.split(1)
+        assert first.sum() == 3660
+        assert torch.equal(first, again)
+        assert not torch.equal(first, other)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            (
+                {"sides": (0, 2)},
+                r"ShapesConfig.sides must be numbers of sides, 0 or at least 3; got \(0, 2\)",
+            ),
+            ({"sides": (3, 3)}, "sides must be different from one another"),
+            ({"resolution": 33}, "resolution must be even and at least 8; got 33"),
+            ({"n_train": 14_641}, "n_train must be between 1 and 14640; got 14641"),
+        ],
+    )
+    def test_what_cannot_be_drawn_gets_one_line(self, change, message):
+        with pytest.raises(ConfigError, match=message):
+            ShapesConfig(**change)
+
+
+class TestResNet18:
+    def test_it_has_the_parameters_of_the_paper(self):
+        # 11,689,512 with 1,000 classes, as torchvision counts them.
+        model = ResNet18(1000, 0)
+        assert sum(p.numel() for p in model.parameters()) == 11_689_512
+        assert model(torch.zeros(2, 3, 32, 32)).shape == (2, 1000)
+
+    def test_a_folder_gives_all_weights_but_the_last_layer_s(self, tmp_path):
+        config = transformers.ResNetConfig(**(BASIC | SMALL), num_labels=7)
+        saved = transformers.ResNetForImageClassification(config)
+        saved.save_pretrained(tmp_path)
+        model = ResNet18(5, 0, tmp_path)
+        assert_close(dict(model.network.resnet.state_dict()), dict(saved.resnet.state_dict()), rtol=0, atol=0)
+        assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 5)
+        first, again = (dict(ResNet18(5, 1, tmp_path).named_parameters()) for _ in range(2))
+        assert all(torch.equal(first[name], again[name]) for name in first)
+
+    def test_what_is_no_such_folder_gets_one_line(self, tmp_path):
+        with pytest.raises(ConfigError, match="is no folder of a checkpoint"):
+            ResNet18(5, 0, tmp_path)
+        transformers.BertConfig().save_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match="holds a bert, no ResNet"):
+            ResNet18(5, 0, tmp_path)
+        transformers.ResNetConfig().save_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match="holds no weights in safetensors"):
+            ResNet18(5, 0, tmp_path)
+
+
+@pytest.mark.usefixtures("thin")
+class TestTraining:
+    def test_a_stopped_run_goes_on_bit_for_bit(self, tmp_path):
+        whole = grok(tiny(), tmp_path / "whole", CPU)
+        asked = itertools.count(1)
+        with pytest.raises(Interrupted, match="stopped at step 3 of at most 5"):
+            grok(tiny(), tmp_path, CPU, stop=lambda: next(asked) == 3)
+        again = grok(tiny(), tmp_path, CPU)
+        assert_frame_equal(again.frame(PROGRESS), whole.frame(PROGRESS))
+        ours, theirs = again.read_tensors(WEIGHTS)[0], whole.read_tensors(WEIGHTS)[0]
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+    def test_an_epoch_visits_every_training_image_once(self, tmp_path):
+        trainer = ShapesTrainer(tiny(), run_for(tiny(), tmp_path), CPU)
+        visited = []
+        for trainer.state.step in range(6):
+            visited.append(trainer._batch())
+        first, second = torch.cat(visited[:3]), torch.cat(visited[3:])
+        assert first.sort().values.tolist() == second.sort().values.tolist() == trainer.train.tolist()
+        assert first.tolist() != second.tolist()
+        assert set(trainer.train.tolist()).isdisjoint(trainer.test.tolist())
+        assert len(trainer.train) + len(trainer.test) == 16
+
+    def test_it_learns_its_images_by_heart(self, tmp_path):
+        progress = grok(tiny(steps=30, batch_size=8, learning_rate=1e-2), tmp_path, CPU).frame(PROGRESS)
+        assert progress["train_loss"][-1] < 0.7 * progress["train_loss"][0]
+        assert progress["train_accuracy"][-1] > progress["train_accuracy"][0]
+
+    def test_the_command_trains_and_prints(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setattr(console, "width", 80)
+        words = ["grok-shapes", "--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--steps", "2"]
+        assert main([*words, "--runs", str(tmp_path), "--device", "cpu"]) == 0
+        out = capsys.readouterr().out
+        assert "shapes, 16 px, ResNet-18, random weights, seed 0: step 2, train" in out
+        assert "MED" not in out
+        (run,) = find_runs(tmp_path)
+        assert run.manifest["precision"] == "float32"
+        assert main([*words, "--seeds"]) == 2
+        assert "GrokShapes.seeds must be at least one" in capsys.readouterr().err
+
+
+def test_experiments_round_trip():
+    one = GrokShapes(source=Path("/weights")).experiment(3)
+    assert from_dict(ShapesExperiment, to_dict(one)) == read_experiment(written(one)) == one
+    assert one.label == "shapes, 32 px, ResNet-18, given weights, seed 3"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"steps": 0}, "ShapesTraining.steps must be at least 1; got 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"weight_decay": -1.0}, "weight_decay must be at least 0"),
+    ],
+)
+def test_impossible_settings_get_one_line(change, message):
+    with pytest.raises(ConfigError, match=message):
+        ShapesTraining(**change)
+    with pytest.raises(ConfigError, match="seed must be at least 0"):
+        ShapesExperiment(seed=-1)

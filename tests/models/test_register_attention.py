@@ -100,3 +100,21 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UnsupportedError, match="needs transformers, which is not installed"):
         register_attention()
+
+
+def test_a_bias_of_the_model_is_kept_and_its_layers_are_exact_and_named():
+    plans = []
+    name = register_attention(on_plan=lambda module, made: plans.append(made))
+    torch.manual_seed(0)
+    config = transformers.T5Config(vocab_size=50, d_model=16, d_kv=8, d_ff=16, num_layers=2, num_heads=2)
+    model = transformers.T5EncoderModel(config).eval()
+    torch.nn.init.normal_(model.encoder.block[0].layer[0].SelfAttention.relative_attention_bias.weight)
+    ids = torch.randint(5, 50, (2, 12), generator=torch.Generator().manual_seed(1))
+    outputs = []
+    for chosen in (name, "eager"):
+        model.config._attn_implementation = chosen
+        with torch.no_grad():
+            outputs.append(model(ids).last_hidden_state)
+    assert_close(*outputs)
+    assert len(plans) == 2
+    assert all("the model adds a bias" in head.reason for made in plans for head in made.heads)

@@ -1,5 +1,6 @@
 """Certified attention inside Hugging Face models: `attn_implementation="spectrope"`."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spectrope.attention.certified import planned_attention
-from spectrope.attention.plan import TOLERANCE, Plan, plan
+from spectrope.attention.plan import TOLERANCE, HeadPlan, Plan, plan
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import Context
 from spectrope.encodings.nope import NoPE
@@ -22,8 +23,8 @@ def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = No
 
     Each call of an attention layer is planned from its own queries and keys: heads whose error is certified
     within the tolerance and which are predicted to be faster are polynomial, all others exact. Under masks of
-    pairs, such as padded batches and sliding windows have, all are exact. Registering again replaces the
-    settings.
+    pairs, such as padded batches and sliding windows have, and where the model adds a bias, all are exact.
+    Registering again replaces the settings.
 
     Args:
         tolerance: Largest error of a head's output in units of max|v|.
@@ -34,6 +35,7 @@ def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = No
     """
     try:
         from transformers import AttentionInterface, AttentionMaskInterface
+        from transformers.integrations.sdpa_attention import sdpa_attention_forward
         from transformers.masking_utils import sdpa_mask
     except ImportError:
         raise UnsupportedError(
@@ -41,13 +43,30 @@ def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = No
         ) from None
 
     def attend(
-        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *rest: Any, **options: Any
+        module: nn.Module,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        **options: Any,
     ) -> Any:
-        return _attend(module, (query, key, value), *rest, tolerance=tolerance, on_plan=on_plan, **options)
+        if options.get("position_bias") is None and (mask is None or mask.dtype is torch.bool):
+            given = {"tolerance": tolerance, "on_plan": on_plan, **options}
+            return _attend(module, (query, key, value), mask, **given)
+        if on_plan is not None:
+            on_plan(module, _all_exact(query.shape[1], tolerance))
+        return sdpa_attention_forward(module, query, key, value, mask, **options)
 
     AttentionInterface.register(NAME, attend)
     AttentionMaskInterface.register(NAME, sdpa_mask)
     return NAME
+
+
+def _all_exact(heads: int, tolerance: float) -> Plan:
+    """The plan of a layer to whose logits the model adds a table."""
+    reason = "the model adds a bias, of which no law is known"
+    exact = (HeadPlan(head, math.nan, None, None, math.nan, "exact", reason) for head in range(heads))
+    return Plan(tolerance, False, tuple(exact))
 
 
 def _attend(

@@ -1,6 +1,7 @@
 """Images of polygons, ResNet-18, and its training."""
 
 import itertools
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from spectrope.cli import main
 from spectrope.cli.grok_shapes import GrokShapes
 from spectrope.cli.show import console
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
 from spectrope.grokking.steps import PROGRESS
 from spectrope.models.adapters import vision
@@ -135,6 +136,13 @@ class TestResNet18:
         transformers.ResNetConfig().save_pretrained(tmp_path)
         with pytest.raises(ConfigError, match="holds no weights in safetensors"):
             ResNet18(5, 0, tmp_path)
+
+    def test_without_the_library_it_says_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "transformers", None)
+        with pytest.raises(
+            UnsupportedError, match=r"ResNet-18 needs transformers; pip install 'spectrope\[hf\]'"
+        ):
+            ResNet18(5, 0)
 
 
 @pytest.mark.usefixtures("thin")

@@ -192,6 +192,12 @@ def padding_not_skipped(model: Any, patch: Any) -> None:
     patch.setattr(table, "forward", forward)
 
 
+def restarting_biases(model: Any, patch: Any) -> None:
+    attention = model.decoder.block[0].layer[0].SelfAttention
+    own = attention.compute_bias
+    patch.setattr(attention, "compute_bias", lambda i, j, device=None, past_seen_tokens=0: own(i, j, device))
+
+
 def restarting_positions(model: Any, patch: Any) -> None:
     forward = model.model.rotary_emb.forward
     patch.setattr(
@@ -211,6 +217,9 @@ PATH_FAULTS: dict[str, Fault] = {
     ),
     "positions restarting in cached decoding": Fault(
         "llama-default", restarting_positions, ("path cached decoding",), "kernel of layer 0", "at query"
+    ),
+    "T5's biases restarting in cached decoding": Fault(
+        "t5", restarting_biases, ("path cached decoding",), "kernel of layer decoder 0", "at query"
     ),
 }
 

@@ -30,16 +30,14 @@ class Paths:
     Args:
         model: The whole model, in evaluation mode.
         modules: Dotted names of its attention modules.
-        table: Dotted name of its table of positions, or "".
-        first_row: Row of the first position in it.
+        tables: Row of the first position in each table of positions, by its dotted name.
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the constant content.
     """
 
     model: nn.Module
     modules: list[str]
-    table: str
-    first_row: int | None
+    tables: dict[str, int]
     noise: float
     seed: int = 0
 
@@ -47,9 +45,10 @@ class Paths:
         """A record per path that the model has."""
         plain = self._served(lambda: self._forward(PROMPT + STEPS))
         reference = {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
-        if hasattr(self.model, "generate") and not self._config.is_encoder_decoder:
+        if hasattr(self.model, "generate"):
             yield self._decoding(reference)
-            yield self._padded(reference, "left padding", slice(PADDING, PROMPT))
+            if not self._config.is_encoder_decoder:
+                yield self._padded(reference, "left padding", slice(PADDING, PROMPT))
         yield self._padded(reference, "right padding", slice(0, PROMPT - PADDING))
         if "position_ids" in inspect.signature(self.model.forward).parameters:
             yield from self._packed(reference)
@@ -59,23 +58,31 @@ class Paths:
         return self.model.config
 
     def _served(self, run: Callable[[], Any]) -> Served:
-        return served(self.model, self.modules, self.table, run, self.seed)
+        return served(self.model, self.modules, [*self.tables], run, self.seed)
 
     def _forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
         return self.model(**Inputs(1, length).of(self.model, mask), **given)
 
     def _decoding(self, reference: Reference) -> PathRecord:
-        """Prompt first, then token by token from the cache, as `generate` does it."""
+        """Prompt first, then token by token from the cache, as `generate` does it.
+
+        Behind an encoder, which reads the prompt, a decoder begins with one token.
+        """
         ids = Inputs(1, PROMPT).of(self.model)["input_ids"]
         found = self._served(lambda: self._generate(ids, torch.ones_like(ids), STEPS))
         findings: list[Finding] = []
-        for step, rows in enumerate(found.rows):
-            findings += self._misplaced(rows[0], PROMPT + step - rows.shape[1])
+        for table, looked_up in found.rows.items():
+            start = 0
+            for rows in looked_up:
+                findings += self._misplaced(table, rows[0], start)
+                start += rows.shape[1]
         for module, calls in found.calls.items():
-            for step, call in enumerate(calls):
-                stop, (logits, allowed) = PROMPT + step, kernel_rows(call)
-                rows = slice(stop - logits.shape[2], stop)
+            start = 0
+            for call in calls:
+                logits, allowed = kernel_rows(call)
+                rows = slice(start, start + logits.shape[2])
                 findings += self._differing(module, reference, logits[0], allowed[0], rows)
+                start = rows.stop
         return _record("cached decoding", findings)
 
     def _padded(self, reference: Reference, path: str, tokens: slice) -> PathRecord:
@@ -85,7 +92,7 @@ class Paths:
         mask[:, tokens] = 1
         left = tokens.start > 0
         found = self._served(lambda: self._generate(ids, mask, 1) if left else self._forward(PROMPT, mask))
-        findings = self._misplaced(found.rows[0][0, tokens], 0) if found.rows else []
+        findings = self._first_misplaced(found, tokens)
         for module, calls in found.calls.items():
             logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
             findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
@@ -100,7 +107,7 @@ class Paths:
         kernels = {module: kernel_rows(calls[0]) for module, calls in found.calls.items()}
         if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
             return
-        findings = self._misplaced(found.rows[0][0, second], 0) if found.rows else []
+        findings = self._first_misplaced(found, second)
         for module, kernel in kernels.items():
             logits, allowed = (x[0, :, second, second] for x in kernel)
             findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
@@ -118,11 +125,14 @@ class Paths:
             pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
         )
 
-    def _misplaced(self, rows: Int[Tensor, " t"], start: int) -> list[Finding]:
-        """The first token, if any, whose row of the position table is not that of its place."""
-        if self.first_row is None:
-            return []
-        wanted = range(self.first_row + start, self.first_row + start + len(rows))
+    def _first_misplaced(self, found: Served, tokens: slice) -> list[Finding]:
+        """What is misplaced in the first call of each table, whose tokens begin at position 0."""
+        both = (self._misplaced(table, rows[0][0, tokens], 0) for table, rows in found.rows.items() if rows)
+        return [finding for findings in both for finding in findings]
+
+    def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Finding]:
+        """The first token, if any, whose row of a table of positions is not that of its place."""
+        wanted = range(self.tables[table] + start, self.tables[table] + start + len(rows))
         wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
         return [
             Finding(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
@@ -172,7 +182,6 @@ def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord,
         seed: Of the constant content.
     """
     modules = attention_modules(model)
-    absolute = constant_token(model, modules, PROMPT)[0]
-    rows = absolute.rows.tolist()
-    paths = Paths(model, modules, absolute.table, rows[0] if rows else None, noise, seed)
-    return tuple(paths.check())
+    found = constant_token(model, modules, PROMPT)
+    tables = {one.table: int(one.rows[0]) for one in found if one.table}
+    return tuple(Paths(model, modules, tables, noise, seed).check())

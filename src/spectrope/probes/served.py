@@ -19,25 +19,27 @@ class Served:
 
     Args:
         calls: Kernel calls by module, in the order in which they were made.
-        rows: Rows of the position table that were looked up, call by call, with shape (b, t).
+        rows: Rows that were looked up in each table of positions, call by call, with shape (b, t).
     """
 
     calls: dict[str, list[Call]]
-    rows: list[Tensor]
+    rows: dict[str, list[Tensor]]
 
 
 @torch.no_grad()
-def served(model: nn.Module, modules: list[str], table: str, run: Callable[[], Any], seed: int = 0) -> Served:
+def served(
+    model: nn.Module, modules: list[str], tables: list[str], run: Callable[[], Any], seed: int = 0
+) -> Served:
     """Run a model in some way, with constant content in the place of every attention layer's input.
 
     Args:
         model: The whole model, in evaluation mode.
         modules: Dotted names of its attention modules.
-        table: Dotted name of its table of positions, or "".
+        tables: Dotted names of its tables of positions.
         run: Runs the model.
         seed: Names the vectors; every row of the batch holds the same one.
     """
-    found = Served({name: [] for name in modules}, [])
+    found = Served({name: [] for name in modules}, {name: [] for name in tables})
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
         states = states_of(args, given)
@@ -46,13 +48,12 @@ def served(model: nn.Module, modules: list[str], table: str, run: Callable[[], A
 
     def look_up(name: str, output: Any) -> None:
         weight = model.get_submodule(name).get_parameter("weight")
-        found.rows.append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
+        found.rows[name].append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
 
     def receive(call: Call) -> None:
         if call.module in found.calls:
             found.calls[call.module].append(call)
 
-    tables = [table] if table else []
     with before(model, modules, replace), after(model, tables, look_up), recorded(model, receive):
         run()
     return found

@@ -71,6 +71,21 @@ def test_rows_count_as_finished():
     assert len(outstanding(merged([*jobs, *longer]), rows)) == 6
 
 
+def test_a_surprise_is_checked_on_fresh_seeds_alone():
+    claim = RoPEWithAbsolute()
+    gaps = {"alone": (40.0, 1.0, 1.0), "both": (1.0, 40.0, 1.0)}
+    rows = rows_of(
+        claim,
+        lambda arm, seed: {"gaps": gaps[arm] if seed < 6 else tuple(reversed(gaps[arm]))},
+        seeds=12,
+    )
+    (all_of_them,) = study(claim).verdicts(rows)
+    (fresh,) = study(claim, seeds=tuple(range(6, 12))).verdicts(rows)
+    assert (all_of_them.n_seeds, fresh.n_seeds) == (12, 6)
+    assert fresh.reason == "its premise fails: RoPE alone, gap in layer 1"
+    assert study(claim, seeds=tuple(range(6, 12))).jobs()[0].experiment.seed == 6
+
+
 def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     words = ["claims", "run", "6", "--scale", tiny, "--seeds", "2", "--conditions", "controlled"]
@@ -122,7 +137,14 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
     assert {run.id: run.manifest["finished_at"] for run in find_runs(tmp_path / "runs")} == before
 
 
-@pytest.mark.parametrize("option", ["seeds", "workers"])
-def test_bad_options_are_refused(option, capsys):
-    assert main(["claims", "run", "6", f"--{option}", "0"]) == 2
-    assert f"Run.{option} must be at least 1; got 0" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("option", "value", "rule"),
+    [
+        ("seeds", 0, "seeds must be at least 1; got 0"),
+        ("workers", 0, "workers must be at least 1; got 0"),
+        ("first-seed", -1, "first_seed must be at least 0; got -1"),
+    ],
+)
+def test_bad_options_are_refused(option, value, rule, capsys):
+    assert main(["claims", "run", "6", f"--{option}", str(value)]) == 2
+    assert f"Run.{rule}" in capsys.readouterr().err

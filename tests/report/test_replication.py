@@ -98,6 +98,13 @@ def test_confounds_are_drawn_as_a_waterfall(tmp_path):
         assert word in drawn
 
 
+def test_a_page_of_fresh_seeds_says_so(tmp_path):
+    fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
+    page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "page.md").read_text()
+    assert "Seeds below 6 do not count on this page" in page
+    assert "| not run | not run | not run |" in page
+
+
 def test_machines_are_counted():
     rows = rows_of(DistanceOrdering(), say, seeds=1)
     gpu = replace(

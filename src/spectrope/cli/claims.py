@@ -32,8 +32,17 @@ Names = Annotated[
 ]
 Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Whose confounds to keep.")]
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the rows, a file per scale.")]
-Seeds = Annotated[int, tyro.conf.arg(help="Seeds 0, 1, ... of every run; 6 are the fewest that decide.")]
+Seeds = Annotated[int, tyro.conf.arg(help="Seeds of every run; 6 are the fewest that decide.")]
+FirstSeed = Annotated[
+    int,
+    tyro.conf.arg(help="The first of them; verdicts are of later ones alone, to check a surprise afresh."),
+]
 RESULTS = Path("results")
+
+
+def seeds_from(first: int, count: int) -> tuple[int, ...]:
+    """Seeds in a row."""
+    return tuple(range(first, first + count))
 
 
 def load_rows(folder: Path, scale: str) -> Rows:
@@ -71,6 +80,7 @@ class Run:
     conditions: Conditions = tuple(THROWN)
     scale: Scale = "mini"
     seeds: Seeds = 6
+    first_seed: FirstSeed = 0
     rows: Results = RESULTS
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
@@ -96,11 +106,12 @@ class Run:
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
         require(self.seeds >= 1, self, "seeds", "at least 1")
+        require(self.first_seed >= 0, self, "first_seed", "at least 0")
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.replicas >= 1, self, "replicas", "at least 1")
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tuned_claims(claims, rows) if self.tune else claims
-        study = Study(tuple(claims), self.conditions, self.scale, tuple(range(self.seeds)))
+        study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         if self.runs.exists() and not self.dry_run:
             gather(self.runs, study.jobs(), rows)
         self._carry_out(study, rows)
@@ -148,6 +159,7 @@ class Harvest:
     names: Names = ()
     scale: Scale = "mini"
     seeds: Seeds = 6
+    first_seed: FirstSeed = 0
     rows: Results = RESULTS
     runs: RunsRoot = ROOT
 
@@ -155,7 +167,7 @@ class Harvest:
         """Add rows, and name the runs that cannot be read."""
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         every = (*claims, *tuned_forms(claims, rows))
-        study = Study(every, tuple(THROWN), self.scale, tuple(range(self.seeds)))
+        study = Study(every, tuple(THROWN), self.scale, seeds_from(self.first_seed, self.seeds))
         gather(self.runs, study.jobs(), rows)
 
 
@@ -167,6 +179,7 @@ class Report:
     conditions: Conditions = tuple(THROWN)
     scale: Scale = "mini"
     seeds: Seeds = 6
+    first_seed: FirstSeed = 0
     rows: Results = RESULTS
     out: Annotated[Path, tyro.conf.arg(help="Markdown file to write.")] = Path("docs/replication.md")
 
@@ -174,7 +187,7 @@ class Report:
         """Write the page and print its path last."""
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tried_claims(claims, rows, self.scale)
-        study = Study(tuple(claims), self.conditions, self.scale, tuple(range(self.seeds)))
+        study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         write_replication(study, rows, self.out)
         console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
 

@@ -150,6 +150,10 @@ class Rows:
             found._take(row)
         return found
 
+    def since(self, seed: int) -> "Rows":
+        """Those of a seed and of later ones, in memory."""
+        return Rows(None, self.complaints, {one: row for one, row in self._rows.items() if one.seed >= seed})
+
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 

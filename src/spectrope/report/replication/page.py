@@ -180,7 +180,8 @@ def _pictures(
     drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
     if claim.kind in EXTRAS:
         told, draw = EXTRAS[claim.kind]
-        seen = {v.condition: claim.see(rows, v.condition, study.scale) for v in verdicts}
+        own = rows.since(min(study.seeds))
+        seen = {v.condition: claim.see(own, v.condition, study.scale) for v in verdicts}
         drawn.append((f"{name}-more", told, draw(claim, seen)))
     pictures = []
     for stem, told, spec in drawn:

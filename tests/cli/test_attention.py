@@ -81,6 +81,8 @@ def test_the_table_says_how_many_and_why_not(models, capsys):
         (("plan", "{root}/smollm3", "--examples", "1"), "examples must be at least 2; got 1"),
         (("bench", "--head-dim", "7"), "head_dim must be even and at least 2; got 7"),
         (("bench", "--reach", "-1"), "reach must be positive and at most 12"),
+        (("bench", "--bias", "rope"), "bias must be an encoding that adds a bias of the lag; got 'rope'"),
+        (("bench", "--bias", "nothing"), "unknown encoding 'nothing'"),
         (("bench", "--tolerance", "0"), "tolerance must be between 0 and 1"),
         (("bench", "--shortest", "0"), "shortest must be at least 1"),
         (("bench", "--longest", "8"), "longest must be at least as many as --shortest"),
@@ -103,9 +105,31 @@ def test_bench_prints_and_draws(tmp_path, capsys, suffix):
     sizes = ("--shortest", "64", "--longest", "128", "--head-dim", "4", "--causal", "--out", str(out))
     assert main(("attention", "bench", *sizes)) == 0
     said = capsys.readouterr().out
-    assert "one head of width 4, causal, float32" in said
+    assert "one head of width 4, rope, causal, float32" in said
     assert "certified" in said
     assert out.stat().st_size > 1000
+
+
+def test_a_bench_of_toeplitz_terms(tmp_path, capsys):
+    out = tmp_path / "picture.svg"
+    sizes = (
+        "--shortest",
+        "32",
+        "--longest",
+        "64",
+        "--head-dim",
+        "2",
+        "--bias",
+        "kerple_log",
+        "--out",
+        str(out),
+    )
+    assert main(("attention", "bench", *sizes)) == 0
+    said = capsys.readouterr().out
+    assert "one head of width 2, kerple_log, no mask" in said
+    assert "Toeplitz by FFT" in said
+    assert "Toeplitz by FFT" in out.read_text()
+    assert "polynomial" not in out.read_text()
 
 
 def test_the_record_of_a_bench(capsys):

@@ -1,26 +1,26 @@
-"""Where polynomial attention overtakes exact attention: time and memory by length, error by degree."""
+"""Where fast attention overtakes exact attention: time and memory by length, error by degree."""
 
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from spectrope.attention.base import additive_mask, attention
 from spectrope.attention.certificate import Setting, certify
 from spectrope.attention.certified import planned_attention
 from spectrope.attention.cost import Allocations
 from spectrope.attention.features import feature_count
 from spectrope.attention.minimax import exp_polynomial
-from spectrope.attention.plan import MOST_FEATURES, Plan, plan, rotated
+from spectrope.attention.plan import MOST_FEATURES, plan, rotated
 from spectrope.attention.polynomial import polynomial_attention
 from spectrope.attention.sweep import Rule
 from spectrope.core.errors import ConfigError, require
 from spectrope.core.random import torch_stream
-from spectrope.encodings.base import Context
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 
 DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
 REPEATS = 2
@@ -28,34 +28,51 @@ REPEATS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One head with rotary encoding whose logits reach a given range.
+    """One head whose products reach a given range, with rotary encoding or a lag bias instead.
 
     Args:
         head_dim: Width of queries, keys and values, even.
         reach: Largest modulus of a logit by the norms of queries and keys.
         tolerance: Largest certified error, in units of max|v|.
         causal: Whether queries see the past alone.
+        bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
     """
 
     head_dim: int = 16
     reach: float = 0.5
     tolerance: float = 1e-2
     causal: bool = True
+    bias: str | None = None
 
     def __post_init__(self) -> None:
         even = self.head_dim >= 2 and self.head_dim % 2 == 0
         require(even, self, "head_dim", "even and at least 2")
         require(0 < self.reach <= 12, self, "reach", "positive and at most 12")
         require(0 < self.tolerance < 1, self, "tolerance", "between 0 and 1")
+        if self.bias is not None:
+            of_lag = ENCODINGS[self.bias].form is Form.DOT_PLUS_LAG
+            require(of_lag, self, "bias", "an encoding that adds a bias of the lag")
 
-    def of_length(self, n: int, device: torch.device) -> tuple[Context, Tensor, Rotary]:
+    @property
+    def kernel(self) -> str:
+        """What serves it beside the exact kernel."""
+        return "polynomial" if self.bias is None else "Toeplitz by FFT"
+
+    def encoding(self, n: int, device: torch.device) -> Encoding:
+        """The encoding, as initialised, for sequences of some length; nothing in it is trained."""
+        sizes = {"d_model": self.head_dim, "n_heads": 1, "head_dim": self.head_dim}
+        config = ENCODINGS.config(self.bias or "rope")()
+        built = config.fitted(**sizes, max_length=n, causal=self.causal).build()
+        return built.to(device).requires_grad_(False)
+
+    def of_length(self, n: int, device: torch.device) -> tuple[Context, Tensor, Encoding]:
         """Random queries and keys, and values."""
         draw = torch_stream(0, "crossover", n)
         q, k, v = (torch.randn(1, 1, n, self.head_dim, generator=draw).to(device) for _ in range(3))
         longest = float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
         q *= 0.99 * self.reach * math.sqrt(self.head_dim) / longest
         pos = torch.arange(n, device=device)[None]
-        return Context(q, k, pos, pos), v, Rotary(Rotary.Config(head_dim=self.head_dim)).to(device)
+        return Context(q, k, pos, pos), v, self.encoding(n, device)
 
 
 @dataclass(frozen=True)
@@ -63,7 +80,7 @@ class Timing:
     """One kernel at one length.
 
     Args:
-        kernel: "polynomial" or "exact".
+        kernel: "polynomial", "Toeplitz by FFT" or "exact".
         direction: "forward", or "both": forward and backward.
         length: Tokens.
         seconds: Least of a few runs.
@@ -97,17 +114,18 @@ class DegreeError:
 def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Iterator[Timing]:
     """Time both kernels at every length, forward and with the backward pass; planning is not counted.
 
+    Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
+
     Raises:
         ConfigError: If no degree keeps the layer's tolerance on its range at some length.
+        UnsupportedError: Likewise under a lag bias.
     """
     for n in lengths:
         ctx, v, encoding = layer.of_length(n, device)
-        made = plan(ctx, encoding, layer.tolerance, causal=layer.causal).with_all_fast()
-        if made.heads[0].certificate is None:
-            raise ConfigError(f"nothing to time at {n:,} tokens: {made.heads[0].reason}.")
+        fast = _polynomial if layer.bias is None else _toeplitz
         leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
         kernels = {
-            "polynomial": _polynomial(ctx, v, encoding, made),
+            layer.kernel: fast(ctx, v, encoding, layer),
             "exact": _exact(ctx, v, encoding, layer.causal),
         }
         for kernel, forward in kernels.items():
@@ -121,16 +139,28 @@ def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Itera
                 yield Timing(kernel, direction, n, seconds, seen.peak / 2**20)
 
 
-def _polynomial(ctx: Context, v: Tensor, encoding: Rotary, made: Plan) -> Callable[[], Tensor]:
+def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
+    made = plan(ctx, encoding, layer.tolerance, causal=layer.causal).with_all_fast()
+    if made.heads[0].certificate is None:
+        raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
     return lambda: planned_attention(ctx, v, encoding, made)
 
 
-def _exact(ctx: Context, v: Tensor, encoding: Rotary, causal: bool) -> Callable[[], Tensor]:
-    """Torch's fused kernel on rotated queries and keys."""
+def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
+    return lambda: attention(ctx, v, encoding, causal=layer.causal, impl="toeplitz_fft")
+
+
+def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callable[[], Tensor]:
+    """Torch's fused kernel on rotated queries and keys, with the bias, if any, as a dense mask."""
 
     def call() -> Tensor:
         q, k = encoding.rotate(ctx.q, ctx.q_pos, "query"), encoding.rotate(ctx.k, ctx.k_pos, "key")
-        return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        bias = encoding.bias(ctx)
+        if bias is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        mask = additive_mask(ctx, causal)
+        bias = bias.to(q.dtype) if mask is None else bias.to(q.dtype) + mask
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 1, -1, -1))
 
     return call
 
@@ -156,13 +186,13 @@ def _seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def crossover(found: Sequence[Timing], direction: str) -> float | None:
-    """The length from which polynomial attention is faster, between two lengths on a straight log-log line.
+    """The length from which fast attention is faster, between two lengths on a straight log-log line.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
-    times = {(t.kernel, t.length): t.seconds for t in found if t.direction == direction}
+    times = {(t.kernel == "exact", t.length): t.seconds for t in found if t.direction == direction}
     lengths = sorted({length for _, length in times})
-    gains = [math.log(times["exact", n] / times["polynomial", n]) for n in lengths]
+    gains = [math.log(times[True, n] / times[False, n]) for n in lengths]
     if gains[-1] <= 0:
         return None
     last = max((i for i, gain in enumerate(gains) if gain <= 0), default=-1)
@@ -194,7 +224,7 @@ def degree_errors(layer: Layer, length: int, device: torch.device) -> list[Degre
         length: For which the error is certified; it is measured at 512 tokens.
         device: Where to compute.
     """
-    ctx, v, encoding = layer.of_length(SAMPLED, device)
+    ctx, v, encoding = replace(layer, bias=None).of_length(SAMPLED, device)
     turned = rotated(ctx, encoding)
     pairs = turned.q.double() @ turned.k.double().mT
     if layer.causal:

@@ -125,7 +125,10 @@ def _show_plan(found: pl.DataFrame, aim: Aim, tokens: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Time polynomial and exact attention of one rotary head by length, and its error by degree."""
+    """Time fast and exact attention of one head by length, and find its error by degree.
+
+    A head with rotation is served by polynomial attention, one with --bias by Toeplitz terms and FFT.
+    """
 
     head_dim: Annotated[int, tyro.conf.arg(help="Width of the head, even.")] = 16
     reach: Annotated[float, tyro.conf.arg(help="Largest modulus of a logit.")] = 0.5
@@ -135,6 +138,10 @@ class Bench:
     ] = 1024
     longest: Annotated[int, tyro.conf.arg(help="Tokens of the longest sequence at most.")] = 16_384
     causal: Annotated[bool, tyro.conf.arg(help="Let queries see the past alone.")] = False
+    bias: Annotated[
+        str | None,
+        tyro.conf.arg(help="Add this encoding's bias of the lag, such as kerple_log; no rotation."),
+    ] = None
     out: Annotated[
         Path | None, tyro.conf.arg(help="Picture: .png, .svg, .pdf, .html or .json (Vega-Lite).")
     ] = None
@@ -147,7 +154,13 @@ class Bench:
         require(self.longest >= self.shortest, self, "longest", "at least as many as --shortest")
         if self.out is not None:
             check_suffix(self.out)
-        layer = Layer(head_dim=self.head_dim, reach=self.reach, tolerance=self.tolerance, causal=self.causal)
+        layer = Layer(
+            head_dim=self.head_dim,
+            reach=self.reach,
+            tolerance=self.tolerance,
+            causal=self.causal,
+            bias=self.bias,
+        )
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
         with progress("timing") as watch:
             found: list[Timing] = []
@@ -189,18 +202,22 @@ def _record(layer: Layer, found: Sequence[Timing], errors: Sequence[DegreeError]
 def _show_bench(layer: Layer, found: Sequence[Timing], errors: Sequence[DegreeError]) -> None:
     mask = "causal" if layer.causal else "no mask"
     title = (
-        f"one head of width {layer.head_dim}, {mask}, float32, logits up to {layer.reach:g}; "
+        f"one head of width {layer.head_dim}, {layer.bias or 'rope'}, {mask}, float32, products up to "
+        f"{layer.reach:g}; "
         f"milliseconds, least of {REPEATS} runs, planning not counted; both: forward and backward"
     )
-    times = _frame(found).with_columns(ms=1000 * pl.col("seconds"))
+    is_exact = pl.col("kernel") == "exact"
+    times = _frame(found).with_columns(
+        ms=1000 * pl.col("seconds"), kernel=pl.when(is_exact).then(pl.lit("exact")).otherwise(pl.lit("fast"))
+    )
     wide = times.pivot("kernel", index=["direction", "length"], values=["ms", "mib"])
     shown = wide.select(
         "direction",
         pl.col("length").alias("tokens"),
-        pl.col("ms_polynomial").alias("polynomial"),
+        pl.col("ms_fast").alias(layer.kernel),
         pl.col("ms_exact").alias("exact"),
-        (pl.col("ms_exact") / pl.col("ms_polynomial")).alias("speed-up"),
-        pl.col("mib_polynomial").alias("MiB"),
+        (pl.col("ms_exact") / pl.col("ms_fast")).alias("speed-up"),
+        pl.col("mib_fast").alias("MiB"),
         pl.col("mib_exact").alias("exact's MiB"),
     )
     frame(title, shown.sort("direction", "tokens", descending=[True, False]))
@@ -221,13 +238,14 @@ def _show_bench(layer: Layer, found: Sequence[Timing], errors: Sequence[DegreeEr
 
 def _crossover_line(found: Sequence[Timing], direction: str) -> str:
     place, what = crossover(found, direction), "forward" if direction == "forward" else "with backward"
+    fast = next(timing.kernel for timing in found if timing.kernel != "exact")
     if place is None:
         return f"{what}: exact attention is faster up to {max(t.length for t in found):,} tokens."
-    powers = [exponent(found, "polynomial", direction, quantity) for quantity in ("seconds", "mib")]
+    powers = [exponent(found, fast, direction, quantity) for quantity in ("seconds", "mib")]
     grows = (
         "" if None in powers else f"; its time grows as n^{powers[0]:.2f}, its memory as n^{powers[1]:.2f}"
     )
-    return f"{what}: polynomial attention is faster from about {place:,.0f} tokens on{grows}."
+    return f"{what}: {fast} is faster from about {place:,.0f} tokens on{grows}."
 
 
 Action = Annotated[Plan, subcommand("plan")] | Annotated[Bench, subcommand("bench")]

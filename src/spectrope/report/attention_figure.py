@@ -12,13 +12,13 @@ from spectrope.report.spec import QUIET, panels_spec
 
 WIDTH, HEIGHT = 300, 220
 COLOURS = {
+    "Toeplitz by FFT": "#079e6f",
     "polynomial": "#d84a02",
     "exact": "#464646",
     "certified error": "#1a65c8",
     "measured error": "#dc9e18",
 }
 DIRECTIONS = {"forward": [1, 0], "both": [5, 3]}
-_COLOUR = alt.Color("line:N", title=None, scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())))
 
 
 def save_crossover(timings: pl.DataFrame, errors: pl.DataFrame, tolerance: float, path: Path) -> Path:
@@ -34,15 +34,18 @@ def save_crossover(timings: pl.DataFrame, errors: pl.DataFrame, tolerance: float
         ConfigError: If the file's suffix says nothing of how.
         StoreError: If the file cannot be written.
     """
+    used = [name for name in COLOURS if "error" in name or name in timings["kernel"].unique()]
+    scale = alt.Scale(domain=used, range=[COLOURS[name] for name in used])
+    colour = alt.Color("line:N", title=None, scale=scale)
     panels = [
-        _by_length(timings, "seconds", "time", "seconds"),
-        _by_length(timings, "mib", "memory of tensors", "MiB"),
-        _by_degree(errors, tolerance),
+        _by_length(timings, colour, "seconds", "time", "seconds"),
+        _by_length(timings, colour, "mib", "memory of tensors", "MiB"),
+        _by_degree(errors, colour, tolerance),
     ]
     return write_spec(panels_spec(panels, WIDTH, len(panels)), path)
 
 
-def _by_length(timings: pl.DataFrame, column: str, title: str, unit: str) -> Panel:
+def _by_length(timings: pl.DataFrame, colour: alt.Color, column: str, title: str, unit: str) -> Panel:
     """One quantity by length, both axes logarithmic."""
     found = timings.filter(pl.col(column) > 0).rename({"kernel": "line"})
     lengths = found["length"].unique().sort().to_list()
@@ -56,11 +59,11 @@ def _by_length(timings: pl.DataFrame, column: str, title: str, unit: str) -> Pan
     )
     tooltip = ["line:N", "direction:N", "length:Q", alt.Tooltip(f"{column}:Q", format=".3~g", title=unit)]
     y = _logarithmic(column, unit, found[column])
-    chart = _line().encode(x=x, y=y, color=_COLOUR, strokeDash=dash, tooltip=tooltip)
+    chart = _line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
     return Panel("", title, {"lines": Layer(found.to_dicts(), chart)}, HEIGHT)
 
 
-def _by_degree(errors: pl.DataFrame, tolerance: float) -> Panel:
+def _by_degree(errors: pl.DataFrame, colour: alt.Color, tolerance: float) -> Panel:
     """Certified and measured error by degree."""
     named = errors.rename({"error_bound": "certified error", "error": "measured error"})
     long = named.unpivot(
@@ -70,7 +73,7 @@ def _by_degree(errors: pl.DataFrame, tolerance: float) -> Panel:
     x = alt.X("degree:O", title="degree", axis=alt.Axis(labelAngle=0))
     y = _logarithmic("error", "error / max|v|", found["error"], ".0e")
     tooltip = ["line:N", "degree:O", alt.Tooltip("error:Q", format=".2e")]
-    lines = _line().encode(x=x, y=y, color=_COLOUR, tooltip=tooltip)
+    lines = _line().encode(x=x, y=y, color=colour, tooltip=tooltip)
     asked = alt.Chart().mark_rule(color=QUIET, strokeDash=[2, 2]).encode(y="error:Q")
     layers = {"lines": Layer(found.to_dicts(), lines), "tolerance": Layer([{"error": tolerance}], asked)}
     return Panel("", f"error by degree; dotted: {tolerance:g}", layers, HEIGHT)

@@ -19,9 +19,9 @@ LINE, WIDTH, LABEL = 22, 250, 420  # Pixels: height of a part, width of a panel,
 
 
 def forest(verdicts: Sequence[Verdict]) -> Spec | None:
-    """A panel per condition and unit; None where no part has two seeds."""
+    """A panel per condition, and unit of which some part has two seeds; None where there is none."""
     shown = [verdict for verdict in verdicts if any(finding.evidence for finding in verdict.findings)]
-    units = dict.fromkeys(f.part.prediction.unit for verdict in shown for f in verdict.findings)
+    units = dict.fromkeys(f.part.prediction.unit for v in shown for f in v.findings if f.evidence)
     rows = [
         beside([_panel(verdict, unit, first=not place) for place, verdict in enumerate(shown)])
         for unit in units

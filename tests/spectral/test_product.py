@@ -85,7 +85,6 @@ def test_transforms_in_parts_change_nothing(monkeypatch):
     q, k = head(300, 11, 0)
     whole = diagonal_sums(q, k)
     monkeypatch.setattr(product, "TRANSFORMED", 1)
-    monkeypatch.setattr(product, "TRANSPOSED", 1)
     torch.testing.assert_close(diagonal_sums(q, k), whole)
 
 
@@ -198,6 +197,8 @@ def test_strides_precision_and_scale_do_not_matter():
     strided = torch.stack([q, k], 2)
     torch.testing.assert_close(diagonal_sums(strided[..., 0], strided[..., 1]), expected)
     torch.testing.assert_close(diagonal_sums(q * 1e60, k * 1e-60), expected)
+    odd = torch.cat([q.new_zeros(1), q.flatten()])[1:].view(q.shape)  # one number into its memory
+    torch.testing.assert_close(diagonal_sums(odd, k), expected)
     low = diagonal_sums(q.float(), k.bfloat16())
     assert low.dtype == torch.float64
     torch.testing.assert_close(low, diagonal_sums(q.float().double(), k.bfloat16().double()))

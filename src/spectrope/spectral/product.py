@@ -9,12 +9,12 @@ from jaxtyping import Complex, Float
 from torch import Tensor
 
 from spectrope.spectral.checks import check, factors, real_matrix, square
-from spectrope.spectral.fourier import fast_complex_length, fft, ifft
+from spectrope.spectral.fourier import fast_complex_length, fft_into, ifft
 from spectrope.spectral.operator import ToeplitzOperator
 
 CHUNK, GROUP = 64, 8  # rows per chunk, chunks at a time
 FEATURES = 4  # pairs that fill one cache line of complex128
-TRANSFORMED, TRANSPOSED = 2**16, 2**19  # numbers at a time
+TRANSFORMED = 2**15  # numbers at a time
 
 
 def diagonal_sums(q: Tensor, k: Tensor) -> Float[Tensor, " lags"]:
@@ -44,27 +44,40 @@ def _diagonal_sums(q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]) -> Float[Te
     n, size = len(q), fast_complex_length(len(q))
     carrier = torch.exp(1j * math.pi / size * torch.arange(size, dtype=torch.float64, device=q.device))
     plain, carried = torch.zeros_like(carrier), torch.zeros_like(carrier)
-    at_once = max(1, TRANSFORMED // size)
-    for left, right in zip(_paired_features(q, at_once), _paired_features(k, at_once), strict=True):
-        plain += _cross_spectrum(left, right, size)
-        carried += _cross_spectrum(left * carrier[:n], right * carrier[:n], size)
+    for pairs, room in _paired_features(q, k, size):
+        plain += _cross_spectrum(pairs, room)
+        carried += _cross_spectrum(pairs.mul_(carrier), room)
     cyclic, skew = ifft(plain, size).real, (ifft(carried, size) / carrier).real
     past, future = (cyclic + skew) / 2, (cyclic - skew) / 2
     return torch.cat([future[size - n + 1 :], past[:n]])
 
 
 def _cross_spectrum(
-    left: Complex[Tensor, "f n"], right: Complex[Tensor, "f n"], size: int
+    pairs: Complex[Tensor, "2 f size"], room: Complex[Tensor, "2 f size"]
 ) -> Complex[Tensor, " size"]:
-    return fft(left, size).mul_(fft(right, size).conj_physical_()).sum(0)
+    left, right = fft_into(pairs, room)
+    return left.mul_(right.conj_physical_()).sum(0)
 
 
-def _paired_features(x: Float[Tensor, "n d"], at_once: int) -> Iterator[Complex[Tensor, "f n"]]:
-    """Pairs of features as rows, a few at a time; a whole matrix is transposed faster than its parts."""
-    n, d = x.shape
-    pairs = torch.view_as_complex(torch.nn.functional.pad(x, (0, d % 2)).contiguous().view(n, -1, 2))
-    for block in pairs.split(max(FEATURES, TRANSPOSED // n), dim=1):
-        yield from block.T.contiguous().split(at_once)
+def _paired_features(
+    q: Float[Tensor, "n d"], k: Float[Tensor, "n d"], size: int
+) -> Iterator[tuple[Complex[Tensor, "2 f size"], Complex[Tensor, "2 f size"]]]:
+    """Pairs of features of both sides as rows, zeros after them, and room for transforms; all reused."""
+    n, sides = len(q), [_as_pairs(x) for x in (q, k)]
+    at_once = max(FEATURES, TRANSFORMED // size)
+    buffers = sides[0].new_zeros(2, 2, min(at_once, sides[0].shape[1]), size)
+    for blocks in zip(*(side.split(at_once, dim=1) for side in sides), strict=True):
+        pairs, room = buffers[:, :, : blocks[0].shape[1]]
+        for rows, block in zip(pairs, blocks, strict=True):
+            rows[:, :n] = block.T
+        yield pairs, room
+
+
+def _as_pairs(x: Float[Tensor, "n d"]) -> Complex[Tensor, "n m"]:
+    """Neighbouring features as complex numbers, in the memory of x where it is laid out for that."""
+    x = torch.nn.functional.pad(x, (0, 1)) if x.shape[1] % 2 else x.contiguous()
+    x = x.clone() if x.storage_offset() % 2 else x
+    return torch.view_as_complex(x.view(len(x), -1, 2))
 
 
 def nearest_toeplitz(matrix: Tensor, causal: bool = False) -> ToeplitzOperator:

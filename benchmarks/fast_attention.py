@@ -1,6 +1,6 @@
 """Polynomial attention against torch's exact kernel: forward, with backward, and by length.
 
-`python -m benchmarks.fast_attention` goes to 262,144 tokens in about five minutes; `--longest 16384` does less.
+`python -m benchmarks.fast_attention` takes about five minutes to 262,144 tokens; `--longest 16384` does less.
 Each case is one head with RoPE whose logits reach 0.495 by their norms; a plan must certify an error of 1e-2
 max|v|, the last queries' outputs must keep it, and gradients must point where exact ones do. The fast side
 rotates queries and keys; the plan is made before and timed by itself.

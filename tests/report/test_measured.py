@@ -32,7 +32,7 @@ def panels(name, runs):
 
 def test_the_figures_are_registered():
     spectra = {"kernel", "symbol", "bands", "shares", "prediction", "eigenvalues"}
-    assert set(MEASURED) == spectra | {"predictors", "gradients", "participation"}
+    assert set(MEASURED) == spectra | {"predictors", "scatter", "gradients", "participation"}
 
 
 @EVERY_FIGURE
@@ -196,3 +196,28 @@ def test_values_that_are_not_finite_are_left_out(tmp_path, name):
         assert page_spec(panel)
         drawn = [row for layer in panel.layers.values() for row in layer.rows]
         assert all(math.isfinite(row[key]) for row in drawn for key in set(quantities.values()) & set(row))
+
+
+def test_the_scatter_has_a_point_per_head_of_every_run_that_knows_the_quantity(store):
+    drawn = {(panel.group, panel.title): panel.layers for panel in panels("scatter", store)}
+    tables = read_tables(store)
+    assert set(drawn) == {(s, q) for s in tables.settings for q in tables.correlation["quantity"].unique()}
+    for (setting, quantity), layers in drawn.items():
+        known = tables.correlation.filter(setting=setting, quantity=quantity)
+        assert len(layers["heads"].rows) == 24 * known["run"].n_unique()
+        row = layers["heads"].rows[0]
+        head = pl.DataFrame([{name: row[name] for name in ("run", "layer", "head")}])
+        assert row["drop"] == tables.ablation.join(head, on=["run", "layer", "head"])["drop"].item()
+        assert row["value"] == tables.spectrum.join(head, on=["run", "layer", "head"])[quantity].item()
+        (words,) = layers["words"].rows
+        assert f"over {len(known.filter(scope='heads'))} runs" in words["words"]
+
+
+def test_the_scatter_shows_bands_where_a_run_has_them(tmp_path):
+    run = add_spectra(make_run(tmp_path, "rope"))
+    correlation = run.frame("correlation")
+    band = correlation.filter(quantity="toeplitz").with_columns(quantity=pl.lit("band_1"))
+    run.write_frame("correlation", pl.concat([correlation, band]))
+    drawn = {panel.title: panel.layers["heads"].rows for panel in panels("scatter", [run])}
+    first = run.frame("bands").filter(band=1)
+    assert sorted(row["value"] for row in drawn["band 1"]) == sorted(first["share"])

@@ -15,7 +15,7 @@ from spectrope.report.tables import Tables, read_tables
 from spectrope.store import Run
 
 ABLATED = ("heatmap", "violin", "versus", "deposit", "cumulative", "screen")
-MEASURED = ("prediction", "kernel", "bands", "shares", "symbol")
+MEASURED = ("prediction", "scatter", "kernel", "bands", "shares", "symbol")
 ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
 
 

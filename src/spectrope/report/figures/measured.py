@@ -1,15 +1,16 @@
 """What the figures of measured heads share: a panel per setting and encoding, colours of layers."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import altair as alt
 import polars as pl
 
-from spectrope.report.figures.base import Layer, Panel
+from spectrope.report.figures.base import Layer, Panel, rows, span
 from spectrope.report.tables import Tables
 
 HEIGHT = 170
+ROOM = 0.25  # For words above the points, as a share of their range.
 ONE_SEED = "Of several seeds the first is drawn."
 
 
@@ -64,3 +65,35 @@ def legend(symbol_size: int = 80, **options: Any) -> alt.Legend:
     placed: dict[str, Any] = {"orient": "bottom", "direction": "horizontal", "titleOrient": "left"}
     placed |= {"padding": 0, "columns": 6, "titleFontWeight": "normal"}
     return alt.Legend(symbolSize=symbol_size, **placed, **options)
+
+
+def above(values: Iterable[float]) -> alt.Scale:
+    """A scale from 0 over some values, with room for words above them."""
+    low, high = span(values, 1.0)
+    return alt.Scale(domain=[low, high + ROOM * (high - low)], nice=False)
+
+
+def worded(words: str) -> Layer:
+    """A text in the upper right corner, with a proper minus sign."""
+    text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
+    place = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
+    return Layer([{"words": words.replace("-", "−")}] if words else [], text.encode(**place))
+
+
+def correlation_words(correlations: pl.DataFrame, unit: str) -> str:
+    """Rank correlations with the drop, a line per scope: of one run with its interval, of several their range.
+
+    Args:
+        correlations: Rows of one quantity.
+        unit: What several runs are.
+    """
+    lines = []
+    for scope, label in (("heads", "ρ"), ("within layers", "within layers")):
+        found = rows(correlations.filter(pl.col("scope") == scope), "rho")
+        if len(found) == 1:
+            row = found[0]
+            lines.append(f"{label} {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}]")
+        elif found:
+            values = [row["rho"] for row in found]
+            lines.append(f"{label} {min(values):.2f} to {max(values):.2f} over {len(found)} {unit}")
+    return "\n".join(lines)

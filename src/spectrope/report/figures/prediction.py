@@ -3,12 +3,11 @@
 import altair as alt
 import polars as pl
 
-from spectrope.report.figures.base import Figure, Layer, Panel, exact, rows, span
-from spectrope.report.figures.measured import by_encoding, ordinal
+from spectrope.report.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.report.figures.measured import above, by_encoding, correlation_words, ordinal, worded
 from spectrope.report.tables import Tables
 
 KEYS = ("run", "layer", "head")
-ROOM = 0.25  # For words above the points, as a share of their range.
 
 
 class Prediction(Figure, name="prediction"):
@@ -48,25 +47,7 @@ def _layers(part: pl.DataFrame, correlations: pl.DataFrame) -> dict[str, Layer]:
     ]
     dots = alt.Chart().mark_circle(size=38, opacity=0.85)
     tooltip = [*whole, *shares, exact("drop", "drop, points")]
-    low, high = span([row["drop"] for row in values], 1.0)
-    room = alt.Scale(domain=[low, high + ROOM * (high - low)], nice=False)
-    y = alt.Y("drop:Q", title="drop, points", scale=room)
+    y = alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values))
     drawn = dots.encode(x=x, y=y, color=colour, tooltip=tooltip)
     words = correlations.join(part.select("run").unique(), on="run")
-    text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
-    place = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
-    return {"heads": Layer(values, drawn), "words": Layer(_words(words), text.encode(**place))}
-
-
-def _words(correlations: pl.DataFrame) -> list[dict[str, str]]:
-    """One text for the panel, a line per scope: the interval of one run, or the range over several."""
-    lines = []
-    for scope, label in (("heads", "ρ"), ("within layers", "within layers")):
-        found = rows(correlations.filter(pl.col("scope") == scope), "rho")
-        if len(found) == 1:
-            row = found[0]
-            lines.append(f"{label} {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}]")
-        elif found:
-            values = [row["rho"] for row in found]
-            lines.append(f"{label} {min(values):.2f} to {max(values):.2f} over {len(found)} seeds")
-    return [{"words": "\n".join(lines).replace("-", "−")}] if lines else []
+    return {"heads": Layer(values, drawn), "words": worded(correlation_words(words, "seeds"))}

@@ -3,13 +3,12 @@
 import altair as alt
 import polars as pl
 
-from spectrope.report.figures.base import Figure, Layer, Panel, exact, rows, span
-from spectrope.report.figures.measured import by_encoding, ordinal
+from spectrope.report.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.report.figures.measured import above, by_encoding, ordinal, worded
 from spectrope.report.tables import Tables
 from spectrope.stats.rank import rank_correlation
 
 FEWEST = 4  # Heads of which there is a rank correlation.
-ROOM = 0.25  # For words above the points, as a share of their range.
 
 
 class Screening(Figure, name="screen"):
@@ -35,29 +34,22 @@ class Screening(Figure, name="screen"):
 
 def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     values = rows(part.drop("run", "setting"), "loss_increase_estimate", "drop")
-    low, high = span([row["drop"] for row in values], 1.0)
-    y = alt.Y(
-        "drop:Q",
-        title="drop, points",
-        scale=alt.Scale(domain=[low, high + ROOM * (high - low)], nice=False),
-    )
+    y = alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values))
     x = alt.X("loss_increase_estimate:Q", title="loss increase (estimate), nats")
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
     numbers = [exact("loss_increase_estimate", "estimate, nats", ".4f"), exact("drop", "drop, points")]
     colour = ordinal("layer", "layer", sorted(set(part["layer"])), symbolType="circle", symbol_size=50)
     dots = alt.Chart().mark_circle(size=38, opacity=0.85)
-    text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
-    place = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
     return {
         "heads": Layer(values, dots.encode(x=x, y=y, color=colour, tooltip=[*whole, *numbers])),
-        "words": Layer([{"words": _words(pl.DataFrame(values))}] if values else [], text.encode(**place)),
+        "words": worded(_words(pl.DataFrame(values)) if values else ""),
     }
 
 
 def _words(heads: pl.DataFrame) -> str:
     """The rank correlation of each seed, a line each."""
     own = heads.partition_by("seed", maintain_order=True)
-    return "\n".join(f"seed {part['seed'][0]}: ρ {_rho(part)}" for part in own).replace("-", "−")
+    return "\n".join(f"seed {part['seed'][0]}: ρ {_rho(part)}" for part in own)
 
 
 def _rho(heads: pl.DataFrame) -> str:

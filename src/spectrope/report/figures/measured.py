@@ -81,7 +81,7 @@ def worded(words: str) -> Layer:
 
 
 def correlation_words(correlations: pl.DataFrame, unit: str) -> str:
-    """Rank correlations with the drop, a line per scope: of one run with its interval, of several their range.
+    """Rank correlations with the drop, a line per scope: with the interval of one run, or their range.
 
     Args:
         correlations: Rows of one quantity.

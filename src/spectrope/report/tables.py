@@ -8,6 +8,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from spectrope.core.errors import ConfigError, StoreError
+from spectrope.probes.spectrum import QUANTITIES
 from spectrope.report.names import name_runs
 from spectrope.report.palette import ordered_encodings, ordered_settings
 from spectrope.store import Run
@@ -59,6 +60,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     | dict.fromkeys(("gradient", "weight"), pl.Float64),
     "tuning": dict.fromkeys(("rate", "accuracy", "seconds"), pl.Float64) | {"chosen": pl.Boolean},
 }  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.
+TAKEN_ALONG = {"spectrum": QUANTITIES}  # Numbers that a run has or has not.
 
 
 @dataclass(frozen=True)
@@ -74,8 +76,8 @@ class Tables:
             `MEASURED`.
         cumulative: A row per head silenced after the others.
         screen: A row per head: its first-order estimate beside its drop.
-        spectrum: A row per measured head: its Toeplitz share. It and the tables below are those that
-            `spectrope spectrum` keeps.
+        spectrum: A row per measured head: its Toeplitz share, and the other quantities that its run has. It
+            and the tables below are those that `spectrope spectrum` keeps.
     """
 
     sources: list[Run]
@@ -136,7 +138,7 @@ def read_tables(runs: Sequence[Run]) -> Tables:
 
 def _measured(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
     found = [_labelled(_frame(run, name, MEASURED[name]), key) for run, key in keyed if run.has_frame(name)]
-    return pl.concat(found) if found else pl.DataFrame()
+    return pl.concat(found, how="diagonal") if found else pl.DataFrame()
 
 
 def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
@@ -190,8 +192,10 @@ def _frame(run: Run, name: str, columns: Mapping[str, Any]) -> pl.DataFrame:
     frame = run.frame(name)
     if missing := [column for column in columns if column not in frame.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
+    more = dict.fromkeys((c for c in TAKEN_ALONG.get(name, ()) if c in frame.columns), pl.Float64)
+    wanted: dict[str, Any] = more | dict(columns)
     try:
-        return frame.select(list(columns)).cast(dict(columns))  # pyright: ignore[reportArgumentType]
+        return frame.select(list(wanted)).cast(wanted)  # pyright: ignore[reportArgumentType]
     except PolarsError:
         raise StoreError(f"run {run.id}: table {name!r} holds something other than numbers.") from None
 

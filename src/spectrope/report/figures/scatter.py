@@ -55,7 +55,7 @@ def _layers(heads: pl.DataFrame, correlations: pl.DataFrame, encodings: list[str
     values = rows(heads, "value", "drop")
     dots = (
         alt.Chart()
-        .mark_circle(size=30)
+        .mark_point(size=24, strokeWidth=1.4)
         .encode(
             x=alt.X("value:Q", title=None, scale=alt.Scale(zero=False)),
             y=alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values)),

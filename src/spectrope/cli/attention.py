@@ -116,7 +116,7 @@ def _show_plan(found: pl.DataFrame, aim: Aim, tokens: int) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    frame("", found.drop("reason").rename(HEADS))
+    frame("", found.drop("reason", "rank").rename(HEADS))
     common = pl.col("reason").str.replace(" on logits up to .*", "")  # the range is in the table
     reasons = found.filter(common != "").group_by(common, maintain_order=True).len()
     for reason, heads in reasons.iter_rows():

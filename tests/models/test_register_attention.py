@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 import transformers
+from tests.models.trained import BUILDS, compared, trained
 from torch.testing import assert_close
 
 from spectrope.attention.plan import plan
@@ -118,3 +119,18 @@ def test_a_bias_of_the_model_is_kept_and_its_layers_are_exact_and_named():
     assert_close(*outputs)
     assert len(plans) == 2
     assert all("the model adds a bias" in head.reason for made in plans for head in made.heads)
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_trained_layers_keep_their_certificates_or_run_exact_and_are_named(name, monkeypatch):
+    seen, fast, exact = compared(trained(name), 1e-2, monkeypatch)
+    assert exact < 0.1  # Chance is ln 23, 3.1 nats.
+    assert len(seen) == 8
+    for head in seen:
+        if head.bound is None:
+            assert "no degree up to" in head.plan.reason
+            assert head.error < 1e-5
+        else:
+            assert 0 < head.error <= head.bound <= 1e-2
+    assert sum(head.bound is not None for head in seen) == {"Llama": 2, "GPT-NeoX": 0}[name]
+    assert abs(fast - exact) < 1e-4

@@ -180,7 +180,7 @@ def test_gradients_are_those_of_finite_differences():
 def test_implementations_agree():
     heads, x = latent(), hidden()
     expected = heads(x, stream(x), encoded(), "reference")
-    for impl in ("explicit", "fused", "auto"):
+    for impl in ("explicit", "fused", "fastest"):
         assert_close(heads(x, stream(x), encoded(), impl), expected)
 
 

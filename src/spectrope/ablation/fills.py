@@ -35,7 +35,7 @@ class Site:
         ctx: Queries and keys before rotation, positions and mask.
         v: Values, with shape (b, h, j, k).
         outputs: Outputs of all heads, with shape (b, h, i, k).
-        impl: Attention implementation, or "auto".
+        impl: Attention implementation, or "fastest".
         means: Means over a data set, for "mean" and "position-only".
         donors: Outputs of the same heads on other examples, with shape (b, h, i, k), for "resample".
     """
@@ -51,7 +51,7 @@ class Site:
 
     def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
         """What the heads would put out with another context or encoding, or on other values."""
-        name = fastest(encoding, self.v.device) if self.impl == "auto" else self.impl
+        name = fastest(encoding, self.v.device) if self.impl == "fastest" else self.impl
         return attention(ctx, self.v if v is None else v, encoding, causal=self.heads.causal, impl=name)
 
     def changed(self, ablations: Iterable[HeadAblation]) -> Float[Tensor, "b h i k"]:

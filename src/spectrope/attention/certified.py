@@ -95,7 +95,7 @@ def polynomial(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise:
         first = refused[0]
         raise UnsupportedError(
             f"attention impl 'polynomial' cannot serve head {first.head}: {first.reason}; "
-            "'certified' is exact there."
+            "'auto' is exact there."
         )
     return planned_attention(ctx, v, encoding, measured.with_all_fast())
 
@@ -106,4 +106,4 @@ def certified(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: 
 
 
 IMPLEMENTATIONS["polynomial"] = Implementation(polynomial, forms=FORMS, dropout=False, exact=False)
-IMPLEMENTATIONS["certified"] = Implementation(certified, forms=frozenset(Form), dropout=False, exact=False)
+IMPLEMENTATIONS["auto"] = Implementation(certified, forms=frozenset(Form), dropout=False, exact=False)

@@ -127,7 +127,7 @@ class Heads(nn.Module, ABC):
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
         ctx, v = self.context(x, stream)
-        name = fastest(encoding, x.device, stream.noise) if impl == "auto" else impl
+        name = fastest(encoding, x.device, stream.noise) if impl == "fastest" else impl
         return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
 
 

@@ -119,13 +119,13 @@ class Decoder(nn.Module):
 
     Args:
         config: Its architecture.
-        impl: Attention implementation, or "auto" for the one that measured fastest on the device.
+        impl: Attention implementation, or "fastest" for the exact one that measured so on the device.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4 and Tables 3 and 4.
     """
 
-    def __init__(self, config: DecoderConfig, impl: str = "auto") -> None:
+    def __init__(self, config: DecoderConfig, impl: str = "fastest") -> None:
         super().__init__()
         self.config, self.impl = config, impl
         self.positions = config.positions

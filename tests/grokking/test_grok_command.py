@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from spectrope.cli import BAD_INPUT, INTERRUPTED, grok, main
+from spectrope.cli import BAD_INPUT, INTERRUPTED, grok_show, main
 from spectrope.cli.grok import Grok
 from spectrope.cli.grok_show import spark
 from spectrope.cli.show import console
@@ -129,7 +129,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch, capsys):
     def stopped(*arguments: object) -> None:
         raise Interrupted("stopped at step 3 of at most 40, saved in here.")
 
-    monkeypatch.setattr(grok, "grok_all", stopped)
+    monkeypatch.setattr(grok_show, "grok_all", stopped)
     assert main(QUICK) == INTERRUPTED
     assert (
         "stopped at step 3 of at most 40, saved in here. The same command goes on" in capsys.readouterr().err

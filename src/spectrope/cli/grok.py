@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import polars as pl
 import tyro
 
-from spectrope.cli.grok_show import grok_lines, show_grok, show_scores
+from spectrope.cli.grok_show import show_scores, train_shown
 from spectrope.cli.options import DeviceOption
 from spectrope.cli.show import console
 from spectrope.core.config import from_dict
@@ -26,10 +26,8 @@ from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer
 from spectrope.report.grok_page import write_grok
 from spectrope.store import Run
-from spectrope.sweeps.grok import grok_all
 from spectrope.tasks.distributions import DISTRIBUTIONS, Distribution
 from spectrope.tasks.modular import ModularConfig
-from spectrope.training.interrupt import stop_on_signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +71,7 @@ class Grok:
         """Run what is not in the run folders yet, print the tables, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
-        with grok_lines([one.label for one in plan]) as lines, stop_on_signal() as stop:
-            done = grok_all(plan, self.runs, choose_device(self.device), lines.watch, stop)
-        show_grok(done)
+        done = train_shown(plan, self.runs, choose_device(self.device))
         write_grok(done, self.out, self._scores(done))
         console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
 

@@ -6,16 +6,14 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.cli.grok_show import grok_lines, show_grok
+from spectrope.cli.grok_show import train_shown
 from spectrope.cli.options import DeviceOption
 from spectrope.cli.show import console
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.grokking.config import Grokked
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
-from spectrope.sweeps.grok import grok_all
 from spectrope.tasks.shapes import ShapesConfig
-from spectrope.training.interrupt import stop_on_signal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +46,7 @@ class GrokShapes:
         """Run what is not in the run folders yet, and print a table."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
-        with grok_lines([one.label for one in plan]) as lines, stop_on_signal() as stop:
-            done = grok_all(plan, self.runs, choose_device(self.device), lines.watch, stop)
-        show_grok(done)
+        train_shown(plan, self.runs, choose_device(self.device))
         console.print(f"Runs: {self.runs.resolve()}", highlight=False, soft_wrap=True)
 
     def experiment(self, seed: int) -> ShapesExperiment:

@@ -2,13 +2,18 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import polars as pl
+import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spectrope.cli.show import console, frame, table
 from spectrope.grokking.steps import GrokProgress
 from spectrope.store import Run
+from spectrope.sweeps.grok import grok_all
+from spectrope.sweeps.laboratories import StepExperiment
+from spectrope.training.interrupt import stop_on_signal
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 12
@@ -50,6 +55,14 @@ class GrokLines:
             if not console.is_terminal:
                 line = f"{self.labels[number]}: step {progress.step}, {state}"
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def train_shown(plan: Sequence[StepExperiment], root: Path, device: torch.device) -> list[Run]:
+    """Run what is not in the run folders yet with a line for each, then print the table of all."""
+    with grok_lines([one.label for one in plan]) as lines, stop_on_signal() as stop:
+        done = grok_all(plan, root, device, lines.watch, stop)
+    show_grok(done)
+    return done
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from spectrope.claims.grok_med import RIVALS, GrokMed
 from spectrope.claims.grok_uniformity import GrokUniformity
 from spectrope.claims.grok_vision import GrokVision
 from spectrope.claims.grokking import SIDES, base, held, last, rise, scaled
+from spectrope.claims.study import Study
 from spectrope.cli.grok import Grok
 from spectrope.cli.grok_shapes import GrokShapes
 from spectrope.core.config import config_hash
@@ -46,6 +47,16 @@ def rows_of(claim: Claim, say, seeds: int = 6) -> Rows:
         for seed in range(seeds)
         for arm, one in claim.arms("described", "mini", seed).items()
     )
+
+
+def test_seeds_on_which_settings_were_chosen_do_not_count():
+    claim = GrokMed()
+    assert [one.seed for one in claim.plan("described", "mini", (0, 1))] == [6, 7]
+    study = Study((claim,), ("described",), "mini", (0, 1))
+    rows = Rows.of(row(base("mini", seed), test_accuracy=(0.0, 1.0)) for seed in range(10))
+    assert [kept.experiment.seed for kept in study.counted(claim, rows)] == [6, 7, 8, 9]
+    later = Study((claim,), ("described",), "mini", (2,))
+    assert [kept.experiment.seed for kept in later.counted(claim, rows)] == [8, 9]
 
 
 def outcome(claim: Claim, say, seeds: int = 6) -> str:

@@ -37,6 +37,7 @@ class Claim(ABC):
     unplanned: ClassVar[str] = ""  # Why under these conditions alone.
     tables: ClassVar[tuple[str, ...]] = ("ablation",)  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
+    explored: ClassVar[int] = 0  # How many seeds were looked at to choose its settings; none of them counts.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
@@ -53,7 +54,7 @@ class Claim(ABC):
         """What the claim predicts of them; it holds if every part does."""
 
     def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[AnyExperiment]:
-        """All runs under a condition, seed by seed.
+        """All runs under a condition, seed by seed, the first seed being the first unexplored one.
 
         Raises:
             ConfigError: If the claim is not tested under that condition.
@@ -61,7 +62,7 @@ class Claim(ABC):
         if condition not in self.conditions:
             known = ", ".join(self.conditions)
             raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
-        arms = (self.arms(condition, scale, seed).values() for seed in seeds)
+        arms = (self.arms(condition, scale, self.explored + seed).values() for seed in seeds)
         return list(dict.fromkeys(one for group in arms for one in group))
 
     def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:

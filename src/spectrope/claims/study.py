@@ -45,9 +45,14 @@ class Study:
         return merged(job for claim, name in self.cases() for job in claim.jobs(name, self.scale, self.seeds))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
-        """The verdict of each case on the rows that there are, of the first seed and all later ones."""
-        own = rows.since(min(self.seeds))
-        return [claim.judge(own, condition, self.scale) for claim, condition in self.cases()]
+        """The verdict of each case on the rows that there are."""
+        return [
+            claim.judge(self.counted(claim, rows), condition, self.scale) for claim, condition in self.cases()
+        ]
+
+    def counted(self, claim: Claim, rows: Rows) -> Rows:
+        """The rows that count for a claim: of its first planned seed and all later ones."""
+        return rows.since(claim.explored + min(self.seeds))
 
 
 def merged(jobs: Iterable[Job]) -> list[Job]:

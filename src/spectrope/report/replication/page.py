@@ -180,7 +180,7 @@ def _pictures(
     drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
     if claim.kind in EXTRAS:
         told, draw = EXTRAS[claim.kind]
-        own = rows.since(min(study.seeds))
+        own = study.counted(claim, rows)
         seen = {v.condition: claim.see(own, v.condition, study.scale) for v in verdicts}
         drawn.append((f"{name}-more", told, draw(claim, seen)))
     pictures = []

@@ -104,7 +104,7 @@ import sys, pathlib
 sys.path.insert(0, {tests!r})
 if __name__ == "__main__":
     import test_local as t
-    plan = [t.tiny(name, epochs=400) for name in ("rope", "alibi", "nope")]
+    plan = [t.tiny(name, epochs=400) for name in ("rope", "alibi", "nope", "t5", "learned", "shaw", "fire")]
     begun = set()
     def watch(number, event):
         if event.done > 3 and number not in begun:

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -147,7 +147,7 @@ def _in_processes(
         pending = set(futures)
         while pending:
             _forward(events, watch)
-            pending = wait(pending, timeout=0).not_done
+            pending = {one for one in pending if not one.done()}  # `wait` overlooks what the pool cancels.
             if stop() and not stopping.is_set():
                 stopping.set()
                 pool.shutdown(wait=False, cancel_futures=True)

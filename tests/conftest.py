@@ -1,5 +1,8 @@
-"""Array annotations are checked at run time in every test; each test starts from one thread state."""
+"""Array annotations are checked at run time in every test; each process computes on one thread."""
+
+import os
 
 from jaxtyping import install_import_hook
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch loads: sums depend on the number of threads.
 install_import_hook("spectrope", "beartype.beartype")

@@ -13,6 +13,7 @@ from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.grokking.config import Grokked
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
+from spectrope.report.shapes_page import write_shapes
 from spectrope.tasks.shapes import ShapesConfig
 
 
@@ -40,14 +41,16 @@ class GrokShapes:
         0,
     )
     runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("grok.html")
     device: DeviceOption = "auto"
 
     def run(self) -> None:
-        """Run what is not in the run folders yet, and print a table."""
+        """Run what is not in the run folders yet, print a table, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
-        train_shown(plan, self.runs, choose_device(self.device))
-        console.print(f"Runs: {self.runs.resolve()}", highlight=False, soft_wrap=True)
+        done = train_shown(plan, self.runs, choose_device(self.device))
+        write_shapes(done, self.out)
+        console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
 
     def experiment(self, seed: int) -> ShapesExperiment:
         """The experiment that these options describe.

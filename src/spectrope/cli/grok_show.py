@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from spectrope.cli.show import console, frame, table
 from spectrope.grokking.steps import GrokProgress
+from spectrope.report.grok_runs import scores_of
 from spectrope.store import Run
 from spectrope.sweeps.grok import grok_all
 from spectrope.sweeps.laboratories import StepExperiment
@@ -89,23 +90,8 @@ def spark(shares: Sequence[float]) -> str:
 def show_grok(runs: Sequence[Run]) -> None:
     """Print scores of each run, in 80 columns."""
     title = "grokked at: the step since which test accuracy has been 99 %"
-    rows = [_row(run) for run in runs]
+    rows = [scores_of(run) for run in runs]
     table(title, tuple(rows[0]), [tuple(row.values()) for row in rows], numeric=tuple(rows[0]))
-
-
-def _row(run: Run) -> dict[str, str]:
-    manifest = run.manifest
-    parts = {"train %": "train_accuracy", "test %": "test_accuracy", "held out %": "held_out_accuracy"}
-    shares = {name: manifest[column] for name, column in parts.items() if column in manifest}
-    return {
-        "seed": str(run.config["seed"]),
-        "steps": str(manifest["steps"]),
-        "grokked at": "not" if manifest["grokked_at"] is None else str(manifest["grokked_at"]),
-        **{name: "" if share is None else f"{100 * share:.1f}" for name, share in shares.items()},
-        **({"MED": f"{manifest['med']:.3f}"} if "med" in manifest else {}),
-        "norm": f"{manifest['weight_norm']:.1f}",
-        "s": f"{manifest['seconds']:.0f}",
-    }
 
 
 def show_scores(scores: pl.DataFrame) -> None:

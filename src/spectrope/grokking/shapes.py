@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import polars as pl
 import torch
 import torch.nn.functional as F
 from jaxtyping import Int
@@ -19,6 +20,7 @@ from spectrope.store import Run
 from spectrope.tasks.shapes import ShapesConfig
 from spectrope.training.state import TrainingState
 
+IMAGES = "images"  # The table of all images: their number, sides, whether they train, and the answer.
 BATCH = 250  # Images of an evaluation that are drawn at a time.
 COLUMNS = {
     "train_loss": "loss on the training images, nats",
@@ -110,6 +112,20 @@ class ShapesTrainer(StepTrainer):
             found |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
         squares = [p.double().square().sum() for p in self.state.model.parameters()]
         return found | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
+
+    def write(self) -> None:
+        """Write evaluations and weights, and what is answered to every image."""
+        super().write()
+        self.run.write_frame(IMAGES, self._answers())
+
+    @torch.no_grad()
+    def _answers(self) -> pl.DataFrame:
+        self.state.model.eval()
+        every = torch.arange(len(self.task))
+        answers = torch.cat([self._logits(part).argmax(1).cpu() for part in every.split(BATCH)])
+        columns = {"image": every, "sides": self.task.labels, "answer": answers}
+        columns |= {"trains": torch.isin(every, self.train)}
+        return pl.DataFrame({name: values.numpy() for name, values in columns.items()})
 
     def _batch(self) -> Int[Tensor, " n"]:
         size = self.config.batch_size

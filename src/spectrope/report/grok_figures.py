@@ -101,13 +101,10 @@ def in_wave(embeddings: Float[np.ndarray, "p c"], k: int) -> Float[np.ndarray, "
 
 def _course(runs: Sequence[Run], quantity: str, title: str, factor: float) -> Layer:
     rows = [
-        {"step": step, "split": SPLITS[split], "seed": run.config["seed"], "value": factor * value}
+        {"step": step, "split": told, "seed": run.config["seed"], "value": factor * value}
         for run in runs
-        for split in SPLITS
-        for step, value in run.frame("progress")
-        .select("step", f"{split}_{quantity}")
-        .drop_nulls()
-        .iter_rows()
+        for split, told in SPLITS.items()
+        for step, value in _by_step(run, f"{split}_{quantity}")
     ]
     named = [name for name in SPLITS.values() if any(row["split"] == name for row in rows)]
     scale = alt.Scale(domain=named, range=list(COLOURS[: len(named)]))
@@ -126,7 +123,7 @@ def _measure(runs: Sequence[Run], name: str) -> Layer:
     rows = [
         {"step": step, "seed": run.config["seed"], "value": value}
         for run in runs
-        for step, value in run.frame("progress").select("step", name).drop_nulls().iter_rows()
+        for step, value in _by_step(run, name)
     ]
     line = alt.Chart().mark_line(strokeWidth=1.4, color=COLOURS[0])
     drawn = line.encode(
@@ -136,6 +133,12 @@ def _measure(runs: Sequence[Run], name: str) -> Layer:
         tooltip=[alt.Tooltip("seed:O"), alt.Tooltip("step:Q"), exact("value", name, ".4~f")],
     )
     return Layer(rows, drawn)
+
+
+def _by_step(run: Run, column: str) -> list[tuple[int, float]]:
+    """A column of the progress table where it has values; nothing if this kind of run has no such column."""
+    table = run.frame("progress")
+    return table.select("step", column).drop_nulls().rows() if column in table.columns else []
 
 
 def _grokked(runs: Sequence[Run]) -> dict[str, Layer]:

@@ -1,6 +1,6 @@
 """The page of the grokking laboratory: one HTML file with courses, measures, embeddings and the pairs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from spectrope.report.grok_figures import (
     measure_panels,
     pair_panels,
 )
-from spectrope.report.shell import Section, rendered, write_page
+from spectrope.report.grok_runs import runs_table
+from spectrope.report.shell import Section, Table, rendered, write_page
 from spectrope.store import Run
 
 MEASURES = (
@@ -46,17 +47,25 @@ def write_grok(runs: Sequence[Run], path: Path, scores: pl.DataFrame | None = No
 def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
     """The page as text."""
     sections = _sections(runs)
-    task, model = runs[0].config["task"], runs[0].config["model"]
+    task = runs[0].config["task"]
     return rendered(
         "grok.html",
         [panel for section in sections for panel in section.panels],
-        task=task,
-        model=model,
         title=f"{task['operation']} mod {task['p']}",
-        rows=[(run.id, run.config["seed"], run.manifest) for run in runs],
-        scores=[] if scores is None else [_score(row) for row in scores.to_dicts()],
+        lead=_lead(task, runs[0].config["model"]),
+        tables=[runs_table(runs), *([] if scores is None else [_scores(scores)])],
         sections=sections,
     )
+
+
+def _lead(task: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    told, distribution = model["kind"], task["distribution"]
+    if "encoding" in model:
+        layers = model["n_layers"]
+        told += f", {layers} layer{'s' * (layers != 1)}, encoding {model['encoding']['kind']}"
+    bound = f" with k = {distribution['k']}" if "k" in distribution else ""
+    share = f"{100 * task['fraction']:.0f} % of all pairs train"
+    return f"{told}; {share}, distribution {distribution['kind']}{bound}."
 
 
 def _sections(runs: Sequence[Run]) -> list[Section]:
@@ -80,9 +89,18 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
     ]
 
 
-def _score(row: dict[str, Any]) -> dict[str, str]:
-    """A row of the comparison as text: estimates with their intervals."""
-    return {"measure": row["measure"]} | {name: _interval(row, name) for name in ("rho", "partial", "lead")}
+def _scores(scores: pl.DataFrame) -> Table:
+    """How measures trace test loss: estimates with their intervals."""
+    caption = (
+        "Mean over runs, with 95 % t intervals where there are several. rho: rank correlation with test loss "
+        "over evaluations; partial: the same given training loss; lead: steps by which the measure is "
+        "half-way before test loss is."
+    )
+    rows = [
+        {"measure": row["measure"]} | {name: _interval(row, name) for name in ("rho", "partial", "lead")}
+        for row in scores.to_dicts()
+    ]
+    return Table("scores", "How measures trace test loss", caption, rows)
 
 
 def _interval(row: dict[str, Any], name: str) -> str:

@@ -38,6 +38,23 @@ class Section:
     least: int
 
 
+@dataclass(frozen=True)
+class Table:
+    """A table of text.
+
+    Args:
+        name: Anchor.
+        title: Heading.
+        caption: How to read it.
+        rows: Cells by heading, in the same order in every row; the first names the row.
+    """
+
+    name: str
+    title: str
+    caption: str
+    rows: list[dict[str, str]]
+
+
 def rendered(template: str, panels: Sequence[Panel], *styles: str, **content: Any) -> str:
     """A page as text.
 

@@ -1,0 +1,84 @@
+"""The page of images in a real browser, and which images it shows."""
+
+from collections.abc import Iterator
+
+import polars as pl
+import pytest
+import torch
+from selenium.webdriver import Chrome
+from tests.grokking.test_shapes import SMALL
+from tests.report.browser import browser
+from tests.report.test_browser import assert_sound
+
+from spectrope.core.errors import ConfigError
+from spectrope.grokking.shapes import IMAGES, ShapesExperiment, ShapesTraining
+from spectrope.models.adapters import vision
+from spectrope.models.adapters.vision import BASIC
+from spectrope.report.shapes_figures import IMAGES_SHOWN, answer_panels, image_panels
+from spectrope.report.shapes_page import write_shapes
+from spectrope.store import Run
+from spectrope.sweeps.grok import grok_all
+from spectrope.tasks.shapes import ShapesConfig
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+    task = ShapesConfig(sides=(0, 3, 4), resolution=80, n_train=40)
+    training = ShapesTraining(steps=4, batch_size=8, evaluate_every=2, stop=None)
+    plan = [ShapesExperiment(task=task, training=training, seed=seed) for seed in (0, 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vision, "BASIC", BASIC | SMALL)
+        return grok_all(plan, tmp_path_factory.mktemp("runs"), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+def test_every_row_is_drawn_and_nothing_asked_for(driver, runs, tmp_path, width):
+    path = write_shapes(runs, tmp_path / "page.html")
+    assert assert_sound(driver, path, width) == 3 + len(runs) + IMAGES_SHOWN
+    text = driver.find_element("tag name", "body").text
+    assert "80 pixels" in text
+    assert "40 of 81 train" in text
+
+
+def test_every_image_is_answered_as_the_last_evaluation_says(runs):
+    for run in runs:
+        table = run.frame(IMAGES)
+        assert table["image"].to_list() == list(range(81))
+        right = table.group_by("trains").agg((pl.col("answer") == pl.col("sides")).mean()).sort("trains")
+        last = run.frame("progress")[-1]
+        assert right["answer"].to_list() == [last["test_accuracy"].item(), last["train_accuracy"].item()]
+
+
+def test_answers_count_every_image_not_trained_on(runs):
+    for panel in answer_panels(runs):
+        rows = pl.DataFrame(panel.layers["answers"].rows)
+        assert rows["images"].sum() == 41
+        assert rows.group_by("sides").agg(pl.col("share").sum())["share"].to_list() == pytest.approx(
+            [100.0] * rows["sides"].n_unique()
+        )
+
+
+def test_wrong_answers_come_first_and_right_ones_have_half_the_places(runs):
+    run = runs[0]
+    shown = [panel.title for panel in image_panels(run)]
+    tested = run.frame(IMAGES).filter(~pl.col("trains"))
+    n_right = (tested["answer"] == tested["sides"]).sum()
+    right = [sides == answer for sides, answer in map(_numbers, shown)]
+    assert right == sorted(right)
+    assert sum(right) == min(n_right, IMAGES_SHOWN // 2)
+
+
+def test_a_page_without_runs_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="at least one run; got none"):
+        write_shapes([], tmp_path / "page.html")
+
+
+def _numbers(title: str) -> tuple[int, int]:
+    sides, answer = title.split(" sides, answer ")
+    return int(sides), int(answer)

@@ -1,10 +1,12 @@
 """Expected cost, and the time that is left."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.sweeps.test_local import tiny
 
-from spectrope.sweeps.calibrate import Cost, calibrate, shortened
+from spectrope.sweeps.calibrate import Cost, calibrate, shortened, time_training
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.measures import MEASURES
@@ -73,3 +75,24 @@ def test_cost_grows_with_epochs_and_examples():
     assert MEASURES["ablation"].examples(many) == 2000
     assert MEASURES["ablation-all"].examples(few) == 1000
     assert shortened(few).n_train == few.training.batch_size
+
+
+def test_runs_that_train_together_cost_their_share_of_a_batched_step(monkeypatch):
+    spans = iter([2.0, 3.0])  # A step of one run, and one of both.
+
+    def seconds(step, device):
+        step()
+        return next(spans)
+
+    monkeypatch.setattr("spectrope.sweeps.calibrate._seconds", seconds)
+    seeds = [experiment("distance", "nope", epochs=1, n_examples=100, seed=seed) for seed in (0, 1)]
+    timing = time_training(seeds[0], CPU, group=2)
+    assert (timing.step, timing.share) == (2.0, 0.75)
+    known = {1: replace(timing, share=1.0), 2: timing}
+    monkeypatch.setattr("spectrope.sweeps.calibrate.time_training", lambda one, device, group: known[group])
+    jobs = [Job(one, ()) for one in seeds]
+    (apart, _), (first, second) = calibrate(jobs, CPU), calibrate(jobs, CPU, replicas=8)
+    assert first == second
+    assert calibrate(jobs[:1], CPU, replicas=8) == [apart]
+    steps = seeds[0].n_train / seeds[0].training.batch_size
+    assert apart.training - first.training == pytest.approx(0.25 * 2.0 * steps)

@@ -147,7 +147,7 @@ class Run:
         torch.set_num_threads(max(1, WORKERS // self._workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
-                return calibrate(jobs, choose_device(self.device))
+                return calibrate(jobs, choose_device(self.device), self.replicas)
         finally:
             torch.set_num_threads(threads)
 

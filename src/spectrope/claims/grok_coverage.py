@@ -10,7 +10,7 @@ from spectrope.claims.predictions import AtLeast, Within
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.coverage import coverage
+from spectrope.grokking.coverage import Coverage, coverage
 from spectrope.sweeps.rows import Row
 from spectrope.tasks.modular import ModularConfig
 
@@ -66,11 +66,11 @@ def _excess(row: Row) -> float | None:
     task = row.experiment.task
     if measured is None or not isinstance(task, ModularConfig):
         return None
-    return measured - 100 * attainable(task)
+    return measured - 100 * expected(task).attainable
 
 
 @cache
-def attainable(task: ModularConfig) -> float:
-    """Accuracy that a task's training pairs imply on its split of seed 0, as a fraction."""
+def expected(task: ModularConfig) -> Coverage:
+    """What a task's training pairs cover on its split of seed 0."""
     shared = task.offset < task.p
-    return coverage(task.build().split(0), task.p, shared=shared).attainable
+    return coverage(task.build().split(0), task.p, shared=shared)

@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from spectrope.claims.grok_uniformity import CHANGE
-from spectrope.claims.grokking import BEYOND, HELD, SIDES, GrokClaim, base, held, last
+from spectrope.claims.grokking import BEYOND, HELD, SIDES, GrokClaim, as_many, base, held, last
 from spectrope.claims.predictions import AtLeast, AtMost
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.grokking.config import GrokExperiment
 
 GROKKED, NOT_GROKKED = 95.0, 90.0  # Percent of the test set.
-FALL = 10.0  # Points of test accuracy that a larger hole must cost.
-LEAST, MOST = min(SIDES), max(SIDES)
+LOSS = 10.0  # Points of test accuracy that a hole must cost beyond its pairs.
+MOST = max(SIDES)
 
 
 class GrokDistribution(GrokClaim, name="grok-distribution"):
@@ -25,19 +25,22 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
     )
     source = f"{BEYOND}, Secs. 4 and 5, k = 40, 50, 60, 67 of 97"
     prediction = (
-        "for square and strip at k = 67: unevenness − unevenness(random) ≤ 0.1 at the end and test accuracy "
-        "≤ 90 %; accuracy(k = 40) − accuracy(k = 67) ≥ 10 points; given accuracy ≥ 95 % on random pairs"
+        "for square and strip at k = 67: unevenness − unevenness(random) ≤ 0.1 at the end, test accuracy "
+        "≤ 90 %, and accuracy(as many random pairs) − accuracy ≥ 10 points; given accuracy ≥ 95 % on random "
+        "pairs"
     )
     test = (
         "Addition, one layer, k in proportion to the modulus. Both operands share one vocabulary: in the "
-        "paper's, held-out first operands of a strip are mostly tokens that nothing trains. At most as many "
-        "pairs train as are drawn at random; a large hole leaves fewer. Paired by seed, Student's t."
+        "paper's, held-out first operands of a strip are mostly tokens that nothing trains. A large hole "
+        "leaves fewer pairs to train on, hence the comparison with as many random ones. All runs spend the "
+        "same steps, and what is not answered by then may be later. Paired by seed, Student's t."
     )
     paper = "no number in the text"
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
         holes = {f"{kind}/{k}": held(kind, k, scale, seed) for kind in HELD for k in SIDES}
-        return {"random": base(scale, seed), **holes}
+        controls = {f"random/{kind}": as_many(kind, MOST, scale, seed) for kind in HELD}
+        return {"random": base(scale, seed), **holes, **controls}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         accuracy = last("test_accuracy", 100.0)
@@ -61,9 +64,9 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
                 note=_others(seen, kind),
             )
             yield Part(
-                quantity=f"{kind}, test accuracy at k = {LEAST} minus at k = {MOST}",
-                prediction=AtLeast(FALL),
-                values=seen.minus(f"{kind}/{LEAST}", most, accuracy),
+                quantity=f"{kind}, k = {MOST}, test accuracy from as many random pairs minus its own",
+                prediction=AtLeast(LOSS),
+                values=seen.minus(f"random/{kind}", most, accuracy),
             )
 
 

@@ -9,7 +9,7 @@ import polars as pl
 import tyro
 
 from spectrope.cli.grok_show import show_scores, train_shown
-from spectrope.cli.options import DeviceOption
+from spectrope.cli.options import DeviceOption, StopAfter
 from spectrope.cli.show import console
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
@@ -57,7 +57,8 @@ class Grok:
     )
     weight_decay: Annotated[float, tyro.conf.arg(help="Of AdamW.")] = 1.0
     learning_rate: Annotated[float, tyro.conf.arg(help="Of AdamW, after ten steps of warm-up.")] = 1e-3
-    steps: Annotated[int, tyro.conf.arg(help="Most steps; training ends once it is stable at 99 %.")] = 5000
+    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 5000
+    stop_after: StopAfter = 500
     evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two looks at everything.")] = 25
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split and weights.")] = (0,)
     compare_measures: Annotated[
@@ -95,7 +96,7 @@ class Grok:
             weight_decay=self.weight_decay,
             loss=self.loss,
             evaluate_every=self.evaluate_every,
-            stop=Grokked(),
+            stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
         )
         return GrokExperiment(task=task, model=self._model(seed), training=training, seed=seed)
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.cli.grok_show import train_shown
-from spectrope.cli.options import DeviceOption
+from spectrope.cli.options import DeviceOption, StopAfter
 from spectrope.cli.show import console
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
@@ -29,7 +29,8 @@ class GrokShapes:
     )
     resolution: Annotated[int, tyro.conf.arg(help="Pixels along an image.")] = 32
     n_train: Annotated[int, tyro.conf.arg(help="Combinations that train.")] = 128
-    steps: Annotated[int, tyro.conf.arg(help="Most steps; training ends once it is stable at 99 %.")] = 1000
+    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 1000
+    stop_after: StopAfter = 100
     batch_size: Annotated[int, tyro.conf.arg(help="Images per step.")] = 64
     learning_rate: Annotated[float, tyro.conf.arg(help="Of Adam.")] = 1e-3
     weight_decay: Annotated[float, tyro.conf.arg(help="Of Adam, added to the gradient.")] = 1e-4
@@ -66,7 +67,7 @@ class GrokShapes:
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 evaluate_every=self.evaluate_every,
-                stop=Grokked(steps=5 * self.evaluate_every),
+                stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
             ),
             source=None if self.source is None else str(self.source.resolve()),
             seed=seed,

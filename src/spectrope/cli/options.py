@@ -19,6 +19,10 @@ Examples = Annotated[
     int | None,
     tyro.conf.arg(help="Examples in all, 70 percent for training; None keeps the scale's."),
 ]
+StopAfter = Annotated[
+    int | None,
+    tyro.conf.arg(help="Steps at 99 percent test accuracy after which training ends; None spends all steps."),
+]
 
 ROOT = Path("runs")
 WORKERS = os.cpu_count() or 1

@@ -11,12 +11,13 @@ from spectrope.grokking.measures.base import Measure, Snapshot
 class Unevenness(Measure, name="unevenness"):
     r"""How far embeddings are from token uniformity: :math:`\|G - \bar G\|_F / \|G\|_F`, from 0 to 1.
 
-    Tokens are uniform where none is special: every residue has the same norm, and the product of two depends
-    on the step from one to the other alone. Then the Gram matrix :math:`G_{rs} = \langle E_r, E_s\rangle` is
-    circulant in the order of the group. :math:`\bar G` is the nearest circulant, the mean of G along each
-    step. The ratio does not depend on a common factor. This is our reading of the condition under which the
-    paper says that weight decay is at a local minimum; neighbours, whose distances MED averages, are then all
-    equally far apart.
+    Tokens are uniform where none is special: all are equally far from their mean, and the distance of two
+    depends on the step from one to the other alone. Then the Gram matrix
+    :math:`G_{rs} = \langle E_r - \bar E, E_s - \bar E\rangle` is circulant in the order of the group.
+    :math:`\bar G` is the nearest circulant, the mean of G along each step. The ratio does not depend on a
+    common factor, nor on a vector that all tokens share. Random tokens are the more uniform the wider they
+    are (0.57 for 59 tokens in 128 dimensions), so compare at one width. This is our reading of the condition
+    under which the paper says that weight decay is at a local minimum.
 
     References:
         arXiv 2504.03162, Sec. 4.
@@ -30,8 +31,9 @@ class Unevenness(Measure, name="unevenness"):
 
 
 def unevenness(embeddings: Float[Tensor, "m c"]) -> float | None:
-    """Share of a Gram matrix that is not circulant, or None for embeddings of zeros."""
-    gram = embeddings @ embeddings.T
+    """Share of a centred Gram matrix that is not circulant, or None where all embeddings are the same."""
+    centred = embeddings - embeddings.mean(0)
+    gram = centred @ centred.T
     size = gram.norm()
     if size == 0:
         return None

@@ -5,9 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import altair as alt
+import numpy as np
 
+from spectrope.claims.seen import Values
 from spectrope.report.save import WRITERS
 from spectrope.report.spec import INK, LEGEND, QUIET, THEME
+from spectrope.stats.seeds import t_interval
 from spectrope.store.files import disk_errors, replace_file
 
 Spec = dict[str, Any]
@@ -46,6 +49,14 @@ def panel(title: str, width: int, height: int, layers: Sequence[Spec]) -> Spec:
 def layer(rows: Sequence[Mapping[str, Any]], mark: Spec, **channels: Spec) -> Spec:
     """One kind of mark over some rows."""
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": channels}
+
+
+def interval_of(values: Values) -> dict[str, float] | None:
+    """Mean and 95 % t interval over seeds, as a row; None for fewer than two seeds."""
+    if len(values) < 2:
+        return None
+    found = t_interval(np.array(list(values.values())))
+    return {"estimate": found.estimate, "low": found.low, "high": found.high}
 
 
 def save_chart(spec: Spec, path: Path) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from spectrope.claims.arms import NAMES
@@ -13,10 +12,9 @@ from spectrope.claims.confounds import Confounds, Effects
 from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
 from spectrope.report.palette import styles
-from spectrope.report.replication.charts import RULE, Spec, beside, layer, panel, whole
+from spectrope.report.replication.charts import RULE, Spec, beside, interval_of, layer, panel, whole
+from spectrope.report.replication.grok_extras import by_coverage, by_hole, courses
 from spectrope.report.spec import INK, QUIET
-from spectrope.stats.interval import Interval
-from spectrope.stats.seeds import t_interval
 
 ACCURACY = {"type": "quantitative", "title": "accuracy, %", "scale": {"domain": [0, 100]}}
 SPLITS = {"train": "training", "test": "held-out"}
@@ -54,9 +52,10 @@ def against_heads(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
     """Held-out accuracy against the number of RoPE heads, as figure 5; bars are 95 % t intervals."""
     panels = []
     for condition, found in seen.items():
-        values = {arm: list(found.values(arm, held_out).values()) for arm in found.arms}
         known = [
-            {"k": int(arm), **_ends(t_interval(np.array(own)))} for arm, own in values.items() if len(own) > 1
+            {"k": int(arm), **ends}
+            for arm in found.arms
+            if (ends := interval_of(found.values(arm, held_out)))
         ]
         if known:
             x = {"field": "k", "type": "quantitative", "title": "heads with RoPE", "axis": {"tickMinStep": 1}}
@@ -113,10 +112,6 @@ def _curve(seen: Seen, arm: str, split: str) -> list[dict[str, Any]]:
     ]
 
 
-def _ends(interval: Interval) -> dict[str, float]:
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
-
-
 Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
 EXTRAS: Mapping[str, tuple[str, Extra]] = {
     "distance-ordering": ("Accuracy by epoch, mean over seeds.", curves),
@@ -129,5 +124,21 @@ EXTRAS: Mapping[str, tuple[str, Extra]] = {
         "From controlled to released: each switch by itself, what they do together beyond their sum, and the "
         "whole difference.",
         waterfall,
+    ),
+    "grok-distribution": (
+        "By k, scaled to the modulus; bars are 95 % t intervals over seeds.",
+        by_hole,
+    ),
+    "grok-med": (
+        "Learned from random pairs, a line per seed.",
+        courses("random", {"test_loss": "test loss", "med": "MED", "unevenness": "unevenness"}),
+    ),
+    "grok-coverage": (
+        "Dots: measured, with 95 % t intervals over seeds. Diamonds: what follows from the training pairs.",
+        by_coverage,
+    ),
+    "grok-vision": (
+        "A line per seed.",
+        courses("images", {"train_accuracy": "training accuracy, %", "test_accuracy": "test accuracy, %"}),
     ),
 }

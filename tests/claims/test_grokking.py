@@ -20,6 +20,7 @@ from spectrope.cli.grok import Grok
 from spectrope.cli.grok_shapes import GrokShapes
 from spectrope.core.config import config_hash
 from spectrope.core.errors import UnknownNameError
+from spectrope.grokking.coverage import coverage
 from spectrope.store import RESULTS_VERSION
 from spectrope.sweeps.laboratories import AnyExperiment, written
 from spectrope.sweeps.rows import Row, Rows
@@ -118,11 +119,11 @@ def test_nothing_is_said_of_holes_where_random_pairs_are_not_grokked():
 
 @pytest.mark.parametrize(("closer", "expected"), [(True, "holds"), (False, "fails")])
 def test_med(closer, expected):
-    falling, noisy = np.linspace(9, 1, EVALUATIONS), np.array([1.0, 5, 2, 8, 3, 9, 4, 7, 6])
+    falling, noisy = np.array([4.0, 9, 8, 7, 6, 5, 3, 2, 1]), np.array([1.0, 5, 2, 8, 3, 9, 4, 7, 6])
 
     def say(arm, shift):
         good, bad = -falling, noisy + (shift > 0) * np.eye(EVALUATIONS)[0] * 20
-        others = dict.fromkeys(RIVALS, bad if closer else good)
+        others = dict.fromkeys([name for name in RIVALS if name != "step"], bad if closer else good)
         return {"test_loss": falling, "test_accuracy": (0.1, 1.0), "med": good if closer else bad, **others}
 
     assert outcome(GrokMed(), say) == expected
@@ -181,11 +182,20 @@ def test_coverage(monkeypatch, reached, expected):
     # At p = 11 the linear algebra takes no time; what follows is the same as at 59.
     monkeypatch.setattr(grokking, "MODULUS", {"mini": 11})
 
+    holes = {name: one for name, one in GrokCoverage().arms("described", "mini", 0).items() if "," in name}
+    shares = {name: coverage(one.task.build().split(0), 11).trained for name, one in holes.items()}
+
     def say(arm, shift):
         level = 1 / 11 if arm.endswith("two vocabularies") else 1.0 if arm == "random" else reached
-        return {"test_accuracy": (0.1, level + shift)}
+        return {"test_accuracy": (0.1, level + shift + 0.01 * shares.get(arm, 0.0))}
 
     assert outcome(GrokCoverage(), say) == expected
+    verdict = GrokCoverage().judge(rows_of(GrokCoverage(), say), "described")
+    *parts, last_part = verdict.findings
+    assert last_part.outcome == "holds"
+    assert last_part.evidence.interval.estimate > 0.9
+    notes = {one.part.quantity.split(", test")[0]: one.part.note for one in parts}
+    assert notes["strip, k = 67"] == "not held out 0.0 %"
 
 
 @pytest.mark.parametrize(
@@ -193,7 +203,8 @@ def test_coverage(monkeypatch, reached, expected):
     [(0.5, 1.0, "holds"), (0.97, 1.0, "fails"), (0.1, 0.7, "fails")],
 )
 def test_vision(fitted, end, expected):
-    train = np.minimum(1.0, np.linspace(0, 2, EVALUATIONS))
+    train = np.minimum(1.0, np.linspace(0, 3, EVALUATIONS))
+    train[1] = 1.0  # One lucky look is no fit.
     test = np.where(np.arange(EVALUATIONS) < EVALUATIONS - 1, fitted, end)
 
     def say(arm, shift):

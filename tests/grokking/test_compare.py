@@ -26,7 +26,17 @@ def test_what_moves_first_leads_by_the_steps_between_half_ways():
     found = scores(course(x=early))
     assert found["lead"] == 20
     assert found["rho"] == pytest.approx(stats.spearmanr(early, FALL).statistic)
-    assert scores(course(x=FALL))["lead"] == 0
+    before = np.array([8.0, 3, 1, 0, 0, 0, 0, 0, 0, 0])  # half-way at step 10, before test loss has peaked
+    assert scores(course(x=before))["lead"] == 60
+    assert scores(course(x=STEPS))["lead"] == 20
+
+
+def test_a_measure_that_comes_back_has_no_half_way():
+    back = np.array([0.0, 4, 8, 9, 8, 6, 4, 3, 2, 2])
+    tables = [course(x=back), course(x=STEPS)]
+    found = scores(*tables)
+    assert (found["runs"], found["partial_runs"], found["lead_runs"]) == (2, 1, 1)
+    assert scores(tables[0])["lead"] is None
     assert scores(course(x=3 - 2 * FALL))["rho"] == pytest.approx(-1)
 
 
@@ -65,12 +75,12 @@ def test_intervals_are_over_runs():
     assert np.isnan(scores(tables[1])["rho_low"])
 
 
-def test_the_best_tracer_comes_first_and_training_loss_is_the_baseline():
+def test_the_best_tracer_comes_first_and_baselines_are_listed():
     table = course(good=-FALL, poor=np.roll(FALL, 5), never=np.ones(10))
     order = compare_measures([table], ["poor", "never", "good"])["measure"].to_list()
     assert order[0] == "good"
     assert order[-1] == "never"
-    assert set(order) == {"good", "poor", "never", "train_loss"}
+    assert set(order) == {"good", "poor", "never", "train_loss", "step"}
 
 
 def test_comparisons_without_data_are_refused():

@@ -93,28 +93,36 @@ class TestCoverage:
         # Results 1, 2 and 3 make u and v climb by equal steps from 0 to 2, and v on to 3; (2, 2) gives w_4.
         trained = [(0, 1), (1, 0), (0, 2), (1, 1), (2, 0), (1, 2), (2, 1), (0, 3), (2, 2)]
         split = split_of(trained)
-        assert asked(split, implied(split, 5, shared=False)) == {(1, 3)}
+        assert asked(split, implied(split, 5, offset=5)) == {(1, 3)}
         fewer = split_of([pair for pair in trained if pair != (1, 1)])
-        assert asked(fewer, implied(fewer, 5, shared=False)) == set()
+        assert asked(fewer, implied(fewer, 5, offset=5)) == set()
 
     def test_one_vocabulary_implies_the_mirrored_pairs(self):
         split = split_of([(0, 1), (2, 3)])
-        assert asked(split, implied(split, 5, shared=True)) == {(1, 0), (3, 2)}
-        assert asked(split, implied(split, 5, shared=False)) == set()
+        assert asked(split, implied(split, 5)) == {(1, 0), (3, 2)}
+        assert asked(split, implied(split, 5, offset=5)) == set()
 
     @pytest.mark.parametrize("distribution", [Random(), Square(k=7)])
     def test_random_pairs_and_a_square_imply_everything(self, distribution):
         split = ModularConfig(p=11, fraction=0.6, distribution=distribution).build().split(0)
-        for shared in (True, False):
-            found = coverage(split, 11, shared=shared)
+        for offset in (0, 11):
+            found = coverage(split, 11, offset)
             assert (found.implied, found.attainable) == (1, 1)
 
     def test_of_a_strip_nothing_follows_unless_the_operands_share_their_tokens(self):
         split = ModularConfig(p=11, fraction=0.4, distribution=Strip(k=6)).build().split(0)
-        assert coverage(split, 11, shared=True).attainable == 1
-        apart = coverage(split, 11, shared=False)
+        assert coverage(split, 11).attainable == 1
+        apart = coverage(split, 11, offset=11)
         assert (apart.implied, apart.attainable) == (0, 1 / 11)
         assert apart.trained == pytest.approx(4 / 11)  # All that is left trains: four pairs of each result.
+
+    def test_where_vocabularies_overlap_a_token_stands_for_two_residues(self):
+        # Operand b is token b + 2, so (2, 0) and (0, 2) read the tokens 2, 2 and 0, 4.
+        split = split_of([(3, 0), (0, 2)])
+        assert asked(split, implied(split, 5, offset=2)) == {(2, 1)}  # tokens 2 and 3, as (3, 0) has
+        strip = ModularConfig(p=11, fraction=0.4, distribution=Strip(k=6)).build().split(0)
+        found = [coverage(strip, 11, offset).implied for offset in (0, 4, 7, 11)]
+        assert found == pytest.approx([1, 3 / 7, 0, 0])  # Tokens 4 to 6 train as second operands.
 
 
 class TestNormDescent:
@@ -156,4 +164,4 @@ def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     assert "regular polygon, width 2" in out
     assert "strip 5" in out
     assert main(["grok-theory", "--tokens", "2"]) == 2
-    assert "tokens must be at least 3; got 2" in capsys.readouterr().err
+    assert "tokens must be between 3 and 12; got 2" in capsys.readouterr().err

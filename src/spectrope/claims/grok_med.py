@@ -17,6 +17,7 @@ RIVALS = {
     "fourier_gini": "Fourier sparsity",
     "weight_norm": "weight norm",
     "effective_rank": "effective rank",
+    "step": "the number of the step, which follows whatever drifts",
 }
 GROKKED = 95.0  # Percent of the test set.
 
@@ -28,11 +29,13 @@ class GrokMed(GrokClaim, name="grok-med"):
     title = "Grokking: MED traces the test loss best"
     statement = "The main embedding difference follows the test loss more closely than earlier measures do."
     source = f"{BEYOND}, Sec. 5"
-    prediction = "|rho(MED, test loss)| − |rho(m, test loss)| ≥ 0 for every earlier measure m"
+    prediction = "|rho(MED, test loss)| − |rho(m, test loss)| ≥ 0 for every earlier measure m and the step"
     test = (
         "Addition learned from random pairs, one layer. rho is Spearman's correlation over the evaluations "
-        "of a run, its sign left out, since a measure may rise where the loss falls. One difference per "
-        "seed, Student's t. `spectrope grok --compare-measures` gives leads and partial correlations too."
+        "of a run, its sign left out, since a measure may rise where the loss falls. Restricted and "
+        "excluded loss take the key frequencies of the moment, not those of the trained model. One "
+        "difference per seed, Student's t. `spectrope grok --compare-measures` gives leads and partial "
+        "correlations too."
     )
     paper = "no number in the text; a figure"
 

@@ -13,7 +13,10 @@ from spectrope.stats.interval import Interval, ends
 from spectrope.stats.seeds import t_interval
 
 FEWEST = 4  # Evaluations from which a rank correlation means anything.
-BASELINE = "train_loss"
+GIVEN = "train_loss"
+BASELINES = (GIVEN, "step")  # What is known without any measure; the step has whatever drifts.
+MOVED = 0.25  # Share of its range by which a measure must end elsewhere than it began, to have a half-way.
+SCORED = (("rho", "runs", 1.0), ("partial", "partial_runs", 1.0), ("lead", "lead_runs", np.inf))
 
 Series = Float[np.ndarray, " n"]
 
@@ -22,10 +25,11 @@ def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) 
     """How each measure traces and foresees test loss, over the runs of one setting, best tracer first.
 
     For each run: `rho` is Spearman's correlation of the measure with test loss over all evaluations;
-    `partial` the same given training loss, which itself is listed as the baseline to beat; `lead` the steps
-    by which the measure has gone half its way before test loss has, both from the evaluation at which test
-    loss is greatest to the last one. A measure that merely drifts leads too: read `lead` beside `rho`.
-    Columns hold the mean over runs and, from two runs on, its 95 % t interval.
+    `partial` the same given training loss; `lead` the steps by which the measure has gone half of its way,
+    from the first evaluation to the last, before test loss has gone half of its way down from its peak.
+    Training loss and the number of the step are listed as baselines to beat, since whatever drifts one way
+    follows a falling loss. Columns hold the mean over the runs where a score is defined, whose number is in
+    `runs`, `partial_runs` and `lead_runs`, and from two runs on its 95 % t interval.
 
     Args:
         progress: The table `progress` of each run, one per seed.
@@ -40,24 +44,22 @@ def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) 
         raise ConfigError(
             f"a comparison of measures needs at least {FEWEST} evaluations of each run; lower evaluate_every."
         )
-    found = [_scored(name, [_scores(table, name) for table in progress]) for name in (BASELINE, *measures)]
+    found = [_scored(name, [_scores(table, name) for table in progress]) for name in (*BASELINES, *measures)]
     strength = pl.col("rho").abs()
     return pl.DataFrame(found, infer_schema_length=None).sort(strength, descending=True, nulls_last=True)
 
 
 def _scored(measure: str, of_runs: Sequence[dict[str, float | None]]) -> dict[str, object]:
-    row: dict[str, object] = {"measure": measure, "runs": len(of_runs)}
-    for score, reach in (("rho", 1.0), ("partial", 1.0), ("lead", np.inf)):
-        row |= ends(score, _over_runs([run[score] for run in of_runs], reach))
+    row: dict[str, object] = {"measure": measure}
+    for score, count, reach in SCORED:
+        known = [value for run in of_runs if (value := run[score]) is not None]
+        row |= {count: len(known)} | ends(score, _over_runs(known, reach))
     return row
 
 
-def _over_runs(values: Sequence[float | None], reach: float) -> Interval | None:
-    """The mean of what is defined, with its interval, cut to what is possible.
-
-    One value alone has no width that could be known.
-    """
-    known = np.array([value for value in values if value is not None], float)
+def _over_runs(values: Sequence[float], reach: float) -> Interval | None:
+    """The mean with its interval, cut to what is possible; one value alone has a width that nobody knows."""
+    known = np.array(values, float)
     if len(known) > 1:
         whole = t_interval(known)
         return replace(whole, low=max(whole.low, -reach), high=min(whole.high, reach))
@@ -68,14 +70,14 @@ def _over_runs(values: Sequence[float | None], reach: float) -> Interval | None:
 
 
 def _scores(table: pl.DataFrame, measure: str) -> dict[str, float | None]:
-    columns = ["step", measure, "test_loss", BASELINE]
+    columns = ["step", measure, "test_loss", GIVEN]
     kept = table.select(list(dict.fromkeys(columns))).drop_nulls()
     if len(kept) < FEWEST:
         return dict.fromkeys(("rho", "partial", "lead"))
     step, x, y, z = (kept[name].to_numpy().astype(float) for name in columns)
     return {
         "rho": rank(x, y),
-        "partial": None if measure == BASELINE else partial_rank(x, y, z),
+        "partial": None if measure == GIVEN else partial_rank(x, y, z),
         "lead": lead(step, x, y),
     }
 
@@ -105,14 +107,14 @@ def partial_rank(x: Series, y: Series, z: Series) -> float | None:
 
 
 def lead(step: Series, x: Series, test_loss: Series) -> float | None:
-    """Steps by which x is half-way before test loss is, from the greatest test loss to the end.
+    """Steps by which x is half-way, from its first value to its last, before test loss is, from its peak.
 
-    None where test loss does not fall by half, or x ends where it was.
+    None where test loss does not fall by half, or x ends near where it began.
     """
     peak = int(test_loss.argmax())
-    if test_loss[-1] > test_loss[peak] / 2 or x[-1] == x[peak]:
+    if test_loss[-1] > test_loss[peak] / 2 or abs(x[-1] - x[0]) <= MOVED * np.ptp(x):
         return None
-    return float(_half_way(step[peak:], test_loss[peak:]) - _half_way(step[peak:], x[peak:]))
+    return float(_half_way(step[peak:], test_loss[peak:]) - _half_way(step, x))
 
 
 def _half_way(step: Series, x: Series) -> float:

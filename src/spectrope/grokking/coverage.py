@@ -28,21 +28,22 @@ class Coverage:
     attainable: float
 
 
-def coverage(split: Split, p: int, *, shared: bool) -> Coverage:
+def coverage(split: Split, p: int, offset: int = 0) -> Coverage:
     r"""Coverage of a split's classes by its training pairs.
 
-    Let a network write operands and results as phases, :math:`u_a + v_b = w_{a\circ b}` on the circle, as
-    trigonometric solutions do. Each training pair is one such equation with integer coefficients. A test
-    pair's own equation holds in every solution if and only if it is an integer combination of these, since
-    the circle group is an injective cogenerator. That is tested over the rationals and modulo p: what
-    follows does so over both; the converse fails only if the equations have torsion besides p.
+    Let a network write tokens and results as phases, :math:`u_a + u_{b+d} = w_{a\circ b}` on the circle, as
+    trigonometric solutions do that treat both operands alike. Each training pair is one such equation with
+    integer coefficients. A test pair's own equation holds in every solution if and only if it is an integer
+    combination of these, since the circle group is an injective cogenerator. That is tested over the
+    rationals and modulo p: what follows does so over both; the converse fails only if the equations have
+    torsion other than p, such as p squared.
 
     Args:
         split: Pairs, and which of them train.
         p: Modulus.
-        shared: Whether u is v: one vocabulary, and a model that treats both operands alike.
+        offset: The d of the task: operand b is token b + d, so that 0 shares one vocabulary and p parts two.
     """
-    follows = implied(split, p, shared=shared)
+    follows = implied(split, p, offset)
     labels, trains = split.pairs.labels, split.trains
     sizes = torch.bincount(labels, minlength=p)
     shares = torch.bincount(labels[trains], minlength=p) / sizes.clamp(min=1)
@@ -50,21 +51,20 @@ def coverage(split: Split, p: int, *, shared: bool) -> Coverage:
     return Coverage(shares[labels[~trains]].mean().item(), share, share + (1 - share) / p)
 
 
-def implied(split: Split, p: int, *, shared: bool) -> Bool[np.ndarray, " t"]:
+def implied(split: Split, p: int, offset: int = 0) -> Bool[np.ndarray, " t"]:
     """Whether the result of each test pair follows from the training pairs; see `coverage`."""
-    rows = _equations(split, p, shared)
+    rows = _equations(split, p, offset)
     trains = split.trains.numpy()
     known, asked = np.unique(rows[trains], axis=0), rows[~trains]
     return np.logical_and.reduce([_spanned(known, asked, q) for q in (p, LARGE_PRIME)])
 
 
-def _equations(split: Split, p: int, shared: bool) -> Rows:
-    """A row per pair: 1 at u_a and at v_b, -1 at w of the result."""
+def _equations(split: Split, p: int, offset: int) -> Rows:
+    """A row per pair: 1 at the tokens of both operands, -1 at the result."""
     pairs = split.pairs
     a, b, c = (x.numpy() for x in (pairs.a, pairs.b, pairs.labels))
-    rows, offset = np.zeros((len(a), 3 * p), np.int64), 0 if shared else p
-    place = np.arange(len(a))
-    for column, sign in ((a, 1), (b + offset, 1), (c + 2 * p, -1)):
+    rows, place = np.zeros((len(a), offset + 2 * p), np.int64), np.arange(len(a))
+    for column, sign in ((a, 1), (b + offset, 1), (c + offset + p, -1)):
         np.add.at(rows, (place, column), sign)
     return rows
 

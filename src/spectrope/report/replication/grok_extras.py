@@ -1,15 +1,15 @@
 """What the claims on grokking show beside their parts: courses of runs, and accuracy by what is held out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from spectrope.claims.base import Claim
-from spectrope.claims.grok_coverage import expected
+from spectrope.claims.grok_coverage import attainable_of, share_trained
 from spectrope.claims.grokking import HELD, SIDES, course, last
 from spectrope.claims.seen import Seen
 from spectrope.report.replication.charts import Spec, beside, interval_of, layer, panel, whole
 from spectrope.report.spec import INK, QUIET
-from spectrope.tasks.modular import ModularConfig
 
 KINDS = ("#1a65c8", "#d84a02")
 WIDTH, HEIGHT = 260, 170
@@ -62,12 +62,11 @@ def by_coverage(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
     for found in seen.values():
         for arm in found.arms:
             ends = interval_of(found.values(arm, last("test_accuracy", 100.0)))
-            task = next((row.experiment.task for (name, _), row in found.rows.items() if name == arm), None)
-            if ends and isinstance(task, ModularConfig):
-                covered = expected(task)
-                place = {"kind": arm.split(",")[0], "trained": 100 * covered.trained}
+            if ends:
+                trained = fmean(found.values(arm, share_trained).values())
+                place = {"kind": arm.split(",")[0], "trained": trained}
                 rows.append({**place, **ends})
-                attainable.append({**place, "estimate": 100 * covered.attainable})
+                attainable.append({**place, "estimate": fmean(found.values(arm, attainable_of).values())})
     if not rows:
         return None
     x = {"field": "trained", "type": "quantitative", "title": "share of a test pair's class that trains, %"}

@@ -18,7 +18,7 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer
-from spectrope.report.grok_figures import in_wave, principal, strongest_waves
+from spectrope.report.grok_figures import circle_panels, in_wave, principal, strongest_waves
 from spectrope.report.grok_page import render_grok, write_grok
 from spectrope.store import find_runs
 from spectrope.sweeps.grok import grok as grok_run
@@ -80,6 +80,10 @@ def test_options_become_the_experiment():
     assert (other.training.loss, other.training.weight_decay) == ("mse", 0.5)
     assert Grok(distribution="square", k=4).experiment(0).task.distribution == Square(k=4)
     assert Grok(model="mlp").experiment(0).model == ModularMLP.Config()
+    assert Grok(model="mlp", embedding="one_hot").experiment(0).model == ModularMLP.Config(
+        embedding="one_hot"
+    )
+    assert Grok(stop_after=None).experiment(0).training.stop is None
 
 
 def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
@@ -110,6 +114,12 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
         (("--fraction", "0.01"), "Result"),
         (("--seeds",), "Grok.seeds must be at least one; got ()."),
         (("--steps", "0"), "GrokTraining.steps must be at least 1; got 0."),
+        (("--p", "-3", "--distribution", "square"), "ModularConfig.p must be between 2 and 512; got -3."),
+        (("--learning-rate", "inf"), "learning_rate must be positive and finite; got inf."),
+        (("--offset", "1000000"), "offset must be between 0 and 512; got 1000000."),
+        (("--model", "mlp", "--layers", "2"), "--layers and --encoding go with --model transformer."),
+        (("--embedding", "one_hot"), "--embedding goes with --model mlp."),
+        (("--steps", "50", "--compare-measures"), "evaluate_every must be small enough for the 4 looks"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
@@ -123,6 +133,13 @@ def test_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):
 def test_composites_are_accepted_where_they_are_asked_for(capsys):
     few = ("grok", "--p", "12", "--allow-composite", "--model", "mlp", "--steps", "1")
     assert main(few) == 0
+    assert "add mod 12" in capsys.readouterr().out
+
+
+def test_a_model_that_diverges_is_named(capsys):
+    far = ("--p", "11", "--learning-rate", "1e30", "--steps", "20", "--evaluate-every", "10")
+    assert main(("grok", *far)) == BAD_INPUT
+    assert re.search(r"diverged: loss \w+ after step 10; lower the learning rate", capsys.readouterr().err)
 
 
 def test_an_interruption_keeps_what_is_done(monkeypatch, capsys):
@@ -139,6 +156,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch, capsys):
 def test_the_course_is_squeezed_into_a_few_blocks():
     assert spark([0.0, 0.5, 1.0]) == "▁▅█"
     assert spark([0.0] * 24 + [1.0] * 24) == 6 * "▁" + 6 * "█"
+    assert spark([0.0] * 12 + [1.0]) == 11 * "▁" + "█"  # The newest is always there.
     assert max(len(spark([0.1] * n)) for n in range(1, 200)) <= 12
 
 
@@ -153,7 +171,7 @@ def run(tmp_path):
 def test_the_page_draws_every_panel_from_the_run(run):
     page = render_grok([run])
     specs = json.loads(re.findall(r'id="specs">(.*?)</script>', page, re.DOTALL)[0])
-    assert page.count('class="panel"') == len(specs) == 2 + 11 + 4 + 3 + 1
+    assert page.count('class="panel"') == len(specs) == 2 + 11 + 4 + 2 * 4 + 1
     pairs = specs[-1]["data"]["values"]
     assert len(pairs) == 121
     right = [row for row in pairs if row["answer"] == row["label"]]
@@ -175,3 +193,12 @@ def test_waves_lie_on_circles_in_their_own_plane():
     assert set(strongest_waves(embeddings)[:2]) == {3, 7}
     assert np.linalg.norm(in_wave(embeddings, 3), axis=1) == pytest.approx(np.full(23, 2.0))
     assert np.linalg.norm(principal(embeddings), axis=0).min() > 1
+
+
+def test_waves_on_the_page_go_round_the_operation_s_group(tmp_path):
+    task = ModularConfig(p=7, operation="a*b", fraction=0.8)
+    training = GrokTraining(steps=2, evaluate_every=1)
+    model = ModularMLP.Config(d_model=4, hidden=8)
+    run = grok_run(GrokExperiment(task=task, model=model, training=training), tmp_path, torch.device("cpu"))
+    shown = circle_panels(run)[0].layers["residues"].rows
+    assert [row["residue"] for row in shown] == [1, 3, 2, 6, 4, 5]

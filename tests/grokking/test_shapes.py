@@ -134,8 +134,25 @@ class TestResNet18:
         with pytest.raises(ConfigError, match="holds a bert, no ResNet"):
             ResNet18(5, 0, tmp_path)
         transformers.ResNetConfig().save_pretrained(tmp_path)
-        with pytest.raises(ConfigError, match="holds no weights in safetensors"):
+        with pytest.raises(
+            ConfigError, match=r"no ResNet-18 on three channels; got bottleneck layers \[3,"
+        ):
             ResNet18(5, 0, tmp_path)
+        transformers.ResNetConfig(**BASIC).save_pretrained(tmp_path)
+        with pytest.raises(ConfigError, match="holds no weights in safetensors that can be read"):
+            ResNet18(5, 0, tmp_path)
+        (tmp_path / "model.safetensors").write_bytes(b"no tensors")
+        with pytest.raises(ConfigError, match="holds no weights in safetensors that can be read"):
+            ResNet18(5, 0, tmp_path)
+        (tmp_path / "config.json").write_text("{")
+        with pytest.raises(ConfigError, match="holds no configuration that can be read"):
+            ResNet18(5, 0, tmp_path)
+
+    def test_a_batch_of_one_image_is_refused(self):
+        with pytest.raises(ConfigError, match=r"8 training images leave no batch of one; got .*no variance"):
+            tiny(batch_size=7)
+        with pytest.raises(ConfigError, match=r"batch_size must be at least 2; got 1\. One image alone"):
+            tiny(batch_size=1)
 
     def test_without_the_library_it_says_what_to_install(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "transformers", None)

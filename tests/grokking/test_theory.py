@@ -61,6 +61,14 @@ class TestArrangement:
         assert found.least_curvature == pytest.approx(0, abs=1e-12)
         assert not found.is_strict_minimum
 
+    def test_a_polygon_is_uniform_and_a_saddle_where_there_is_room_for_the_simplex(self):
+        x = np.pad(regular_polygon(7), ((0, 0), (0, 4)))
+        found = stationarity(x)
+        assert unevenness(torch.from_numpy(x)) == pytest.approx(0, abs=1e-12)
+        assert found.residual == pytest.approx(0, abs=1e-12)
+        assert found.least_curvature < -1
+        assert not found.is_strict_minimum
+
     def test_distant_tokens_are_pulled_together(self):
         found = stationarity(2 * regular_polygon(5))
         assert found.residual == pytest.approx(1)

@@ -17,7 +17,7 @@ from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.foreign import is_foreign, load_encoding
 from spectrope.encodings.learned import Learned
-from spectrope.grokking.compare import compare_measures
+from spectrope.grokking.compare import FEWEST, compare_measures
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.measures.base import columns
 from spectrope.grokking.steps import PROGRESS
@@ -48,6 +48,9 @@ class Grok:
     ] = 0
     allow_composite: Annotated[bool, tyro.conf.arg(help="Let p be no prime.")] = False
     model: Annotated[Literal["transformer", "mlp"], tyro.conf.arg(help="What is trained.")] = "transformer"
+    embedding: Annotated[
+        Literal["learned", "one_hot"], tyro.conf.arg(help="Of the perceptron; one_hot is not trained.")
+    ] = "learned"
     layers: Annotated[int, tyro.conf.arg(help="Layers of the transformer.")] = 1
     encoding: Annotated[
         str, tyro.conf.arg(help="Of the transformer: a name, or file.py:Class for one of your own.")
@@ -71,6 +74,9 @@ class Grok:
     def run(self) -> None:
         """Run what is not in the run folders yet, print the tables, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
+        looks = 1 + -(-self.steps // max(1, self.evaluate_every))
+        enough = looks >= FEWEST or not self.compare_measures
+        require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_grok(done, self.out, self._scores(done))
@@ -103,14 +109,18 @@ class Grok:
     def _distribution(self) -> Distribution:
         kind = DISTRIBUTIONS[self.distribution]
         if self.distribution != "random":
-            return from_dict(kind, {"k": self.p // 2 if self.k is None else self.k})
+            return from_dict(kind, {"k": max(0, self.p // 2) if self.k is None else self.k})
         if self.k is not None:
             raise ConfigError("--k goes with --distribution square or strip; random holds nothing out.")
         return kind()
 
     def _model(self, seed: int) -> ModularModelConfig:
         if self.model == "mlp":
-            return ModularMLP.Config()
+            if self.layers != 1 or self.encoding != "learned":
+                raise ConfigError("--layers and --encoding go with --model transformer.")
+            return ModularMLP.Config(embedding=self.embedding)
+        if self.embedding != "learned":
+            raise ConfigError("--embedding goes with --model mlp.")
         return ModularTransformer.Config(n_layers=self.layers, encoding=self._encoding().fitted(seed=seed))
 
     def _encoding(self) -> EncodingConfig:
@@ -122,6 +132,8 @@ class Grok:
     def _scores(self, done: Sequence[Run]) -> pl.DataFrame | None:
         if not self.compare_measures:
             return None
-        scores = compare_measures([run.frame(PROGRESS) for run in done], list(columns()))
+        tables = [run.frame(PROGRESS) for run in done]
+        known = [name for name in columns() if all(name in table.columns for table in tables)]
+        scores = compare_measures(tables, known)
         show_scores(scores)
         return scores

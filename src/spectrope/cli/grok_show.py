@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -33,7 +34,6 @@ class GrokLines:
     def __init__(self, progress: Progress, labels: Sequence[str]) -> None:
         self.progress, self.labels = progress, labels
         self.bars = [progress.add_task(label, total=1, state="", start=False) for label in labels]
-        self.history: list[list[float]] = [[] for _ in labels]
 
     def watch(self, number: int, progress: GrokProgress) -> None:
         """Show where the run of that number stands."""
@@ -41,11 +41,10 @@ class GrokLines:
         if last is None:
             return
         values = {name: value or 0.0 for name, value in last.values.items()}
-        if last.step == progress.step:
-            self.history[number].append(values["test_accuracy"])
+        course = [row.values["test_accuracy"] or 0.0 for row in progress.rows]
         state = (
             f"train {100 * values['train_accuracy']:.0f} %, test {100 * values['test_accuracy']:.0f} % "
-            f"{spark(self.history[number])}"
+            f"{spark(course)}"
         )
         if "med" in values:
             state += f" MED {values['med']:.3f}"
@@ -82,8 +81,8 @@ def grok_lines(labels: Sequence[str]) -> Iterator[GrokLines]:
 
 def spark(shares: Sequence[float]) -> str:
     """Shares between 0 and 1 as a row of blocks, the whole course squeezed into a few."""
-    step = max(1, -(-len(shares) // SPARK_WIDTH))
-    chosen = shares[step - 1 :: step] or shares[-1:]
+    places = np.linspace(0, len(shares) - 1, min(len(shares), SPARK_WIDTH)).round().astype(int)
+    chosen = [shares[place] for place in places]
     return "".join(SPARKS[min(int(share * len(SPARKS)), len(SPARKS) - 1)] for share in chosen)
 
 

@@ -51,7 +51,10 @@ class GrokTheory:
     def _arrangements(self) -> pl.DataFrame:
         widths = dict.fromkeys((2, 3, self.tokens - 1))
         found = {f"least norm, width {width}": least_norm(self.tokens, width, self.seed) for width in widths}
-        found["regular polygon, width 2"] = regular_polygon(self.tokens)
+        polygon = regular_polygon(self.tokens)
+        found["regular polygon, width 2"] = polygon
+        padding = ((0, 0), (0, self.tokens - 3))
+        found[f"regular polygon, width {self.tokens - 1}"] = np.pad(polygon, padding)
         rows = []
         for name, x in found.items():
             conditions = stationarity(x)

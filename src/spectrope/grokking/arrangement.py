@@ -5,8 +5,9 @@ embedding. The statement means something on the set where the loss vanishes, whi
 that is taken literally: minimise :math:`\tfrac12\sum_r\|E_r\|^2` where all :math:`\|E_r-E_s\|\ge 1`.
 
 Since :math:`\sum_r\|E_r\|^2\ge\tfrac1p\sum_{r<s}\|E_r-E_s\|^2\ge\tfrac{p-1}2` with equality for the centred
-regular simplex alone, uniformity is necessary and sufficient for the global minimum in p - 1 dimensions or
-more. In fewer it is neither: see `least_norm` and `stationarity`.
+regular simplex alone, that simplex is the global minimum in p - 1 dimensions or more. So uniformity is
+necessary for it there, but sufficient only if it means the simplex: a regular polygon is arranged alike too,
+and a saddle. In fewer dimensions uniformity is neither: see `least_norm` and `stationarity`.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ class Stationarity:
     Args:
         residual: Norm of the gradient that no pushing pair balances, over that of the embeddings; 0 at a
             stationary point.
-        least_push: Smallest multiplier of a touching pair, at least 0 at a minimum; NaN where none touches.
+        least_push: Smallest multiplier of a touching pair, in the set of least norm where several balance the
+            gradient; NaN where none touches.
         least_curvature: Smallest second derivative of the Lagrangian along motions that keep touching pairs
             at their distance, rotations left out; NaN where there is no such motion.
     """

@@ -1,5 +1,6 @@
 """Everything that defines one run of the grokking laboratory."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
@@ -51,8 +52,8 @@ class GrokTraining(Budget):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.warmup >= 0, self, "warmup", "at least 0")
-        require(self.learning_rate > 0, self, "learning_rate", "positive")
-        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+        require(0 < self.learning_rate < math.inf, self, "learning_rate", "positive and finite")
+        require(0 <= self.weight_decay < math.inf, self, "weight_decay", "at least 0 and finite")
         require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
 
     def rate(self, step: int) -> float:

@@ -1,5 +1,6 @@
 """ResNet-18 on images whose sides are to be counted."""
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.grokking.config import Budget, Grokked
 from spectrope.grokking.record import Evaluation
-from spectrope.grokking.steps import StepTrainer
+from spectrope.grokking.steps import StepTrainer, require_finite
 from spectrope.models.adapters.vision import ResNet18
 from spectrope.store import Run
 from spectrope.tasks.shapes import ShapesConfig
@@ -22,6 +23,7 @@ from spectrope.training.state import TrainingState
 
 IMAGES = "images"  # The table of all images: their number, sides, whether they train, and the answer.
 BATCH = 250  # Images of an evaluation that are drawn at a time.
+LONE = "One image alone has no variance to normalise by."
 COLUMNS = {
     "train_loss": "loss on the training images, nats",
     "train_accuracy": "accuracy on the training images, a fraction",
@@ -44,9 +46,9 @@ class ShapesTraining(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.batch_size >= 1, self, "batch_size", "at least 1")
-        require(self.learning_rate > 0, self, "learning_rate", "positive")
-        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+        require(self.batch_size >= 2, self, "batch_size", "at least 2", LONE)
+        require(0 < self.learning_rate < math.inf, self, "learning_rate", "positive and finite")
+        require(0 <= self.weight_decay < math.inf, self, "weight_decay", "at least 0 and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,9 @@ class ShapesExperiment(Configured):
 
     def __post_init__(self) -> None:
         require(self.seed >= 0, self, "seed", "at least 0")
+        left = self.task.n_train % self.training.batch_size
+        rule = f"such that {self.task.n_train} training images leave no batch of one"
+        require(left != 1, self.training, "batch_size", rule, LONE)
 
     @property
     def label(self) -> str:
@@ -110,6 +115,7 @@ class ShapesTrainer(StepTrainer):
                 loss += F.cross_entropy(logits, labels, reduction="sum").item()
                 right += int((logits.argmax(1) == labels).sum())
             found |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
+        require_finite(found["train_loss"], self.state.step)
         squares = [p.double().square().sum() for p in self.state.model.parameters()]
         return found | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
 

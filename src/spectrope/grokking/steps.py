@@ -1,10 +1,12 @@
 """What trainers share that look at a model at intervals and end once the test set is solved."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from spectrope.core.errors import ConfigError
 from spectrope.grokking.config import Budget
 from spectrope.grokking.record import Evaluation, stable_steps, table
 from spectrope.store import Run
@@ -22,14 +24,19 @@ class GrokProgress:
     Args:
         step: Steps taken.
         steps: Most steps.
-        last: The latest evaluation, if any.
+        rows: All evaluations so far.
         over: Whether training has ended.
     """
 
     step: int
     steps: int
-    last: Evaluation | None
+    rows: Sequence[Evaluation]
     over: bool
+
+    @property
+    def last(self) -> Evaluation | None:
+        """The latest evaluation, if any."""
+        return self.rows[-1] if self.rows else None
 
 
 Watcher = Callable[[GrokProgress], None]
@@ -112,5 +119,14 @@ class StepTrainer(ABC):
         return stable is not None and stable >= rule.steps
 
     def _progress(self) -> GrokProgress:
-        rows = self.state.rows
-        return GrokProgress(self.state.step, self.budget.steps, rows[-1] if rows else None, self._is_over())
+        return GrokProgress(self.state.step, self.budget.steps, self.state.rows, self._is_over())
+
+
+def require_finite(loss: float | None, step: int) -> None:
+    """Refuse to go on with a model that has diverged.
+
+    Raises:
+        ConfigError: If the loss is infinite or no number.
+    """
+    if loss is not None and not math.isfinite(loss):
+        raise ConfigError(f"training has diverged: loss {loss} after step {step}; lower the learning rate.")

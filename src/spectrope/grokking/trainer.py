@@ -15,7 +15,7 @@ from spectrope.grokking.record import (
     scores,
     with_moment,
 )
-from spectrope.grokking.steps import StepTrainer
+from spectrope.grokking.steps import StepTrainer, require_finite
 from spectrope.models.modular.base import ModularModel
 from spectrope.store import Run
 from spectrope.training.state import TrainingState
@@ -72,6 +72,7 @@ class GrokTrainer(StepTrainer):
         """Scores of both splits and every measure; embeddings and answers of now are kept."""
         snapshot, state = self.snapshot(), self.state
         found = scores(snapshot, mse=self.targets is not None)
+        require_finite(found["train_loss"], state.step)
         for measure in self.measures:
             found |= measure(snapshot)
         state.kept = with_moment(state.kept, state.step, snapshot)

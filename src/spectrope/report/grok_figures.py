@@ -1,6 +1,6 @@
 """Panels of the grokking laboratory: courses, embeddings at some moments, and the table of pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -8,9 +8,12 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
+from spectrope.core.config import from_dict
+from spectrope.grokking.record import SCORES
 from spectrope.report.figures.base import Layer, Panel, exact
 from spectrope.report.figures.measured import legend
 from spectrope.store import Run
+from spectrope.tasks.modular import ModularConfig
 
 SPLITS = {"train": "trained on", "test": "not trained on", "held_out": "held out"}
 COLOURS = ("#464646", "#d84a02", "#1a65c8")
@@ -20,14 +23,14 @@ OUTCOMES = {
     "not trained, right": "#61abfb",
     "not trained, wrong": "#d84a02",
 }
-MOMENTS_SHOWN, WAVES_SHOWN = 4, 3
+MOMENTS_SHOWN, WAVES_SHOWN = 4, 2
 
 
 def course_panels(runs: Sequence[Run]) -> list[Panel]:
-    """Accuracy and loss of each split by step, a thin line per run."""
+    """Accuracy and loss of each split by step, a thin line per run; losses of 0 are left out."""
     return [
         Panel("", "accuracy, %", {"runs": _course(runs, "accuracy", "accuracy, %", 100.0)}, 220),
-        Panel("", "loss", {"runs": _course(runs, "loss", "loss", 1.0)}, 220),
+        Panel("", "loss", {"runs": _course(runs, "loss", "loss", 1.0, alt.Scale(type="log"))}, 220),
     ]
 
 
@@ -37,24 +40,26 @@ def measure_panels(runs: Sequence[Run], columns: Mapping[str, str]) -> list[Pane
     return [
         Panel("", text, {"runs": _measure(runs, name), **grokked}, 130)
         for name, text in columns.items()
-        if not name.endswith(("_accuracy", "_loss")) or name.startswith(("restricted", "excluded"))
+        if name not in SCORES
     ]
 
 
 def embedding_panels(run: Run) -> list[Panel]:
     """First operands' embeddings on their two principal axes at some moments, coloured by residue."""
-    kept = _moments(run)
-    steps = list(kept)
-    shown = [steps[i] for i in np.unique(np.linspace(0, len(steps) - 1, MOMENTS_SHOWN).round().astype(int))]
-    return [Panel("", f"step {step}", {"residues": _scatter(principal(kept[step]))}, 220) for step in shown]
+    return [
+        Panel("", f"step {step}", {"residues": _scatter(principal(of_a), range(len(of_a)))}, 220)
+        for step, of_a in _shown(run).items()
+    ]
 
 
 def circle_panels(run: Run) -> list[Panel]:
-    """The last embeddings in the planes of their strongest waves."""
-    last = list(_moments(run).values())[-1]
+    """The planes of the strongest waves at the end, at some moments; waves go round the operation's group."""
+    cycle = from_dict(ModularConfig, run.config["task"]).build().cycle().tolist()
+    moments = {step: of_a[cycle] for step, of_a in _shown(run).items()}
     return [
-        Panel("", f"frequency {k}", {"residues": _scatter(in_wave(last, k))}, 220)
-        for k in strongest_waves(last)
+        Panel("", f"frequency {k}, step {step}", {"residues": _scatter(in_wave(of_a, k), cycle)}, 220)
+        for k in strongest_waves(list(moments.values())[-1])
+        for step, of_a in moments.items()
     ]
 
 
@@ -99,19 +104,22 @@ def in_wave(embeddings: Float[np.ndarray, "p c"], k: int) -> Float[np.ndarray, "
     return (embeddings - embeddings.mean(0)) @ plane
 
 
-def _course(runs: Sequence[Run], quantity: str, title: str, factor: float) -> Layer:
+def _course(
+    runs: Sequence[Run], quantity: str, title: str, factor: float, up: alt.Scale | None = None
+) -> Layer:
     rows = [
         {"step": step, "split": told, "seed": run.config["seed"], "value": factor * value}
         for run in runs
         for split, told in SPLITS.items()
         for step, value in _by_step(run, f"{split}_{quantity}")
+        if up is None or value > 0
     ]
     named = [name for name in SPLITS.values() if any(row["split"] == name for row in rows)]
     scale = alt.Scale(domain=named, range=list(COLOURS[: len(named)]))
     line = alt.Chart().mark_line(strokeWidth=1.4)
     drawn = line.encode(
         x=_steps(),
-        y=alt.Y("value:Q", title=title),
+        y=alt.Y("value:Q", title=title, scale=up or alt.Scale()),
         color=alt.Color("split:N", title=None, scale=scale, legend=legend()),
         detail="seed:N",
         tooltip=[alt.Tooltip("split:N"), alt.Tooltip("seed:O"), alt.Tooltip("step:Q"), exact("value", title)],
@@ -149,8 +157,11 @@ def _grokked(runs: Sequence[Run]) -> dict[str, Layer]:
     return {"grokked": Layer(rows, rule.encode(x=_steps()))} if rows else {}
 
 
-def _scatter(places: Float[np.ndarray, "p 2"]) -> Layer:
-    rows = [{"residue": r, "x": float(x), "y": float(y)} for r, (x, y) in enumerate(places)]
+def _scatter(places: Float[np.ndarray, "m 2"], residues: Iterable[int]) -> Layer:
+    rows = [
+        {"residue": residue, "x": float(x), "y": float(y)}
+        for residue, (x, y) in zip(residues, places, strict=True)
+    ]
     reach = 1.05 * float(np.abs(places).max()) or 1.0
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     scale = alt.Scale(domain=[-reach, reach], nice=False)
@@ -169,6 +180,14 @@ def _moments(run: Run) -> dict[int, Float[np.ndarray, "p c"]]:
     tensors, _ = run.read_tensors("moments")
     found = {int(name.split(".")[0]): values for name, values in tensors.items() if name.endswith(".of_a")}
     return {step: found[step].double().numpy() for step in sorted(found)}
+
+
+def _shown(run: Run) -> dict[int, Float[np.ndarray, "p c"]]:
+    """A few of the moments, from the first to the last."""
+    kept = _moments(run)
+    steps = list(kept)
+    places = np.unique(np.linspace(0, len(steps) - 1, MOMENTS_SHOWN).round().astype(int))
+    return {steps[place]: kept[steps[place]] for place in places}
 
 
 def _steps() -> alt.X:

@@ -81,7 +81,7 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
         Section(
             "waves",
             "Strongest waves",
-            f"Embeddings at the end, in the plane of each frequency. {residues}",
+            f"Embeddings in the planes that the strongest frequencies have at each step. {residues}",
             circle_panels(first_run),
             220,
         ),

@@ -14,7 +14,8 @@ from spectrope.core.random import numpy_stream
 from spectrope.tasks.arithmetic import Expression
 from spectrope.tasks.distributions import DISTRIBUTIONS, Distribution, Random
 
-LARGEST = 2048  # Modulus whose table of pairs still fits a full batch on a large accelerator.
+LARGEST = 512  # Modulus of which all logits of all pairs, in float64, take 1 GiB.
+MULTIPLICATIVE = ("a * b", "a / b", "b / a")  # However they are written, these multiply in a cyclic group.
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class ModularConfig(Configured):
         require(self.allow_composite or is_prime(self.p), self, "p", "prime", way_out)
         Expression(self.operation)
         require(0 < self.fraction < 1, self, "fraction", "a share of all pairs strictly between 0 and 1")
-        require(self.offset >= 0, self, "offset", "at least 0")
+        require(0 <= self.offset <= LARGEST, self, "offset", f"between 0 and {LARGEST}")
         self.distribution.check(self.p)
 
     @property
@@ -133,11 +134,13 @@ class Modular:
         That is 0, ..., p - 1, and for multiplication and division by a prime the powers of a primitive root,
         which leave 0 out.
         """
-        config = self.config
-        multiplicative = {Expression(name).text for name in ("mul", "div")}
-        if self._expression.text not in multiplicative or not is_prime(config.p):
-            return torch.arange(config.p)
-        return torch.tensor(_powers_of_a_primitive_root(config.p))
+        p = self.config.p
+        a, b = (side.ravel() for side in np.indices((p, p)))
+        results = [Expression(text)(a, b, p) for text in MULTIPLICATIVE]
+        own = self._expression(a, b, p)
+        if not is_prime(p) or not any(all(map(np.array_equal, own, one)) for one in results):
+            return torch.arange(p)
+        return torch.tensor(_powers_of_a_primitive_root(p))
 
     def split(self, seed: int) -> Split:
         """The exact split that a seed names, on whatever machine.
@@ -150,6 +153,7 @@ class Modular:
                 learn it from.
         """
         pairs, config = self.pairs(), self.config
+        require(len(pairs) > 0, config, "operation", "defined for some pair")
         held_out = config.distribution.held_out(pairs.a.numpy(), pairs.b.numpy())
         allowed = np.flatnonzero(~held_out)
         size = min(round(config.fraction * len(pairs)), len(allowed))

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -24,10 +25,10 @@ class ResNet18(nn.Module):
     Args:
         n_classes: Labels.
         seed: Of weights that are drawn; those of the last layer always are.
-        source: Folder of a ResNet in safetensors to start from; None draws all weights.
+        source: Folder of a ResNet-18 in safetensors to start from; None draws all weights.
 
     Raises:
-        ConfigError: If the folder holds no ResNet in safetensors.
+        ConfigError: If the folder holds no ResNet-18 in safetensors.
         UnsupportedError: If transformers is missing.
 
     References:
@@ -53,9 +54,16 @@ class ResNet18(nn.Module):
 def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
     if not (source / "config.json").is_file():
         raise ConfigError(f"{source} is no folder of a checkpoint.")
-    kind = transformers.AutoConfig.from_pretrained(source, local_files_only=True).model_type
-    if kind != "resnet":
-        raise ConfigError(f"{source} holds a {kind}, no ResNet.")
+    try:
+        config = transformers.AutoConfig.from_pretrained(source, local_files_only=True)
+    except (OSError, ValueError):
+        raise ConfigError(f"{source} holds no configuration that can be read.") from None
+    if config.model_type != "resnet":
+        raise ConfigError(f"{source} holds a {config.model_type}, no ResNet.")
+    found = (config.layer_type, list(config.depths), config.num_channels)
+    if found != (BASIC["layer_type"], BASIC["depths"], 3):
+        told = f"{found[0]} layers {found[1]} on {found[2]} channels"
+        raise ConfigError(f"{source} holds no ResNet-18 on three channels; got {told}.")
     try:
         return transformers.ResNetForImageClassification.from_pretrained(
             source,
@@ -64,8 +72,8 @@ def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
             local_files_only=True,
             use_safetensors=True,
         )
-    except OSError:
-        raise ConfigError(f"{source} holds no weights in safetensors.") from None
+    except (OSError, SafetensorError):
+        raise ConfigError(f"{source} holds no weights in safetensors that can be read.") from None
 
 
 def _library() -> Any:

@@ -27,7 +27,7 @@ class ModularTransformer(ModularModel, name="transformer"):
     queries, keys and values are made once per operand (p of each) instead of once per pair; the last layer
     asks one query and has one feed-forward row per pair. Nothing is approximated.
 
-    Weights start as :math:`N(0, 1/d_{model})` and biases at 0.
+    Weights start as :math:`N(0, 1/d_{model})`, biases at 0, and an encoding's own as it says.
 
     References:
         Progress Measures for Grokking via Mechanistic Interpretability (Nanda et al., 2023), Sec. 3;

@@ -134,9 +134,7 @@ class TestResNet18:
         with pytest.raises(ConfigError, match="holds a bert, no ResNet"):
             ResNet18(5, 0, tmp_path)
         transformers.ResNetConfig().save_pretrained(tmp_path)
-        with pytest.raises(
-            ConfigError, match=r"no ResNet-18 on three channels; got bottleneck layers \[3,"
-        ):
+        with pytest.raises(ConfigError, match=r"no ResNet-18 on three channels; got bottleneck layers \[3,"):
             ResNet18(5, 0, tmp_path)
         transformers.ResNetConfig(**BASIC).save_pretrained(tmp_path)
         with pytest.raises(ConfigError, match="holds no weights in safetensors that can be read"):

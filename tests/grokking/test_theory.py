@@ -165,7 +165,7 @@ class TestNormDescent:
 def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     monkeypatch.setattr(console, "width", 200)
     monkeypatch.setattr(
-        "spectrope.cli.grok_theory.NormDescent", lambda: NormDescent(fit=5, stages=1, steps=5)
+        "spectrope.cli.grok_theory.NormDescent", lambda decay: NormDescent(fit=5, stages=1, steps=5)
     )
     assert main(["grok-theory", "--p", "7", "--tokens", "5"]) == 0
     out = capsys.readouterr().out

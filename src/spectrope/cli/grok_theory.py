@@ -31,6 +31,9 @@ class GrokTheory:
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 23
     fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs that train.")] = 0.7
     tokens: Annotated[int, tyro.conf.arg(help="Tokens that are kept at least 1 apart.")] = 7
+    decay: Annotated[float, tyro.conf.arg(help="Weight of the norm at first; it then falls by stages.")] = (
+        1e-2
+    )
     seed: Annotated[int, tyro.conf.arg(help="Of split, weights and descents.")] = 0
 
     def run(self) -> None:
@@ -41,7 +44,7 @@ class GrokTheory:
         split, cycle = task.build().split(self.seed), task.build().cycle()
         with console.status("Minimising the norm on the zero-loss set"):
             model = ModularMLP.Config(d_model=32, hidden=128).build(task, self.seed)
-            path = NormDescent()(model, split, cycle)
+            path = NormDescent(decay=self.decay)(model, split, cycle)
         frame("Least norm where every training pair has a margin of 1 (a perceptron), by stage", path)
         frame("Least norm of tokens that are at least 1 apart; uniform is unevenness 0", self._arrangements())
         with console.status("Solving the training pairs"):

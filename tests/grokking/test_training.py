@@ -14,6 +14,8 @@ from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, StoreError
+from spectrope.encodings.cope import CoPE
+from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.record import MOST_MOMENTS, Evaluation, moments, stable_steps, with_moment
 from spectrope.grokking.steps import PROGRESS
@@ -61,6 +63,23 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
     with pytest.raises(Interrupted, match=rf"stopped at step {after} of at most 12, saved in .*{whole.id}"):
         grok(tiny(), tmp_path, CPU, stop=lambda: next(asked) == after)
     assert_same(grok(tiny(), tmp_path, CPU), whole)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        replace(SMALL, n_layers=2),
+        replace(SMALL, encoding=Rotary.Config()),
+        replace(SMALL, encoding=CoPE.Config()),
+        ModularMLP.Config(d_model=8, hidden=16, embedding="one_hot"),
+    ],
+)
+def test_every_kind_of_model_goes_on_bit_for_bit_in_the_usual_precision(tmp_path, model):
+    one = replace(tiny(dtype="float32"), model=model)
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        grok(one, tmp_path, CPU, stop=lambda: next(asked) == 7)
+    assert_same(grok(one, tmp_path, CPU), grok(one, tmp_path / "whole", CPU))
 
 
 def train_at(root: Path) -> None:

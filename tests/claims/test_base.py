@@ -187,7 +187,7 @@ class TestEveryClaim:
         for condition in claim.conditions:
             plan = claim.plan(condition, scale, (0, 1))
             assert len(plan) == len(set(plan))
-            assert {one.seed for one in plan} == {0, 1}
+            assert {one.seed for one in plan} == {claim.explored, claim.explored + 1}
             assert {one.scale for one in plan if isinstance(one, Experiment)} <= {scale}
 
     def test_knows_no_other_condition(self, claim):
@@ -203,7 +203,8 @@ class TestEveryClaim:
         condition = claim.conditions[0]
         planned = set(claim.plan(condition, "mini", range(6)))
         rows = Rows.of(row(one) for one in planned)
-        seeds = {seed: claim.arms(condition, "mini", seed) for seed in range(6)}
+        counted = range(claim.explored, claim.explored + 6)
+        seeds = {seed: claim.arms(condition, "mini", seed) for seed in counted}
         seen = Seen.of(rows, seeds)
         assert set(seen.rows) == {(arm, seed) for seed, arms in seeds.items() for arm in arms}
 

@@ -29,9 +29,9 @@ def one_head_stands_out(
 
 
 def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
-    """The gap is at most that of the deposit rule in each of some layers."""
-    values = seen.values(arm, gap(layers), only_learned=True)
-    return Part(quantity=words, prediction=AtMost(GAP), values=values, note=counted_deposits(seen, arm))
+    """The gap is at most that of the deposit rule in each of some layers, of models that learned or not."""
+    note = f"in any layer, {counted_deposits(seen, arm)}"
+    return Part(quantity=words, prediction=AtMost(GAP), values=seen.values(arm, gap(layers)), note=note)
 
 
 def most_have_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
@@ -41,6 +41,6 @@ def most_have_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int] 
 
 
 def counted_deposits(seen: Seen, arm: str) -> str:
-    """In how many of an arm's runs the rule finds a deposit in any layer."""
+    """In how many of an arm's runs that learned the task the rule finds a deposit in any layer."""
     found = seen.values(arm, deposit(), only_learned=True)
-    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs"
+    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs that learned the task"

@@ -110,12 +110,13 @@ def _not_held_out(row: Row) -> float | None:
 def _correlations(seen: Seen) -> Values:
     """Spearman's, one per seed that has all holes of one vocabulary."""
     holes = [name for name in seen.arms if name != "random" and "two" not in name]
-    trained = [seen.values(arm, share_trained) for arm in holes]
-    accuracy = [seen.values(arm, last("test_accuracy")) for arm in holes]
-    seeds = sorted(set.intersection(*map(set, (*trained, *accuracy))))
-    found = {
-        seed: rank(*(np.array([of[seed] for of in each]) for each in (trained, accuracy))) for seed in seeds
-    }
+    found = {}
+    for seed in sorted({seed for name, seed in seen.rows if name in holes}):
+        rows = [seen.rows.get((name, seed)) for name in holes]
+        pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
+        if len(pairs) == len(holes):
+            trained, reached = np.array(pairs, float).T
+            found[seed] = rank(trained, reached)
     return {seed: rho for seed, rho in found.items() if rho is not None}
 
 

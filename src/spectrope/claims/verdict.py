@@ -90,14 +90,15 @@ def decide(
     """Judge each part, then the claim.
 
     A claim holds if every part does, which needs no correction for their number (an intersection-union
-    test); it fails if any part fails, so those p-values are Holm's. Each is decided at one-sided 2.5 %, which
-    for means says on which side of the smallest effect of interest the 95 % interval lies. A part with fewer
-    seeds than the minimum decides nothing.
+    test); it fails if any part fails, so those p-values are Holm's, over all parts but premises. Each is
+    decided at one-sided 2.5 %, which for means says on which side of the smallest effect of interest the
+    95 % interval lies. A part with fewer seeds than the minimum decides nothing.
     """
     enough = [len(part.values) >= minimum for part in parts]
     evidence = [_weighed(part) for part in parts]
     raw = [found.p_fails if found and ok else 1.0 for found, ok in zip(evidence, enough, strict=True)]
-    adjusted = holm(np.array(raw))
+    premise, adjusted = np.array([part.premise for part in parts], bool), np.array(raw)
+    adjusted[~premise] = holm(adjusted[~premise])
     findings = tuple(
         Finding(part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok))
         for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)

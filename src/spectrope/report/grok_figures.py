@@ -9,7 +9,6 @@ import polars as pl
 from jaxtyping import Float
 
 from spectrope.core.config import from_dict
-from spectrope.grokking.record import SCORES
 from spectrope.report.figures.base import Layer, Panel, exact
 from spectrope.report.figures.measured import legend
 from spectrope.store import Run
@@ -37,10 +36,11 @@ def course_panels(runs: Sequence[Run]) -> list[Panel]:
 def measure_panels(runs: Sequence[Run], columns: Mapping[str, str]) -> list[Panel]:
     """A panel per progress measure, a line per run, beside the step at which the run grokked."""
     grokked = _grokked(runs)
+    scores = {f"{split}_{score}" for split in SPLITS for score in ("loss", "accuracy")}
     return [
         Panel("", text, {"runs": _measure(runs, name), **grokked}, 130)
         for name, text in columns.items()
-        if name not in SCORES
+        if name not in scores
     ]
 
 

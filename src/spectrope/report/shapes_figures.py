@@ -1,21 +1,20 @@
-"""Panels of ResNet-18 on polygons: answers by number of sides, and some images as the network sees them."""
+"""Panels of ResNet-18 on polygons: answers by number of sides, and some of the images."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
+import numpy as np
 import polars as pl
 from jaxtyping import Float
-from torch import Tensor
-from torch.nn.functional import adaptive_avg_pool2d
 
 from spectrope.core.config import from_dict
-from spectrope.grokking.shapes import IMAGES
 from spectrope.report.figures.base import Layer, Panel, exact
 from spectrope.store import Run
 from spectrope.tasks.shapes import ShapesConfig
 
 IMAGES_SHOWN = 12
-MOST_PIXELS = 32  # Along an image on the page; larger ones are averaged.
+MOST_PIXELS = 32  # Along an image on the page; larger ones are drawn again.
 
 
 def answer_panels(runs: Sequence[Run]) -> list[Panel]:
@@ -25,13 +24,14 @@ def answer_panels(runs: Sequence[Run]) -> list[Panel]:
 
 def image_panels(run: Run) -> list[Panel]:
     """Some images that were not trained on, those that are answered wrongly first."""
-    tested = run.frame(IMAGES).filter(~pl.col("trains"))
+    tested = run.frame("images").filter(~pl.col("trains"))
     is_right = pl.col("answer") == pl.col("sides")
     right = _spread(tested.filter(is_right), IMAGES_SHOWN // 2)
     wrong = _spread(tested.filter(~is_right), IMAGES_SHOWN - len(right))
     shown = pl.concat([wrong, right])
-    task = from_dict(ShapesConfig, run.config["task"]).build()
-    images = task.draw(shown["image"].to_torch())[:, 0]
+    config = from_dict(ShapesConfig, run.config["task"])
+    task = replace(config, resolution=min(config.resolution, MOST_PIXELS)).build()
+    images = task.draw(shown["image"].to_torch())[:, 0].numpy()
     return [
         Panel("", f"{sides} sides, answer {answer}", {"image": _image(image)}, 130)
         for sides, answer, image in zip(shown["sides"], shown["answer"], images, strict=True)
@@ -44,7 +44,7 @@ def _spread(table: pl.DataFrame, most: int) -> pl.DataFrame:
 
 
 def _answers(run: Run) -> Layer:
-    counts = run.frame(IMAGES).filter(~pl.col("trains")).group_by("sides", "answer").len("images")
+    counts = run.frame("images").filter(~pl.col("trains")).group_by("sides", "answer").len("images")
     share = 100 * pl.col("images") / pl.col("images").sum().over("sides")
     table = counts.with_columns(share=share).sort("sides", "answer")
     numbers = sorted({*table["sides"], *table["answer"]})
@@ -63,12 +63,8 @@ def _answers(run: Run) -> Layer:
     return Layer(table.to_dicts(), drawn)
 
 
-def _image(image: Float[Tensor, "h w"]) -> Layer:
-    size = min(len(image), MOST_PIXELS)
-    pixels = adaptive_avg_pool2d(image[None], size)[0]
-    rows = [
-        {"x": x, "y": y, "light": round(float(pixels[y, x]), 2)} for y in range(size) for x in range(size)
-    ]
+def _image(image: Float[np.ndarray, "h w"]) -> Layer:
+    rows = [{"x": x, "y": y, "light": round(float(light), 2)} for (y, x), light in np.ndenumerate(image)]
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     band = alt.Scale(paddingInner=0, paddingOuter=0)
     grey = alt.Scale(range=["black", "white"], domain=[0, 1])

@@ -191,7 +191,9 @@ class TestTraining:
     def test_the_command_trains_and_prints(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(console, "width", 80)
         words = ["grok-shapes", "--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--steps", "2"]
+        monkeypatch.chdir(tmp_path)
         assert main([*words, "--runs", str(tmp_path), "--device", "cpu"]) == 0
+        assert "ResNet-18 counts sides" in (tmp_path / "grok-shapes.html").read_text()
         out = capsys.readouterr().out
         assert "shapes, 16 px, ResNet-18, random weights, seed 0: step 2, train" in out
         assert "MED" not in out

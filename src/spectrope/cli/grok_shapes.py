@@ -42,7 +42,9 @@ class GrokShapes:
         0,
     )
     runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
-    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("grok.html")
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
+        "grok-shapes.html"
+    )
     device: DeviceOption = "auto"
 
     def run(self) -> None:

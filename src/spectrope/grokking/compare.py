@@ -58,7 +58,7 @@ def _scored(measure: str, of_runs: Sequence[dict[str, float | None]]) -> dict[st
 
 
 def _over_runs(values: Sequence[float], reach: float) -> Interval | None:
-    """The mean with its interval, cut to what is possible; one value alone has a width that nobody knows."""
+    """The mean with its interval, cut to what is possible; of one value alone, its width is unknown."""
     known = np.array(values, float)
     if len(known) > 1:
         whole = t_interval(known)

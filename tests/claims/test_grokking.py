@@ -153,6 +153,10 @@ def test_the_control_of_a_hole_has_as_many_pairs_all_over(kind):
     assert not control.held_out.any()
 
 
+def test_a_hole_that_leaves_enough_pairs_needs_no_run_of_its_own():
+    assert as_many("square", 67, "paper", 3) == base("paper", 3)
+
+
 def test_operands_are_bounded_in_proportion():
     assert [scaled(k, "mini") for k in SIDES] == [24, 30, 36, 41]
     assert [scaled(k, "paper") for k in SIDES] == list(SIDES)

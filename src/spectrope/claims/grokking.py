@@ -50,10 +50,10 @@ def held(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
 
 
 def as_many(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
-    """Addition learned from as many random pairs as `held` leaves to train."""
+    """Addition learned from as many random pairs as `held` leaves to train: `base` itself where that is all."""
     one, other = base(scale, seed), held(kind, k, scale, seed)
-    n = len(other.task.build().split(seed).train)
-    return replace(one, task=replace(one.task, fraction=n / one.task.p**2))
+    usual, n = (len(each.task.build().split(seed).train) for each in (one, other))
+    return one if n == usual else replace(one, task=replace(one.task, fraction=n / one.task.p**2))
 
 
 def on(distribution: Distribution, scale: str, seed: int, **training: float) -> GrokExperiment:

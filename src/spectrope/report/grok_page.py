@@ -92,9 +92,9 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
 def _scores(scores: pl.DataFrame) -> Table:
     """How measures trace test loss: estimates with their intervals."""
     caption = (
-        "Mean over runs, with 95 % t intervals where there are several. rho: rank correlation with test loss "
-        "over evaluations; partial: the same given training loss; lead: steps by which the measure is "
-        "half-way before test loss is."
+        "Mean over the runs where it is defined, with 95 % t intervals where there are several. rho: rank "
+        "correlation with test loss over evaluations; partial: the same given training loss; lead: steps by "
+        "which the measure is half-way through its course before test loss is half-way down from its peak."
     )
     rows = [
         {"measure": row["measure"]} | {name: _interval(row, name) for name in ("rho", "partial", "lead")}

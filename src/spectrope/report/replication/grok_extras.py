@@ -51,9 +51,11 @@ def by_hole(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
             for k in SIDES
             if (ends := interval_of(found.values(f"{kind}/{k}", quantity)))
         ]
+        if not rows:
+            return None
         x = {"field": "k", "type": "quantitative", "title": "k of 97", "scale": {"zero": False}}
         panels.append(_with_bars(title, rows, x))
-    return whole(beside(panels)) if all(panel["layer"][0]["data"]["values"] for panel in panels) else None
+    return whole(beside(panels))
 
 
 def by_coverage(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:

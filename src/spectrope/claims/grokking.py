@@ -50,7 +50,7 @@ def held(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
 
 
 def as_many(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
-    """Addition learned from as many random pairs as `held` leaves to train: `base` itself where that is all."""
+    """Addition from as many random pairs as `held` leaves; `base` where those are as many."""
     one, other = base(scale, seed), held(kind, k, scale, seed)
     usual, n = (len(each.task.build().split(seed).train) for each in (one, other))
     return one if n == usual else replace(one, task=replace(one.task, fraction=n / one.task.p**2))

@@ -70,7 +70,15 @@ def test_r10_measures_on_training_examples_too():
     train, held_out = examples(7, seed=1), examples(5, seed=2)
     assert PROTOCOLS["R10"].examples(train, held_out).labels.tolist() == [*train.labels, *held_out.labels]
     assert PROTOCOLS["released"].examples(train, held_out).inputs.shape == (12, 12)
-    assert PROTOCOLS["controlled"].examples(train, held_out) is held_out
+    assert PROTOCOLS["controlled"].examples(train, held_out).labels.tolist() == held_out.labels.tolist()
+
+
+def test_a_few_examples_are_of_both_kinds_in_proportion():
+    train, held_out = examples(70, seed=1), examples(30, seed=2)
+    few = PROTOCOLS["released"].examples(train, held_out, 20)
+    assert few.labels.tolist() == [*train.labels[:14], *held_out.labels[:6]]
+    assert len(PROTOCOLS["released"].examples(train, held_out, 1000)) == 100
+    assert len(PROTOCOLS["controlled"].examples(train, held_out, 20)) == 20
 
 
 def test_joining_keeps_positions():

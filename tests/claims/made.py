@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from spectrope.claims.base import Claim
+from spectrope.claims.quantities import ABLATION, own_ablation
 from spectrope.core.config import config_hash
 from spectrope.store import RESULTS_VERSION
 from spectrope.sweeps.laboratories import AnyExperiment, written
@@ -30,15 +31,20 @@ def row(
     train: float = 99.0,
     curve: tuple[float, ...] | None = None,
     gaps: tuple[float, ...] | None = None,
+    theirs: tuple[float, ...] | None = None,
     lengths: Mapping[float, float] | None = None,
     tables: Mapping[str, pl.DataFrame] | None = None,
     **facts: Any,
 ) -> Row:
-    """A row with accuracies and gaps in percent; a gap of 20 or more counts as a deposit of its layer."""
+    """A row with accuracies and gaps in percent; a gap of 20 or more counts as a deposit of its layer.
+
+    Gaps by the authors' ablation, which count under `released`, are `theirs`, by default the same.
+    """
     made = {"metrics": metrics(curve or (test,))}
     if isinstance(experiment, Experiment):
         gaps = (1.0,) * experiment.model.n_layers if gaps is None else gaps
-        made |= {"ablation": ablation(experiment, gaps), "deposit": deposits(gaps)}
+        for name, found in {own_ablation(experiment): theirs or gaps, ABLATION: gaps}.items():
+            made |= {name: ablation(experiment, found), name.replace(ABLATION, "deposit"): deposits(found)}
     if lengths is not None:
         made["lengths"] = pl.DataFrame(
             {"factor": list(lengths), "accuracy": [value / 100 for value in lengths.values()]}

@@ -10,16 +10,16 @@ from spectrope.claims.seen import Seen
 CLAIM = Confounds()
 
 
-PROTOCOLS = ("value-bias-unrestored", "all", "value-bias-unrestored-all")
+EXTRA = ("value-bias-unrestored", "latent-columns", "all")
 
 
-def say(effects, whole=-60.0, encoding="nope"):
+def say(effects, whole=-60.0, encoding="distance/nope"):
     """One encoding falls by `whole` under `released`, and by each switch's own effect."""
 
     def tell(arm, seed):
-        name, setting = arm.split("/")
+        name, _, setting = arm.rpartition("/")
         change = {"released": whole, **effects}.get(setting, 0.0) if name == encoding else 0.0
-        tables = {f"deposit-{protocol}": deposits((1.0, 1.0, 1.0)) for protocol in PROTOCOLS}
+        tables = {f"deposit-{protocol}": deposits((1.0, 1.0, 1.0)) for protocol in EXTRA}
         return {"test": 95.0 + change + jitter(seed) * (setting == "R2"), "tables": tables}
 
     return tell
@@ -33,7 +33,7 @@ def test_one_switch_that_makes_most_of_the_difference_holds():
     verdict = judged(say({"R1": -50.0, "R2": -5.0}))
     assert verdict.outcome == "holds"
     (finding,) = verdict.findings
-    assert finding.part.quantity == "NoPE, held-out accuracy: R1 alone minus half of the difference"
+    assert finding.part.quantity == "NoPE, Task 1, held-out accuracy: R1 alone minus half of the difference"
     assert finding.part.note == "the difference is -60.0 points"
     assert finding.evidence.interval.estimate == pytest.approx(20.0)
 
@@ -52,47 +52,72 @@ def test_no_difference_leaves_nothing_to_explain():
     assert (verdict.outcome, verdict.reason) == ("inconclusive", "no difference that is worth explaining")
 
 
-def test_the_ablation_s_own_switches_act_on_the_gap():
-    def tell(arm, seed):
-        tables = {"deposit": deposits((2.0, 1.0, 1.0))}
-        if arm == "rope/controlled":
-            tables |= {
-                "deposit-value-bias-unrestored": deposits((30.0, 1.0, 1.0)),
-                "deposit-all": deposits((2.0,)),
-            }
-        if arm == "rope/released":
-            tables["deposit-value-bias-unrestored-all"] = deposits((32.0 + jitter(seed), 1.0, 1.0))
-        return {"tables": tables}
+def gaps_of(arm, own, released):
+    def tell(name, seed):
+        said = {"tables": {"deposit": deposits((2.0, 1.0, 1.0))}}
+        if name == f"{arm}/controlled":
+            said["tables"] |= {f"deposit-{table}": deposits(gaps) for table, gaps in own.items()}
+        if name == f"{arm}/released":
+            said["theirs"] = (released + jitter(seed), 1.0, 1.0)
+        return said
 
-    verdict = judged(tell)
+    return tell
+
+
+def test_the_ablation_s_own_switches_act_on_the_gap():
+    own = {"value-bias-unrestored": (30.0, 1.0, 1.0), "all": (2.0, 1.0, 1.0)}
+    verdict = judged(gaps_of("distance/rope", own, 32.0))
     assert verdict.outcome == "holds"
-    assert verdict.findings[0].part.quantity.startswith("RoPE, gap in shallow layers: R9 alone")
+    assert verdict.findings[0].part.quantity.startswith("RoPE, Task 1, gap in shallow layers: R9 alone")
+
+
+def test_latent_attention_has_its_own_way_of_ablation():
+    own = {"latent-columns": (2.0, 1.0, 40.0), "all": (2.0, 1.0, 1.0)}
+    verdict = judged(gaps_of("distance/mla", own, 41.0))
+    assert verdict.outcome == "holds"
+    assert verdict.findings[0].part.quantity.startswith("MLA, Task 1, gap in any layer: R12 alone")
 
 
 def test_switches_that_change_nothing_are_not_run():
-    assert "R3" in switched("rope", "mini", 0)
-    assert "R5" in switched("alibi", "mini", 0)
-    assert {"R3", "R4", "R5", "R6"}.isdisjoint(switched("nope", "mini", 0))
+    assert "R3" in switched("distance", "rope", "mini", 0)
+    assert "R5" in switched("counting", "alibi", "mini", 0)
+    assert {"R3", "R4", "R5", "R6"}.isdisjoint(switched("distance", "nope", "mini", 0))
+    assert "R8" not in switched("counting", "rope", "mini", 0)
+    assert {"R11", "R14"} <= set(switched("distance", "mla", "mini", 0))
 
 
-def test_ends_are_runs_of_claim_1_and_only_two_arms_are_ablated_again():
+def test_ends_are_runs_of_claim_1_and_ablated_as_the_switches_ask():
     plan = CLAIM.plan("released", "mini", (0,))
     for condition in ("controlled", "released"):
         assert set(DistanceOrdering().plan(condition, "mini", (0,))) <= set(plan)
     extra = {
-        job.experiment.condition: job.tables[1:]
+        (job.experiment.task.kind, job.experiment.encoding_name, job.experiment.condition): job.tables[1:]
         for job in CLAIM.jobs("released", "mini", (0,))
         if job.tables[1:]
     }
-    assert extra == {
-        "controlled": ("ablation-value-bias-unrestored", "ablation-all"),
-        "released": ("ablation-value-bias-unrestored-all",),
-    }
+    assert extra["distance", "rope", "controlled"] == ("ablation-value-bias-unrestored", "ablation-all")
+    assert extra["distance", "mla", "controlled"] == ("ablation-all", "ablation-latent-columns")
+    assert extra["counting", "mla", "released"] == ("ablation-latent-columns-unrestored-all",)
+    assert extra["counting", "rope", "released"] == ("ablation-value-bias-unrestored-all",)
+    assert {condition for *_, condition in extra} == {"controlled", "released"}
+
+
+def test_no_switch_is_run_to_explain_a_difference_that_is_small():
+    def tell(arm, seed):
+        whole = -60.0 if arm == "distance/nope/released" else jitter(seed) * arm.endswith("released")
+        return {"test": 90.0 + whole} if arm.endswith(("released", "controlled")) else None
+
+    rows = rows_of(CLAIM, tell, condition="released")
+    left = [job.experiment for job in CLAIM.jobs("released", "mini", range(6), rows) if not rows.covers(job)]
+    alone = {(one.task.kind, one.encoding_name) for one in left if one.condition.startswith("R")}
+    assert alone == {("distance", "nope")}
+    few = rows_of(CLAIM, tell, condition="released", seeds=5)
+    assert len(CLAIM.jobs("released", "mini", range(6), few)) == len(CLAIM.jobs("released", "mini", range(6)))
 
 
 def test_effects_are_there_for_the_figure():
     rows = rows_of(CLAIM, say({"R1": -50.0}), condition="released")
     seen = Seen.of(rows, {seed: CLAIM.arms("released", "mini", seed) for seed in range(6)})
-    (effects,) = [one for one in CLAIM.effects(seen) if one.subject == "NoPE, held-out accuracy"]
+    (effects,) = [one for _, one in CLAIM.effects(seen) if one.subject == "NoPE, Task 1, held-out accuracy"]
     assert effects.single["R1"] == pytest.approx(dict.fromkeys(range(6), -50.0))
     assert effects.whole[0] == pytest.approx(-60.0)

@@ -47,6 +47,17 @@ def test_deposits_are_counted():
     assert notes["NoPE, Task 1, gap in shallow layers"] == told
 
 
+def test_the_public_code_s_runs_are_judged_by_its_own_ablation():
+    def tell(arm, seed):
+        own = (40.0 if arm == "distance/rope" else 2.0) + jitter(seed)
+        return {"gaps": (2.0, 1.0, 1.0), "theirs": (own, 1.0, 1.0)}
+
+    assert CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released").outcome == "holds"
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == "fails"
+    tables = {job.tables for job in CLAIM.jobs("released", "mini", (0,))}
+    assert tables == {("ablation", "ablation-value-bias-unrestored-all")}
+
+
 @pytest.mark.parametrize(("depth", "layers"), [(1, [1]), (3, [1]), (4, [1, 2]), (6, [1, 2, 3])])
 def test_shallow_layers_are_the_first_half(depth, layers):
     assert list(shallow(depth)) == layers

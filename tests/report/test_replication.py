@@ -88,13 +88,16 @@ def test_partial_rope_is_drawn_against_its_heads(tmp_path):
 
 def test_confounds_are_drawn_as_a_waterfall(tmp_path):
     def tell(arm, seed):
-        effect = {"R1": -30.0, "released": -50.0}.get(arm.split("/")[1], 0.0)
-        return {"test": 95.0 + effect * arm.startswith("nope"), "tables": {"deposit": deposits((1.0,))}}
+        effect = {"R1": -30.0, "released": -50.0}.get(arm.split("/")[2], 0.0)
+        return {
+            "test": 95.0 + effect * arm.startswith("distance/nope"),
+            "tables": {"deposit": deposits((1.0,))},
+        }
 
     rows = rows_of(Confounds(), tell, condition="released")
     write_replication(study(Confounds()), rows, tmp_path / "page.md")
     drawn = (tmp_path / "images/replication/11-confounds-more.svg").read_text()
-    for word in ("together", "released", "NoPE, held-out accuracy"):
+    for word in ("together", "released", "NoPE, Task 1, held-out accuracy"):
         assert word in drawn
 
 

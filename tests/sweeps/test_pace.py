@@ -74,6 +74,7 @@ def test_cost_grows_with_epochs_and_examples():
     assert large.training > 100 * small.training
     assert MEASURES["ablation"].examples(many) == 2000
     assert MEASURES["ablation-all"].examples(few) == 1000
+    assert MEASURES["ablation-all"].examples(many) == 2000
     assert shortened(few).n_train == few.training.batch_size
 
 

@@ -25,9 +25,19 @@ class Protocol(Configured):
         variants = single_heads(config, self.fill)
         return variants if self.restored else [_left_over(variant, config) for variant in variants]
 
-    def examples(self, train: Batch, held_out: Batch) -> Batch:
-        """The examples that accuracy is measured on."""
-        return held_out if self.data == "held-out" else joined(train, held_out)
+    def examples(self, train: Batch, held_out: Batch, most: int | None = None) -> Batch:
+        """The examples that accuracy is measured on.
+
+        Args:
+            train: Those of training.
+            held_out: The others.
+            most: Take the first so many; of both kinds, in proportion to their numbers, where both count.
+        """
+        if self.data == "held-out":
+            return held_out[:most]
+        n = len(train) + len(held_out)
+        share = 1.0 if most is None else min(1.0, most / n)
+        return joined(*(part[: round(share * len(part))] for part in (train, held_out)))
 
 
 CONTROLLED = Protocol()

@@ -15,6 +15,8 @@ NAMES = {
     "nope": "NoPE",
     "t5": "relative",
 }
+NAMES_AND_MLA = NAMES | {"mla": "MLA"}
+TASKS = {"distance": "Task 1", "counting": "Task 2"}
 RIVALS = tuple(name for name in NAMES if name != "rope")
 ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from spectrope.claims.quantities import ABLATION, own_ablation
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part, Verdict, decide
 from spectrope.core.errors import ConfigError
@@ -35,7 +36,7 @@ class Claim(ABC):
     paper: ClassVar[str]  # The paper's own numbers.
     conditions: ClassVar[tuple[str, ...]] = tuple(THROWN)
     unplanned: ClassVar[str] = ""  # Why under these conditions alone.
-    tables: ClassVar[tuple[str, ...]] = ("ablation",)  # What is measured on each run.
+    tables: ClassVar[tuple[str, ...]] = (ABLATION,)  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
     explored: ClassVar[int] = 0  # How many seeds were looked at to choose its settings; none of them counts.
 
@@ -65,9 +66,14 @@ class Claim(ABC):
         arms = (self.arms(condition, scale, self.explored + seed).values() for seed in seeds)
         return list(dict.fromkeys(one for group in arms for one in group))
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
-        """The same with what is measured on each."""
-        return [Job(one, self.tables) for one in self.plan(condition, scale, seeds)]
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
+        """The same with what is measured on each; a claim may need fewer for what `rows` show already."""
+        return [Job(one, self.measured(one)) for one in self.plan(condition, scale, seeds)]
+
+    def measured(self, experiment: AnyExperiment) -> tuple[str, ...]:
+        """The claim's tables, and the ablation that the run is judged by, where heads are ablated."""
+        own = (own_ablation(experiment),) if ABLATION in self.tables else ()
+        return tuple(dict.fromkeys((*self.tables, *own)))
 
     def see(self, rows: Rows, condition: str, scale: str) -> Seen:
         """The rows of this claim's arms."""

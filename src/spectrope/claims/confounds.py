@@ -1,33 +1,38 @@
 """Claim 11: which single confound accounts for what the public code shows?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spectrope.claims.arms import NAMES
+from spectrope.claims.arms import NAMES_AND_MLA, TASKS
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import AtLeast
+from spectrope.claims.predictions import ALPHA, AtLeast, Within
 from spectrope.claims.quantities import Quantity, gap, held_out, shallow
 from spectrope.claims.seen import Seen, Values, difference
 from spectrope.claims.verdict import Part
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import SWITCHES
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
 
-PROTOCOLS = {"R9": "value-bias-unrestored", "R10": "all"}  # Switches of the ablation, as tables name them.
-RELEASED = "value-bias-unrestored-all"
+# Switches of the ablation, by the tables that they leave on runs without any other switch.
+ABLATIONS: Mapping[str, Mapping[str, str]] = {
+    "distance/rope": {"R9": "ablation-value-bias-unrestored", "R10": "ablation-all"},
+    "distance/mla": {"R10": "ablation-all", "R12": "ablation-latent-columns"},
+}
 DIFFERENCE = 5.0  # Points between `released` and `controlled` that are worth explaining.
 HALF = 0.5  # Share of the difference that one switch must account for.
+ENDS = ("controlled", "released")
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What each switch alone does to one quantity of one encoding, by seed.
+    """What each switch alone does to one quantity of one encoding on one task, by seed.
 
     Args:
-        subject: Such as "RoPE, held-out accuracy".
+        subject: Such as "RoPE, Task 1, held-out accuracy".
         whole: `released` minus `controlled`.
         single: One switch alone minus `controlled`, by the switch's name.
     """
@@ -35,6 +40,13 @@ class Effects:
     subject: str
     whole: Values
     single: dict[str, Values]
+
+    @property
+    def small(self) -> bool:
+        """Whether enough seeds show that `released` and `controlled` differ by less than is of interest."""
+        if len(self.whole) < Confounds.minimum_seeds:
+            return False
+        return Within(DIFFERENCE).weigh(np.array(list(self.whole.values()))).p_holds <= ALPHA
 
 
 class Confounds(Claim, name="confounds"):
@@ -48,14 +60,14 @@ class Confounds(Claim, name="confounds"):
     )
     source = "The released code, read against Secs. 3 to 5; not a statement of the authors"
     prediction = (
-        "for each encoding whose held-out accuracy on Task 1, or RoPE whose gap, differs by 5 points or "
-        "more, some switch r has effect(r) ≥ ½ (released − controlled)"
+        "for each encoding and MLA whose held-out accuracy on a task, and RoPE or MLA whose gap on Task 1, "
+        "differs by 5 points or more, some switch r has effect(r) ≥ ½ (released − controlled)"
     )
     test = (
-        "Each switch that changes an encoding's run is thrown alone; effects are paired by seed. The switch "
-        "with the largest effect is tested by Student's t against half of the difference, at a level "
-        "corrected for the number of switches (Bonferroni). R9 and R10 concern the ablation alone, and act "
-        "on the same runs."
+        "Each switch that changes a run is thrown alone, unless 6 seeds or more show that the whole "
+        "difference is below 5 points; effects are paired by seed. The switch with the largest effect is "
+        "tested by Student's t against half of the difference, at a level corrected for the number of "
+        "switches (Bonferroni). R9, R10 and R12 concern the ablation alone, and act on the same runs."
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
@@ -63,34 +75,41 @@ class Confounds(Claim, name="confounds"):
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return {
-            f"{name}/{setting}": one for name in NAMES for setting, one in switched(name, scale, seed).items()
+            f"{task}/{name}/{setting}": one
+            for task in TASKS
+            for name in NAMES_AND_MLA
+            for setting, one in switched(task, name, scale, seed).items()
         }
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
-        found = []
-        for seed in seeds:
-            for arm, one in self.arms(condition, scale, seed).items():
-                extra = {"rope/controlled": PROTOCOLS.values(), "rope/released": (RELEASED,)}.get(arm, ())
-                found.append(Job(one, (*self.tables, *(f"ablation-{name}" for name in extra))))
-        return found
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
+        """Both ends of every arm, then each switch alone where rows do not show that there is no need."""
+        seen = self.see(rows or Rows(), condition, scale)
+        small = [subject for subject, effects in self.effects(seen) if effects.small]
+        arms = [(arm, one) for seed in seeds for arm, one in self.arms(condition, scale, seed).items()]
+        ends = [(arm, one) for arm, one in arms if _setting(arm) in ENDS]
+        alone = [(arm, one) for arm, one in arms if _setting(arm) not in ENDS and _subject(arm) not in small]
+        return [Job(one, (*self.measured(one), *_extra(arm))) for arm, one in (*ends, *alone)]
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        for effects in self.effects(seen):
+        for _, effects in self.effects(seen):
             part = _strongest(effects)
             if part is not None:
                 yield part
 
-    def effects(self, seen: Seen) -> list[Effects]:
-        """What each switch does to each quantity that the claim looks at."""
-        found = [_effects(seen, name, held_out) for name in NAMES]
-        return [*found, _gap_effects(seen)]
+    def effects(self, seen: Seen) -> list[tuple[str, Effects]]:
+        """What each switch does to each quantity that is looked at, with the runs' task and encoding."""
+        subjects = list(dict.fromkeys(map(_subject, seen.arms)))
+        found = [(subject, _effects(seen, subject, "held-out accuracy", held_out)) for subject in subjects]
+        layers = {"distance/rope": shallow(seen.n_layers), "distance/mla": None}
+        words = {"distance/rope": "gap in shallow layers", "distance/mla": "gap in any layer"}
+        return found + [(one, _gap_effects(seen, one, words[one], layers[one])) for one in layers]
 
 
-def switched(encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
-    """Task 1 under `controlled`, under `released`, and under each switch alone that changes something."""
+def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
+    """A task under `controlled`, under `released`, and under each switch alone that changes something."""
 
     def under(condition: str) -> Experiment:
-        return experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+        return experiment(task, encoding, scale=scale, condition=condition, seed=seed)
 
     base = under("controlled")
     alone = {name: switch(base) for name, switch in SWITCHES.items()}
@@ -98,24 +117,36 @@ def switched(encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
     return {"controlled": base, "released": under("released"), **changed}
 
 
-def _effects(seen: Seen, encoding: str, quantity: Quantity) -> Effects:
-    base = seen.values(f"{encoding}/controlled", quantity)
-    settings = [arm.split("/")[1] for arm in seen.arms if arm.startswith(f"{encoding}/")]
-    moved = {name: difference(seen.values(f"{encoding}/{name}", quantity), base) for name in settings}
+def _subject(arm: str) -> str:
+    return arm.rpartition("/")[0]
+
+
+def _setting(arm: str) -> str:
+    return arm.rpartition("/")[2]
+
+
+def _extra(arm: str) -> Iterable[str]:
+    """The tables that an arm leaves for the ablation's own switches."""
+    return ABLATIONS.get(_subject(arm), {}).values() if _setting(arm) == "controlled" else ()
+
+
+def _effects(seen: Seen, subject: str, words: str, quantity: Quantity) -> Effects:
+    base = seen.values(f"{subject}/controlled", quantity)
+    settings = [_setting(arm) for arm in seen.arms if _subject(arm) == subject]
+    moved = {name: difference(seen.values(f"{subject}/{name}", quantity), base) for name in settings}
     whole = moved.pop("released", {})
     moved.pop("controlled", None)
-    return Effects(f"{NAMES[encoding]}, held-out accuracy", whole, moved)
+    task, name = subject.split("/")
+    return Effects(f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
 
 
-def _gap_effects(seen: Seen) -> Effects:
-    """The same for RoPE's gap in shallow layers; here the ablation's own switches count too."""
-    layers = shallow(seen.n_layers)
-    found = _effects(seen, "rope", gap(layers))
-    base = seen.values("rope/controlled", gap(layers))
-    for name, table in PROTOCOLS.items():
-        found.single[name] = difference(seen.values("rope/controlled", gap(layers, f"deposit-{table}")), base)
-    whole = difference(seen.values("rope/released", gap(layers, f"deposit-{RELEASED}")), base)
-    return Effects(f"{NAMES['rope']}, gap in shallow layers", whole, found.single)
+def _gap_effects(seen: Seen, subject: str, words: str, layers: Iterable[int] | None) -> Effects:
+    """The same for the gap, where the ablation's own switches count too."""
+    found = _effects(seen, subject, words, gap(layers))
+    base = seen.values(f"{subject}/controlled", gap(layers))
+    for name, table in ABLATIONS[subject].items():
+        found.single[name] = difference(seen.values(f"{subject}/controlled", gap(layers, table)), base)
+    return found
 
 
 def _strongest(effects: Effects) -> Part | None:

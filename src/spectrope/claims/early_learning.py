@@ -17,7 +17,7 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.spectral.kernel import rope_kernel_eigenvalues
 from spectrope.spectral.singular import effective_ranks
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.rows import Row
+from spectrope.sweeps.rows import Row, Rows
 from spectrope.training.config import Experiment
 
 START, GROWTH = ("start",), ("head_growth",)
@@ -64,7 +64,7 @@ class EarlyLearning(Claim, name="early-learning"):
             **{f"counting/{name}": one for name, one in task_2.items()},
         }
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
         return [
             Job(one, ("ablation", *TABLES.get(arm, ())))
             for seed in seeds

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from spectrope.claims.arms import ACCURACY, by_encoding
+from spectrope.claims.arms import ACCURACY, NAMES_AND_MLA, TASKS, by_encoding
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import no_head_stands_out
 from spectrope.claims.predictions import AtLeast, AtMost
 from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
-from spectrope.claims.single_head import TASKS
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
 
@@ -17,7 +16,6 @@ TABLE_1 = {
     "distance": {"mla": 88.34, "rope": 92.64, "nope": 3.51},
     "counting": {"mla": 97.41, "rope": 69.43, "nope": 77.69},
 }
-NAMES = {"mla": "MLA", "rope": "RoPE", "nope": "NoPE"}
 
 
 class LatentAttention(Claim, name="latent-attention"):
@@ -35,8 +33,8 @@ class LatentAttention(Claim, name="latent-attention"):
         "MLA; Task 2: acc(MLA) − acc(NoPE) ≥ 2, acc(NoPE) − acc(RoPE) ≥ 2"
     )
     test = (
-        "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed, "
-        "not columns of the up-projections (R12)."
+        "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed; "
+        "under `released` columns of the up-projections instead, as the public code does (R12, R10)."
     )
     paper = (
         "Table 1, test accuracy on Task 1 and 2: MLA 88.34 and 97.41 %, RoPE 92.64 and 69.43, NoPE 3.51 and "
@@ -47,7 +45,7 @@ class LatentAttention(Claim, name="latent-attention"):
         return {
             f"{task}/{name}": one
             for task in TASKS
-            for name, one in by_encoding(task, condition, scale, seed, NAMES).items()
+            for name, one in by_encoding(task, condition, scale, seed, TABLE_1[task]).items()
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -60,7 +58,7 @@ class LatentAttention(Claim, name="latent-attention"):
 
 def _difference(seen: Seen, task: str, first: str, second: str, prediction: AtLeast | AtMost) -> Part:
     return Part(
-        quantity=f"{TASKS[task]}, {NAMES[first]} minus {NAMES[second]}, held-out accuracy",
+        quantity=f"{TASKS[task]}, {NAMES_AND_MLA[first]} minus {NAMES_AND_MLA[second]}, held-out accuracy",
         prediction=prediction,
         values=seen.minus(f"{task}/{first}", f"{task}/{second}", held_out),
         paper=TABLE_1[task][first] - TABLE_1[task][second],

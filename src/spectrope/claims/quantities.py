@@ -5,7 +5,14 @@ from functools import partial
 
 import polars as pl
 
+from spectrope.attention.latent import Latent
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row
+from spectrope.training.config import Experiment
+
+ABLATION = "ablation"  # Table of the exact sweep, free of the authors' faults.
+THEIRS = "ablation-value-bias-unrestored-all"  # As the public code does it: R9 and R10,
+THEIRS_LATENT = "ablation-latent-columns-unrestored-all"  # and R12 under latent attention.
 
 Quantity = Callable[[Row], float | None]
 LEARNED = 0.5  # Share of the best possible accuracy from which on a model counts as having learned its task.
@@ -43,21 +50,28 @@ def learned(row: Row) -> bool:
     return accuracy is not None and ceiling is not None and accuracy >= LEARNED * ceiling
 
 
-def gap(layers: Iterable[int] | None = None, table: str = "deposit") -> Quantity:
+def own_ablation(experiment: AnyExperiment) -> str:
+    """The table of drops that judges a run: the authors' ablation under `released`, else the exact one."""
+    if not isinstance(experiment, Experiment) or experiment.condition != "released":
+        return ABLATION
+    return THEIRS_LATENT if isinstance(experiment.model.attention, Latent.Config) else THEIRS
+
+
+def gap(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
     """Points by which the largest drop exceeds the second of its layer; the largest such gap of some layers.
 
     Drops are of held-out examples that had no part in choosing the head (see `spectrope.ablation.rule`).
 
     Args:
         layers: Counted from 1; None means all.
-        table: Of which ablation protocol.
+        ablation: By which ablation; None means the run's own.
     """
-    return partial(_largest_gap, layers=None if layers is None else tuple(layers), table=table)
+    return partial(_largest_gap, layers=None if layers is None else tuple(layers), ablation=ablation)
 
 
-def deposit(layers: Iterable[int] | None = None, table: str = "deposit") -> Quantity:
-    """1 if the deposit rule finds a deposit in one of some layers, else 0."""
-    return partial(_any_deposit, layers=None if layers is None else tuple(layers), table=table)
+def deposit(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
+    """1 if the deposit rule finds a deposit in one of some layers by such an ablation, else 0."""
+    return partial(_any_deposit, layers=None if layers is None else tuple(layers), ablation=ablation)
 
 
 def shallow(n_layers: int) -> range:
@@ -70,18 +84,19 @@ def _percent(row: Row, name: str) -> float | None:
     return None if value is None else 100 * value
 
 
-def _chosen(row: Row, layers: tuple[int, ...] | None, table: str) -> pl.DataFrame | None:
-    found = row.tables.get(table)
+def _chosen(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
+    name = (ablation or own_ablation(row.experiment)).replace("ablation", "deposit")
+    found = row.tables.get(name)
     if found is None or layers is None:
         return found
     return found.filter(pl.col("layer").is_in(layers))
 
 
-def _largest_gap(row: Row, layers: tuple[int, ...] | None, table: str) -> float | None:
-    found = _chosen(row, layers, table)
+def _largest_gap(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+    found = _chosen(row, layers, ablation)
     return None if found is None or found.is_empty() else max(found["gap"])
 
 
-def _any_deposit(row: Row, layers: tuple[int, ...] | None, table: str) -> float | None:
-    found = _chosen(row, layers, table)
+def _any_deposit(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+    found = _chosen(row, layers, ablation)
     return None if found is None or found.is_empty() else float(any(found["deposit"]))

@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator
 
-from spectrope.claims.arms import NAMES, RIVALS, by_encoding
+from spectrope.claims.arms import NAMES, RIVALS, TASKS, by_encoding
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
 from spectrope.claims.quantities import shallow
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
-
-TASKS = {"distance": "Task 1", "counting": "Task 2"}
 
 
 class SingleHead(Claim, name="single-head"):
@@ -29,7 +27,8 @@ class SingleHead(Claim, name="single-head"):
     )
     test = (
         "The gap is the largest drop minus the second of its layer, on held-out examples that did not "
-        "choose the head; its mean over seeds by Student's t. The rule adds that the head has most of its "
+        "choose the head; its mean over seeds by Student's t. Under `released` heads are ablated as the "
+        "public code does it, by R9 on both splits (R10). The rule adds that the head has most of its "
         "layer's drop, by bounds corrected for the number of layers; runs with a deposit are counted. "
         "Shallow is the first half of the layers, for all alike: over more layers the largest gap exceeds 10 "
         "points where there is no deposit, as was seen on seeds 0 to 5, when all layers were judged. A model "

@@ -40,9 +40,18 @@ class Study:
             (claim, name) for claim in self.claims for name in self.conditions if name in claim.conditions
         ]
 
-    def jobs(self) -> list[Job]:
-        """What there is to do, claim by claim; a run that several claims need comes once, with all tables."""
-        return merged(job for claim, name in self.cases() for job in claim.jobs(name, self.scale, self.seeds))
+    def jobs(self, rows: Rows | None = None) -> list[Job]:
+        """What there is to do, claim by claim; a run that several claims need comes once, with all tables.
+
+        Args:
+            rows: What there is already, for claims that plan by it.
+        """
+        return merged(job for claim, name in self.cases() for job in self.jobs_of(claim, name, rows))
+
+    def jobs_of(self, claim: Claim, condition: str, rows: Rows | None = None) -> list[Job]:
+        """What one claim needs under one condition."""
+        known = None if rows is None else self.counted(claim, rows)
+        return claim.jobs(condition, self.scale, self.seeds, known)
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """The verdict of each case on the rows that there are."""

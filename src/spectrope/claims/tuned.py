@@ -43,11 +43,11 @@ class AtBestRates(Claim):
         own = experiments(self.inner, condition, scale, seed)
         return {name: at_best_rate(one, tuning) for name, one in own.items() if (tuning := found[name])}
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int]) -> list[Job]:
+    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
         """The trials, and the runs at those rates that they have chosen already."""
         first = experiments(self.inner, condition, scale, 0).values()
         trials = [Job(trial, ()) for one in first for trial in grid(one)]
-        return [*trials, *super().jobs(condition, scale, seeds)]
+        return [*trials, *super().jobs(condition, scale, seeds, rows)]
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         for number, part in enumerate(self.inner.parts(seen)):

@@ -113,7 +113,7 @@ class Run:
         claims = tuned_claims(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         if self.runs.exists() and not self.dry_run:
-            gather(self.runs, study.jobs(), rows)
+            gather(self.runs, study.jobs(rows), rows)
         self._carry_out(study, rows)
         if self.tune and self.dry_run:
             console.print("Then the runs at the rates that trials choose: at most as many as without --tune.")
@@ -125,7 +125,7 @@ class Run:
 
     def _carry_out(self, study: Study, rows: Rows) -> None:
         """Print the plan, and do what of it can be planned before any run."""
-        left = outstanding(study.jobs(), rows)
+        left = outstanding(study.jobs(rows), rows)
         costs = self._costs(left)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
         if left and not self.dry_run:
@@ -168,7 +168,7 @@ class Harvest:
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         every = (*claims, *tuned_forms(claims, rows))
         study = Study(every, tuple(THROWN), self.scale, seeds_from(self.first_seed, self.seeds))
-        gather(self.runs, study.jobs(), rows)
+        gather(self.runs, study.jobs(rows), rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +223,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
     """Print what each claim still needs, what it can show, and what all of it will cost."""
     lines = []
     for claim, condition in study.cases():
-        jobs = claim.jobs(condition, study.scale, study.seeds)
+        jobs = study.jobs_of(claim, condition, rows)
         missing = [job for job in jobs if not rows.covers(job)]
         seconds = sum(costs[job.experiment].total for job in missing) / workers
         lines.append(

@@ -72,7 +72,7 @@ class Exact:
     examples: int = EXAMPLES
 
     def measure(self, subject: Subject) -> Tables:
-        chosen = self.protocol.examples(subject.train, subject.held_out[: self.examples])
+        chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         found = subject.sweep(chosen, self.protocol)
         analysis = analyse(found.intact, found.ablated, seed=subject.seed)
         return _named(self.protocol, ablation=pl.DataFrame(found.drops()), deposit=deposit_table(analysis))
@@ -111,7 +111,7 @@ class Cumulative:
     examples: int = EXAMPLES
 
     def measure(self, subject: Subject) -> Tables:
-        chosen = self.protocol.examples(subject.train, subject.held_out[: self.examples])
+        chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         half = (len(chosen) + 1) // 2
         order = subject.sweep(chosen[:half], self.protocol)
         steps = cumulative_curve(

@@ -37,8 +37,8 @@ def _held_out(experiment: Experiment) -> int:
     return min(EXAMPLES, experiment.n_test)
 
 
-def _all(experiment: Experiment) -> int:
-    return experiment.n_train + _held_out(experiment)
+def _any(experiment: Experiment) -> int:
+    return min(EXAMPLES, experiment.n_train + experiment.n_test)
 
 
 def _fixed(experiment: Experiment) -> int:
@@ -54,7 +54,7 @@ def _first_steps(experiment: Experiment) -> int:
 
 def _ablation(protocol: str) -> Measure:
     method = Exact(protocol=PROTOCOLS[protocol])
-    examples = _held_out if method.protocol.data == "held-out" else _all
+    examples = _held_out if method.protocol.data == "held-out" else _any
     return Measure(lambda run, device, listen: ablate(run, device, method, listen), examples)
 
 
@@ -64,6 +64,7 @@ MEASURES: Mapping[str, Measure] = {
     "ablation-all": _ablation("R10"),
     "ablation-latent-columns": _ablation("R12"),
     "ablation-value-bias-unrestored-all": _ablation("released"),
+    "ablation-latent-columns-unrestored-all": _ablation("released-mla"),
     "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
     "start": Measure(kernels_at_start, _fixed),
     "head_gradients": Measure(head_gradients, _first_steps),

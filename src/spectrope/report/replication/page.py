@@ -98,7 +98,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
-        missing=len(outstanding(study.jobs(), rows)),
+        missing=len(outstanding(study.jobs(rows), rows)),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
     )
@@ -167,7 +167,7 @@ def machines(rows: Rows) -> list[str]:
 
 
 def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
-    jobs = {v.condition: claim.jobs(v.condition, study.scale, study.seeds) for v in verdicts}
+    jobs = {v.condition: study.jobs_of(claim, v.condition, rows) for v in verdicts}
     planned = {name: (len(own), len(outstanding(own, rows))) for name, own in jobs.items()}
     return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned)
 

@@ -88,9 +88,12 @@ def deposits(gaps: tuple[float, ...]) -> pl.DataFrame:
 def rows_of(
     claim: Claim, say: Say, *, condition: str = "controlled", seeds: int = 6, scale: str = "mini"
 ) -> Rows:
-    """A row for every arm and seed, as `say` has it; an arm of which it says None has none."""
+    """A row for every arm and seed, as `say` has it; an arm of which it says None has none.
+
+    Seeds are the first that count, from the claim's first unexplored one on.
+    """
     made = []
-    for seed in range(seeds):
+    for seed in range(claim.explored, claim.explored + seeds):
         for arm, experiment in claim.arms(condition, scale, seed).items():
             said = say(arm, seed)
             if said is not None:

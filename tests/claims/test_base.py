@@ -227,7 +227,7 @@ def test_the_power_of_a_plan_is_stated():
         "6 seeds show, four times in five, an effect that exceeds the smallest of interest by 1.43 standard "
         "deviations between seeds."
     )
-    (both,) = chosen_claims(("partial-rope",))
+    (both,) = chosen_claims(("rope-with-absolute",))
     assert "1.43 standard deviations between seeds and a majority of 96 % of all runs" in both.power(6)
 
 

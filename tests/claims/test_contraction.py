@@ -12,7 +12,7 @@ from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.rows import Row
 
 CLAIM = Contraction()
-ORDER = ("10", "100", "1000", "10000", "100000")
+ORDER = ("10", "30", "100", "300", "1000", "10000", "100000")
 
 
 def spectrum(ratio):
@@ -25,7 +25,7 @@ def say(ratio=0.6, slope=-1.0):
     def tell(arm, seed):
         place = ORDER.index(arm)
         test = 70.0 + 4 * slope * place + 0.5 * jitter(seed)
-        tables = {"spectrum": spectrum(ratio + 0.1 * (place - 3) + 0.01 * jitter(seed))}
+        tables = {"spectrum": spectrum(ratio + 0.1 * (place - 5) + 0.01 * jitter(seed))}
         return {"test": test, "tables": tables}
 
     return tell

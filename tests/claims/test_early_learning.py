@@ -9,14 +9,14 @@ from tests.sweeps.test_local import tiny
 
 from spectrope.claims.contraction import Contraction
 from spectrope.claims.counting_ordering import CountingTable
-from spectrope.claims.early_learning import EarlyLearning, in_growth, kernel_rank, newton_ratio, tangent_ratio
+from spectrope.claims.early_learning import EarlyLearning, in_growth, kernel_rank, tangent_ratio, uncontracted
 from spectrope.claims.intrinsic_deposit import IntrinsicDeposit
 from spectrope.spectral.kernel import rope_kernel
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.rows import Row
 
 CLAIM = EarlyLearning()
-BASES = ("10", "100", "1000", "rope", "100000")
+BASES = ("10", "30", "100", "300", "1000", "10000", "100000")
 
 
 def start(tangent, newton):
@@ -85,15 +85,17 @@ def test_the_rank_of_the_kernel_is_that_of_the_dense_matrix_over_the_lags_of_the
 def test_runs_are_shared_with_other_claims():
     plan = set(CLAIM.plan("controlled", "mini", (0,)))
     assert set(Contraction().plan("controlled", "mini", (0,))) <= plan
-    assert len(plan & set(CountingTable().plan("controlled", "mini", (0,)))) == 3
+    assert len(plan & set(CountingTable().plan("controlled", "mini", (6,)))) == 3
     assert len(plan & set(IntrinsicDeposit().plan("controlled", "mini", (0,)))) == 4
-    assert len(plan) == len(CLAIM.jobs("controlled", "mini", (0,))) == 12
+    jobs = CLAIM.jobs("controlled", "mini", (0,))
+    assert len(plan) == len(jobs) == 15
+    assert {job.experiment for job in jobs} == plan
 
 
 def test_a_trained_network_has_ratios_and_growth(tmp_path):
     run = complete(Job(tiny(), ("start", "head_growth")), tmp_path, torch.device("cpu"))
     found = Row.of(run)
-    assert 0.1 < tangent_ratio(found) < newton_ratio(found) * 10
+    assert 0.1 < tangent_ratio(found) < 10
     assert 1 / tiny().model.n_heads <= in_growth(found) <= 1.0
     bare = row(tiny())
-    assert tangent_ratio(bare) is newton_ratio(bare) is in_growth(bare) is None
+    assert tangent_ratio(bare) is uncontracted(bare) is in_growth(bare) is None

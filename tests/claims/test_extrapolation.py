@@ -5,6 +5,7 @@ import torch
 from tests.claims.made import jitter, row, rows_of
 from tests.sweeps.test_local import tiny
 
+from spectrope.claims.dropout import Dropout
 from spectrope.claims.extrapolation import ENCODINGS, Extrapolation, length_loss
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.rows import Row
@@ -12,45 +13,60 @@ from spectrope.sweeps.rows import Row
 CLAIM = Extrapolation()
 
 
-def say(slope, blend=-5.0):
-    """Loss grows with the gap, by rank, over encodings and over seeds."""
+ARMS = tuple(CLAIM.arms("controlled", "mini", 0))
+RUNS = (0.4, -1.1, 0.9, -0.2, 1.3, -1.3)  # By which the runs of an arm differ, of mean 0.
+
+
+def say(between, within, blend=0.0):
+    """Loss grows with the gap over arms, and over the runs of each arm, in another order per arm."""
 
     def tell(arm, seed):
-        gap = 4.0 * ENCODINGS.index(arm) + seed
-        loss = 40 + slope * gap + (blend if arm == "blend" else 0.0)
+        place, own = ARMS.index(arm), 3 * RUNS[(seed + ARMS.index(arm)) % 6]
+        loss = 40 + between * 4 * place + within * own + (blend if arm == "blend" else 0.0)
+        kept = 0.95 * (100 - loss)
         return {
-            "gaps": (gap, 1.0, 1.0),
-            "lengths": {1.0: 95.0, 1.5: 95.0 - loss + 1, 2.0: 95.0 - loss, 4.0: 95.0 - loss - 1},
+            "gaps": (4 * place + 20 + own, 1.0, 1.0),
+            "lengths": {1.0: 95.0, 1.5: kept + 1, 2.0: kept, 4.0: kept - 1},
         }
 
     return tell
 
 
-def test_the_loss_is_that_of_the_mean_over_longer_sequences():
+def outcomes(tell):
+    return [finding.outcome for finding in CLAIM.judge(rows_of(CLAIM, tell)).findings]
+
+
+def test_the_loss_is_the_part_that_longer_sequences_lose():
     (one, *_) = CLAIM.plan("controlled", "mini", (0,))
-    assert length_loss(row(one, lengths={1.0: 95.0, 1.5: 80.0, 2.0: 60.0, 4.0: 40.0})) == pytest.approx(35.0)
+    assert length_loss(row(one, lengths={1.0: 80.0, 1.5: 80.0, 2.0: 60.0, 4.0: 40.0})) == pytest.approx(25.0)
+    assert length_loss(row(one, lengths={1.0: 0.0, 1.5: 80.0})) is None
     assert length_loss(row(one)) is None
 
 
 def test_a_gap_that_foretells_the_loss_holds():
-    verdict = CLAIM.judge(rows_of(CLAIM, say(1.0, blend=-30.0)))
-    assert [finding.outcome for finding in verdict.findings][1] == "holds"
-    assert verdict.findings[1].part.note == "one value per encoding, not per seed"
-    assert verdict.findings[2].outcome == "holds"
+    assert outcomes(say(1.0, 1.0, blend=-60.0)) == ["holds", "holds", "holds"]
 
 
 def test_a_gap_that_foretells_the_opposite_fails():
-    verdict = CLAIM.judge(rows_of(CLAIM, say(-1.0)))
-    assert verdict.outcome == "fails"
-    assert [finding.outcome for finding in verdict.findings][:2] == ["fails", "fails"]
+    assert outcomes(say(-1.0, -1.0)) == ["fails", "fails", "inconclusive"]
+
+
+def test_arms_and_runs_of_one_arm_are_told_apart():
+    assert outcomes(say(1.0, -1.0))[:2] == ["holds", "fails"]
 
 
 def test_a_gap_that_says_nothing_is_inconclusive():
     def tell(arm, seed):
-        found = say(1.0, blend=-30.0)(arm, seed)
-        return found | {"gaps": (5 + 5 * jitter(seed + ENCODINGS.index(arm)), 1.0, 1.0)}
+        found = say(1.0, 1.0)(arm, seed)
+        return found | {"gaps": (5 + 5 * jitter(seed + ARMS.index(arm)), 1.0, 1.0)}
 
-    assert CLAIM.judge(rows_of(CLAIM, tell)).findings[0].outcome == "inconclusive"
+    assert outcomes(tell)[0] == "inconclusive"
+
+
+def test_other_rates_of_dropout_are_runs_of_claim_4():
+    assert set(CLAIM.plan("controlled", "mini", (0,))) >= set(
+        Dropout().arms("controlled", "mini", 0).values()
+    )
 
 
 def test_runs_without_longer_sequences_do_not_count():

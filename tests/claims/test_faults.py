@@ -25,7 +25,7 @@ def stored(path, *, seeds=6, without=()):
         CLAIM, lambda arm, seed: None if (arm, seed) in without else say(arm, seed), seeds=seeds
     ):
         rows.add(one)
-    return CLAIM.arms("controlled", "mini", 3)["0.1"]
+    return CLAIM.arms("controlled", "mini", 9)["0.1"]
 
 
 def cut_off(line):
@@ -69,7 +69,7 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
     verdict = CLAIM.judge(rows)
     assert verdict.outcome == "holds"
     assert verdict.n_seeds == seeds - 1
-    assert verdict.reason == "all 4 parts hold; 1 run left out"
+    assert verdict.reason == "all 2 parts hold; 1 run left out"
     (line,) = verdict.left_out
     assert told in line
     page = write_replication(Study((CLAIM,), ("controlled",), "mini", (0,)), rows, tmp_path / "page.md")
@@ -84,7 +84,8 @@ def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     assert verdict.outcome == "inconclusive"
     assert (
         verdict.reason
-        == "5 of at least 6 seeds for gap at rate 0.1 minus gap without dropout; 1 run left out"
+        == "5 of at least 6 seeds for seeds with a deposit without dropout that have one at rate 0.1; "
+        "1 run left out"
     )
 
 
@@ -93,7 +94,7 @@ def test_a_run_done_again_is_no_longer_missed(tmp_path):
     victim = stored(path)
     spoil(path, victim, cut_off)
     rows = Rows.load(path)
-    rows.add(row(victim, **say("0.1", 3)))
+    rows.add(row(victim, **say("0.1", 9)))
     for again in (rows, Rows.load(path)):
         verdict = CLAIM.judge(again)
         assert (verdict.outcome, verdict.left_out) == ("holds", ())
@@ -108,7 +109,7 @@ def test_a_spoiled_run_of_another_claim_is_none_of_this_one(tmp_path):
 
 def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     path = tmp_path / "mini.jsonl"
-    stored(path, without=[("0", 2), ("0", 5)])
+    stored(path, without=[("0", 8), ("0", 11)])
     rows = Rows.load(path)
     verdict = CLAIM.judge(rows)
     assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 4)

@@ -7,7 +7,7 @@ from tests.claims.made import jitter, row, rows_of
 from tests.sweeps.test_local import tiny
 
 from spectrope.attention.multi_head import MultiHead
-from spectrope.claims.distance_ordering import DistanceOrdering
+from spectrope.claims.dropout import Dropout
 from spectrope.claims.intrinsic_deposit import IntrinsicDeposit, couplings, in_gradient
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.rows import Row
@@ -20,7 +20,7 @@ def energies(*layers, steps=(0, 20)):
     """The same energies of four heads at every step."""
     return pl.DataFrame(
         [
-            {"step": step, "layer": layer, "head": head, "energy": energy}
+            {"step": step, "layer": layer, "head": head, "energy": 1.0, "projections": energy}
             for step in steps
             for layer, heads in enumerate(layers, start=1)
             for head, energy in enumerate(heads, start=1)
@@ -70,7 +70,7 @@ def test_participation_is_averaged_over_layers_and_steps():
 
 def test_the_arms_differ_in_one_thing_each():
     arms = couplings("controlled", "mini", 3)
-    assert arms["rope"] in DistanceOrdering().plan("controlled", "mini", (3,))
+    assert arms["rope"] == Dropout().arms("controlled", "mini", 3)["0"]
     assert len(arms) == len(set(arms.values())) == 9
     for name, one in arms.items():
         assert (one.training.optimiser == "sgd") == ("sgd" in name)

@@ -1,18 +1,19 @@
 """Claim 5 on rows with known answers."""
 
+import polars as pl
 import pytest
-from tests.claims.made import jitter, rows_of
+from tests.claims.made import jitter, row, rows_of
 
-from spectrope.claims.distance_ordering import DistanceOrdering
-from spectrope.claims.partial_rope import PartialRoPE
+from spectrope.claims.dropout import Dropout
+from spectrope.claims.partial_rope import PartialRoPE, depth
 
 CLAIM = PartialRoPE()
 
 
-def say(partial=80.0, gaps=(2.0, 30.0, 1.0)):
+def say(partial=80.0, gaps=(2.0, 30.0, 1.0), whole=(30.0, 2.0, 1.0)):
     def tell(arm, seed):
         test = 95.0 if arm == "8" else partial + 0.3 * jitter(seed)
-        return {"test": test, "gaps": gaps if arm == "3" else (1.0, 1.0, 1.0)}
+        return {"test": test, "gaps": gaps if arm == "4" else whole}
 
     return tell
 
@@ -23,17 +24,37 @@ def say(partial=80.0, gaps=(2.0, 30.0, 1.0)):
         (say(), "holds"),
         (say(partial=95.0), "fails"),
         (say(partial=93.1), "inconclusive"),
-        (say(gaps=(30.0, 30.0, 1.0)), "inconclusive"),  # Layer 1 has one too; six of six are too few to fail.
+        (say(gaps=(30.0, 2.0, 1.0)), "fails"),  # It stays in layer 1 for every k.
     ],
 )
 def test_known_accuracies(tell, outcome):
     assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
 
 
-def test_both_ends_are_runs_of_claim_1():
-    arms, others = CLAIM.arms("controlled", "mini", 0), DistanceOrdering().arms("controlled", "mini", 0)
-    assert (arms["0"], arms["8"]) == (others["nope"], others["rope"])
-    assert arms["3"].model.encoding.groups[0].heads == 3
+def test_the_place_is_the_mean_layer_weighted_by_drops():
+    one = CLAIM.arms("controlled", "mini", 0)["8"]
+
+    def dropped(*drops):
+        heads = {"layer": [1, 1, 3], "head": [1, 2, 1], "low": [0.0] * 3, "high": [0.0] * 3}
+        return depth(row(one, tables={"ablation": pl.DataFrame(heads | {"drop": drops})}))
+
+    assert dropped(3.0, -2.0, 1.0) == pytest.approx(1.5)
+    assert dropped(0.0, -2.0, 0.0) is None
+
+
+def test_the_number_that_moves_drops_furthest_is_tested_and_deposits_are_counted():
+    part = CLAIM.judge(rows_of(CLAIM, say())).findings[-1].part
+    assert part.quantity == "RoPE on 4 heads minus on all, mean layer of the drops"
+    assert part.prediction.tried == 3
+    assert part.note.endswith("1: 6 and 0 of 6, 4: 0 and 6 of 6, 7: 6 and 0 of 6, 8: 6 and 0 of 6")
+
+
+def test_ends_are_nope_and_rope_without_dropout():
+    arms = CLAIM.arms("controlled", "mini", 0)
+    assert list(arms) == ["0", "1", "4", "7", "8"]
+    assert arms["8"] == Dropout().arms("controlled", "mini", 0)["0"]
+    assert (arms["0"].model.encoding.kind, arms["0"].model.dropout) == ("nope", 0.0)
+    assert arms["4"].model.encoding.groups[0].heads == 4
 
 
 def test_at_the_paper_s_width_the_paper_s_numbers_are_run():

@@ -3,6 +3,7 @@
 import pytest
 from tests.claims.made import jitter, rows_of
 
+from spectrope.claims.dropout import Dropout
 from spectrope.claims.rope_with_absolute import RoPEWithAbsolute
 
 CLAIM = RoPEWithAbsolute()
@@ -29,5 +30,6 @@ def test_known_gaps(tell, outcome):
 
 
 def test_the_sinusoid_is_added_to_the_input():
-    both = CLAIM.arms("controlled", "mini", 0)["both"].model.encoding
-    assert [part.kind for part in both.parts] == ["rope", "sinusoidal"]
+    arms = CLAIM.arms("controlled", "mini", 0)
+    assert [part.kind for part in arms["both"].model.encoding.parts] == ["rope", "sinusoidal"]
+    assert arms["alone"] == Dropout().arms("controlled", "mini", 0)["0"]

@@ -9,7 +9,7 @@ from tests.training.test_loop import CPU, tiny
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.factorised import FactorisedTable
 from spectrope.models.decoder import Decoder
-from spectrope.probes.head_factors import factor_gradients, factor_growth, head_factors
+from spectrope.probes.head_factors import factor_gradients, factor_growth, head_factors, projections
 from spectrope.training.loop import build_model
 from spectrope.training.scales import experiment
 
@@ -41,6 +41,15 @@ def test_a_factorised_table_has_factors_of_its_own():
         for head, energy in enumerate(found):
             own = table.heads.grad[head].square().sum() + table.lags.grad[:, head].square().sum()
             torch.testing.assert_close(energy, own)
+
+
+def test_queries_and_keys_beside_a_factorised_table_have_their_gradient_too():
+    model, batch = setting(FactorisedTable.Config())
+    energies = factor_gradients(model, batch, projections)
+    torch.nn.functional.cross_entropy(model(batch), batch.labels).backward()
+    for block, found in zip(model.blocks, energies, strict=True):
+        q, k, _ = block.heads.qkv.weight.grad.unflatten(0, (3, model.config.n_heads, -1))
+        torch.testing.assert_close(found, q.square().sum((1, 2)) + k.square().sum((1, 2)))
 
 
 @pytest.mark.parametrize("encoding", [None, FactorisedTable.Config()])

@@ -7,7 +7,7 @@ import torch
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from spectrope.sweeps.job import Job, complete
-from spectrope.sweeps.lengths import lengthened, lengths
+from spectrope.sweeps.lengths import lengths, longer_examples
 from spectrope.sweeps.measures import MEASURES
 from spectrope.tasks.base import TASKS, TaskConfig
 from spectrope.training.config import Experiment
@@ -42,16 +42,32 @@ def test_an_unknown_measure_is_refused():
 
 
 @pytest.mark.parametrize("scale", list(SCALES))
-@pytest.mark.parametrize("task", ["distance", "counting"])
 @pytest.mark.parametrize("factor", [1.0, 1.5, 2.0, 4.0])
-def test_longer_tasks_keep_their_labels(scale, task, factor):
-    config = SCALES[scale][task].task
-    longer = lengthened(config, factor).build()
-    assert longer.max_length == factor * config.build().max_length
-    assert longer.n_classes == config.build().n_classes
-    batch = longer.sample(300, seed=1)
+def test_longer_counting_tasks_keep_their_labels(scale, factor):
+    config = SCALES[scale]["counting"].task
+    batch = longer_examples(config, factor, 300, seed=1)
+    assert batch.lengths.tolist() == [factor * config.length] * 300
+    longer = replace(config, length=round(factor * config.length)).build()
     assert torch.equal(longer.solve(batch, seed=1), batch.labels)
-    assert int(batch.lengths.max()) > 0.75 * longer.max_length
+
+
+@pytest.mark.parametrize("fillers", ["clean", "any"])
+@pytest.mark.parametrize("factor", [1.0, 1.5, 4.0])
+def test_each_distance_example_gets_words_before_and_after(factor, fillers):
+    config = replace(SCALES["mini"]["distance"].task, fillers=fillers, triggers="fresh")
+    own, longer = config.build().sample(300, 3, 7), longer_examples(config, factor, 300, 3, 7)
+    assert torch.equal(longer.labels, own.labels)
+    assert torch.equal(longer.lengths, (factor * own.lengths.double()).round().long())
+    triggers = set(config.build().trigger_words(3).tolist())
+    before = []
+    for first, second, n, m in zip(own.inputs, longer.inputs, own.lengths, longer.lengths, strict=True):
+        words, found = first[:n].tolist(), second.tolist()
+        (start, *_) = [at for at in range(m - n + 1) if found[at : at + n] == words]
+        assert triggers.isdisjoint(found[:start] + found[start + n :])
+        assert 0 not in found[:m]
+        assert set(found[m:]) <= {0}
+        before.append(start / max(1, m - n))
+    assert factor == 1.0 or sum(before) / 300 == pytest.approx(0.5, abs=0.07)
 
 
 def test_the_first_length_is_that_of_the_held_out_examples(tmp_path):
@@ -74,4 +90,4 @@ def test_another_task_has_no_longer_form():
 
     assert "other" not in TASKS
     with pytest.raises(ConfigError, match="task 'other' has no longer form"):
-        lengthened(Other(), 2.0)
+        longer_examples(Other(), 2.0, 1, 0)

@@ -54,8 +54,8 @@ class Claim(ABC):
     def parts(self, seen: Seen) -> Iterator[Part]:
         """What the claim predicts of them; it holds if every part does."""
 
-    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[AnyExperiment]:
-        """All runs under a condition, seed by seed, the first seed being the first unexplored one.
+    def named(self, condition: str, scale: str, seeds: Iterable[int]) -> dict[AnyExperiment, str]:
+        """All runs under a condition with their arms, seed by seed, the first being the first unexplored one.
 
         Raises:
             ConfigError: If the claim is not tested under that condition.
@@ -63,14 +63,18 @@ class Claim(ABC):
         if condition not in self.conditions:
             known = ", ".join(self.conditions)
             raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
-        arms = (self.arms(condition, scale, self.explored + seed).values() for seed in seeds)
-        return list(dict.fromkeys(one for group in arms for one in group))
+        groups = (self.arms(condition, scale, self.explored + seed) for seed in seeds)
+        return {one: arm for group in groups for arm, one in group.items()}
+
+    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[AnyExperiment]:
+        """The same without names."""
+        return list(self.named(condition, scale, seeds))
 
     def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
         """The same with what is measured on each; a claim may need fewer for what `rows` show already."""
-        return [Job(one, self.measured(one)) for one in self.plan(condition, scale, seeds)]
+        return [Job(one, self.measured(arm, one)) for one, arm in self.named(condition, scale, seeds).items()]
 
-    def measured(self, experiment: AnyExperiment) -> tuple[str, ...]:
+    def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
         """The claim's tables, and the ablation that the run is judged by, where heads are ablated."""
         own = (own_ablation(experiment),) if ABLATION in self.tables else ()
         return tuple(dict.fromkeys((*self.tables, *own)))

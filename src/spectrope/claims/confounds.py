@@ -12,6 +12,7 @@ from spectrope.claims.quantities import Quantity, gap, held_out, shallow
 from spectrope.claims.seen import Seen, Values, difference
 from spectrope.claims.verdict import Part
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import SWITCHES
 from spectrope.training.config import Experiment
@@ -85,10 +86,14 @@ class Confounds(Claim, name="confounds"):
         """Both ends of every arm, then each switch alone where rows do not show that there is no need."""
         seen = self.see(rows or Rows(), condition, scale)
         small = [subject for subject, effects in self.effects(seen) if effects.small]
-        arms = [(arm, one) for seed in seeds for arm, one in self.arms(condition, scale, seed).items()]
-        ends = [(arm, one) for arm, one in arms if _setting(arm) in ENDS]
-        alone = [(arm, one) for arm, one in arms if _setting(arm) not in ENDS and _subject(arm) not in small]
-        return [Job(one, (*self.measured(one), *_extra(arm))) for arm, one in (*ends, *alone)]
+        arms = [(arm, one) for one, arm in self.named(condition, scale, seeds).items()]
+        ends = [pair for pair in arms if _setting(pair[0]) in ENDS]
+        alone = [pair for pair in arms if _setting(pair[0]) not in ENDS and _subject(pair[0]) not in small]
+        return [Job(one, self.measured(arm, one)) for arm, one in (*ends, *alone)]
+
+    def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
+        extra = ABLATIONS.get(_subject(arm), {}).values() if _setting(arm) == "controlled" else ()
+        return (*super().measured(arm, experiment), *extra)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         for _, effects in self.effects(seen):
@@ -123,11 +128,6 @@ def _subject(arm: str) -> str:
 
 def _setting(arm: str) -> str:
     return arm.rpartition("/")[2]
-
-
-def _extra(arm: str) -> Iterable[str]:
-    """The tables that an arm leaves for the ablation's own switches."""
-    return ABLATIONS.get(_subject(arm), {}).values() if _setting(arm) == "controlled" else ()
 
 
 def _effects(seen: Seen, subject: str, words: str, quantity: Quantity) -> Effects:

@@ -10,13 +10,14 @@ from spectrope.claims.predictions import AtMost
 from spectrope.claims.quantities import speed
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
+from spectrope.claims.without_dropout import EXPLORED
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
 
-BASES = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
+BASES = (10.0, 30.0, 100.0, 300.0, 1_000.0, 10_000.0, 100_000.0)
 OWN = "10000"  # The base of RoPE itself.
 CONTRACTED = 0.95  # Largest mean ratio of norms that counts as contraction.
 
@@ -39,10 +40,11 @@ class Contraction(Claim, name="contraction"):
         "Spectral norms of row-centred logits of trained heads on held-out examples, the same queries and "
         "keys with and without their rotation, from `spectrope spectrum`. Real logits are no Hadamard "
         "product with G_e, so that this is a measurement and not a theorem. Speed is held-out accuracy "
-        "averaged over the epochs; one rank correlation per seed over five bases; Student's t over seeds."
+        "averaged over the epochs; one rank correlation per seed over seven bases; Student's t over seeds."
     )
     paper = "no number in the text"
     tables = ("ablation", "spectrum")
+    explored = EXPLORED  # So that runs are those of claim 10, whose seeds these are.
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         def on(base: float) -> Experiment:

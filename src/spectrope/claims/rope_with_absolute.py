@@ -6,9 +6,9 @@ from spectrope.claims.base import Claim
 from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
+from spectrope.claims.without_dropout import EXPLORED, WHY, distance_at
 from spectrope.encodings.sum import Sum
 from spectrope.training.config import Experiment
-from spectrope.training.scales import experiment
 
 
 class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
@@ -24,17 +24,17 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     )
     test = (
         "The gap as in claim 3. Where RoPE alone has no deposit in layer 1, none can be gone, and the claim "
-        "stays inconclusive."
+        f"stays inconclusive. {WHY}"
     )
     paper = "figure 6; no number in the text"
     conditions = ("controlled", "described")
     unplanned = "Not under `released`: the public code adds the absolute term to RoPE itself (R3)."
+    explored = EXPLORED
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         encodings = {"alone": "rope", "both": Sum.Config()}
         return {
-            name: experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
-            for name, encoding in encodings.items()
+            name: distance_at(0.0, encoding, condition, scale, seed) for name, encoding in encodings.items()
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:

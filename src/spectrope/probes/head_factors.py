@@ -1,12 +1,12 @@
 """The parameters whose product makes a head's logits: what gradient reaches them, how far they have come."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from spectrope.attention.multi_head import MultiHead
 from spectrope.core.errors import UnsupportedError
@@ -38,7 +38,10 @@ class Factor:
         return blocks.square().sum((0, 2))
 
 
-def head_factors(model: Decoder) -> list[list[Factor]]:
+Factors = list[list[Factor]]  # Of each layer.
+
+
+def head_factors(model: Decoder) -> Factors:
     """The factors through which position enters the logits of each layer.
 
     The encoding's own where it has any, as `FactorisedTable` has, else W_Q and W_K, which a rotation turns.
@@ -46,10 +49,25 @@ def head_factors(model: Decoder) -> list[list[Factor]]:
     Raises:
         UnsupportedError: If attention is of another kind than multi-head.
     """
-    return [_of_layer(model, layer) for layer in range(len(model.blocks))]
+    own = [model.encoding_of(layer) for layer in range(len(model.blocks))]
+    return [
+        _of_table(encoding, weights[0].n_heads) if isinstance(encoding, FactorisedTable) else weights
+        for encoding, weights in zip(own, projections(model), strict=True)
+    ]
 
 
-def factor_gradients(model: Decoder, batch: Batch) -> list[Float[Tensor, " h"]]:
+def projections(model: Decoder) -> Factors:
+    """W_Q and W_K of each layer, which every encoding has.
+
+    Raises:
+        UnsupportedError: If attention is of another kind than multi-head.
+    """
+    return [[_queries_and_keys(block.heads)] for block in model.blocks]
+
+
+def factor_gradients(
+    model: Decoder, batch: Batch, of: Callable[[Decoder], Factors] = head_factors
+) -> list[Float[Tensor, " h"]]:
     r"""Energy :math:`\|\partial\ell/\partial f_h\|^2` of the gradient by each head's factors, per layer.
 
     One pass forth and back without dropout; weights, their gradients and random streams stay as they are.
@@ -57,11 +75,12 @@ def factor_gradients(model: Decoder, batch: Batch) -> list[Float[Tensor, " h"]]:
     Args:
         model: A decoder with multi-head attention.
         batch: Examples whose mean loss is differentiated, on the device of the model.
+        of: Which factors.
 
     Raises:
         UnsupportedError: If attention is of another kind.
     """
-    factors = head_factors(model)
+    factors = of(model)
     with torch.enable_grad():
         logits = model(batch)
         loss = F.cross_entropy(logits, counted_labels(model, batch.labels), ignore_index=IGNORED)
@@ -87,18 +106,16 @@ def factor_growth(before: Decoder, after: Decoder) -> list[Float[Tensor, " h"]]:
     ]
 
 
-def _of_layer(model: Decoder, layer: int) -> list[Factor]:
-    heads, encoding = model.blocks[layer].heads, model.encoding_of(layer)
+def _queries_and_keys(heads: nn.Module) -> Factor:
     if not isinstance(heads, MultiHead):
         raise UnsupportedError(
             f"heads have factors of their own in multi-head attention alone; got {type(heads).__name__}."
         )
-    if isinstance(encoding, FactorisedTable):
-        return [
-            Factor(encoding.heads, 1, heads.n_heads),
-            Factor(encoding.lags, len(encoding.lags), heads.n_heads),
-        ]
-    return [Factor(heads.qkv.weight, 2, heads.n_heads, rows=2 * heads.inner)]
+    return Factor(heads.qkv.weight, 2, heads.n_heads, rows=2 * heads.inner)
+
+
+def _of_table(encoding: FactorisedTable, n_heads: int) -> list[Factor]:
+    return [Factor(encoding.heads, 1, n_heads), Factor(encoding.lags, len(encoding.lags), n_heads)]
 
 
 def _total(energies: Sequence[Float[Tensor, " h"]]) -> Float[Tensor, " h"]:

@@ -75,7 +75,7 @@ def head_growth(run: Run, device: torch.device, listen: Listener = silent) -> pl
         UnsupportedError: If attention is not multi-head.
     """
     before = build_model(experiment_of(run), device)
-    table = by_head(factor_growth(before, load_model(run, device)))
+    table = by_head(energy=factor_growth(before, load_model(run, device)))
     run.write_frame("head_growth", table)
     listen(Event("learning", 1, 1))
     return table

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 import torch
 
 from spectrope.core.device import choose_dtype
 from spectrope.core.errors import ConfigError
+from spectrope.core.random import indexed_integers
 from spectrope.evaluation.score import score
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener, silent
 from spectrope.sweeps.runs import experiment_of, load_model
-from spectrope.tasks.base import TaskConfig
+from spectrope.tasks.base import PADDING, Batch, TaskConfig
 from spectrope.tasks.counting import Counting
 from spectrope.tasks.distance import Distance
 
@@ -20,22 +22,54 @@ FACTORS = (1.0, 1.5, 2.0, 4.0)
 EXAMPLES = 2000
 
 
-def lengthened(task: TaskConfig, factor: float) -> TaskConfig:
-    """The same task on sequences up to `factor` times as long, whose labels are those of training.
+def longer_examples(task: TaskConfig, factor: float, n: int, seed: int, start: int = 0) -> Batch:
+    """Examples `factor` times as long, each of them, whose labels are those of training.
 
     Distances between triggers, or their numbers, keep their range: only fillers are added, so that a model
-    sees positions, and numbers of words, that it was not trained on, but no new label.
+    sees positions, and numbers of words, that it was not trained on, but no new label. For the distance task
+    these are the examples of training's own length, with words before and after.
+
+    Args:
+        task: The task of training.
+        factor: How many times as long, at least 1.
+        n: How many examples.
+        seed: The data set's.
+        start: Number of the first.
 
     Raises:
-        ConfigError: If the task is neither distance nor counting, or its vocabulary is too small.
+        ConfigError: If the task is neither distance nor counting.
     """
     if isinstance(task, Distance.Config):
-        length = round(factor * task.max_length)
-        added = (length - task.max_length) // 2
-        return replace(task, max_length=length, max_side=task.max_side + added)
+        own = Distance(task)
+        return extended(own.sample(n, seed, start), factor, own.plain_words(seed), seed, start)
     if isinstance(task, Counting.Config):
-        return replace(task, length=round(factor * task.length))
+        return replace(task, length=round(factor * task.length)).build().sample(n, seed, start)
     raise ConfigError(f"task {task.kind!r} has no longer form; distance and counting have.")
+
+
+def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: int = 0) -> Batch:
+    """Each sequence with words before and after it, so that it has `factor` times its own number.
+
+    How many come before is uniform; words are drawn with replacement.
+
+    Args:
+        batch: Examples from number `start` on.
+        factor: At least 1.
+        words: What is added.
+        seed: Of the words.
+        start: Number of the first example.
+    """
+    index = np.arange(start, start + len(batch))
+    own = batch.lengths.numpy()
+    whole = np.rint(factor * own).astype(np.int64)
+    before = indexed_integers(seed, "lengths/before", index, 1, (whole - own + 1)[:, None])
+    place = np.arange(whole.max())
+    chosen = words[indexed_integers(seed, "lengths/words", index, len(place), len(words))]
+    inside = (place >= before) & (place < before + own[:, None])
+    kept = np.arange(batch.inputs.shape[1]) < own[:, None]
+    chosen[inside] = batch.inputs.numpy()[kept]
+    chosen[place >= whole[:, None]] = PADDING
+    return replace(batch, inputs=torch.from_numpy(chosen), lengths=torch.from_numpy(whole))
 
 
 def lengths(
@@ -47,7 +81,7 @@ def lengths(
 ) -> pl.DataFrame:
     """Score a finished run on longer and longer held-out sequences; keep and return the table "lengths".
 
-    A row per factor: `factor`, `length` (longest, in tokens), `accuracy` (a fraction), `loss` in nats, `n`.
+    A row per factor: `factor`, `length` (mean, in tokens), `accuracy` (a fraction), `loss` in nats, `n`.
 
     Args:
         run: A finished run.
@@ -64,11 +98,10 @@ def lengths(
     dtype = choose_dtype(experiment.training.precision, device)
     rows = []
     for done, factor in enumerate(factors):
-        task = lengthened(experiment.task, factor).build()
         # The held-out examples of training come after its training examples; these do as well.
-        data = task.sample(examples, experiment.seed, start=experiment.n_train)
+        data = longer_examples(experiment.task, factor, examples, experiment.seed, experiment.n_train)
         found = score(model, data, dtype=dtype)
-        rows.append({"factor": factor, "length": task.max_length, **vars(found)})
+        rows.append({"factor": factor, "length": data.lengths.double().mean().item(), **vars(found)})
         listen(Event("lengths", done + 1, len(factors)))
     table = pl.DataFrame(rows)
     run.write_frame("lengths", table)

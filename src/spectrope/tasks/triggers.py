@@ -65,8 +65,11 @@ class TriggerTask(Task):
 
     def filler_words(self, seed: int) -> np.ndarray:
         """Ids of the words that all other tokens are drawn from, in ascending order."""
-        words = np.arange(1, self.vocabulary)
-        return words if self.config.fillers == "any" else np.setdiff1d(words, self.trigger_words(seed))
+        return np.arange(1, self.vocabulary) if self.config.fillers == "any" else self.plain_words(seed)
+
+    def plain_words(self, seed: int) -> np.ndarray:
+        """Ids of the words that are no triggers, in ascending order."""
+        return np.setdiff1d(np.arange(1, self.vocabulary), self.trigger_words(seed))
 
     def draw(self, index: np.ndarray, seed: int) -> Rows:
         """Token ids, labels and lengths of the examples that `index` numbers."""

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import polars as pl
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.models.decoder import Decoder
-from spectrope.probes.head_factors import factor_gradients
+from spectrope.probes.head_factors import factor_gradients, projections
 from spectrope.tasks.base import Batch
 from spectrope.training.probe import Probe
 
@@ -32,15 +33,15 @@ class FactorProbe(Probe):
         return data[: self.examples].trimmed()
 
     def measure(self, model: Decoder, batch: Batch) -> Mapping[str, pl.DataFrame]:
-        """The energy of the gradient by each head's factors."""
-        return {self.table: by_head(factor_gradients(model, batch))}
+        """The energy of the gradient by each head's factors, and by its W_Q and W_K."""
+        own, shared = (factor_gradients(model, batch), factor_gradients(model, batch, projections))
+        return {self.table: by_head(energy=own, projections=shared)}
 
 
-def by_head(layers: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
-    """A row per layer and head, with its energy."""
-    rows = [
-        {"layer": layer, "head": head, "energy": energy}
-        for layer, heads in enumerate(layers, start=1)
-        for head, energy in enumerate(heads.tolist(), start=1)
-    ]
-    return pl.DataFrame(rows, schema={"layer": pl.Int64, "head": pl.Int64, "energy": pl.Float64})
+def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
+    """A row per layer and head, with its energies, a column for each."""
+    values = {name: torch.stack(list(layers)).double() for name, layers in energies.items()}
+    n_layers, n_heads = next(iter(values.values())).shape
+    layers, heads = torch.meshgrid(torch.arange(n_layers), torch.arange(n_heads), indexing="ij")
+    places = {"layer": 1 + layers, "head": 1 + heads}
+    return pl.DataFrame({name: found.flatten().numpy() for name, found in (places | values).items()})

@@ -64,7 +64,7 @@ def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     verdict = claim.judge(rows)
     assert mark(verdict) == told
     if told == "**holds**":
-        assert decisive(verdict).endswith("predicted at least 0.25 layers (`controlled`)")
+        assert decisive(verdict).endswith("predicted at least 2 points (`controlled`)")
 
 
 def partial(arm, seed, full):

@@ -106,7 +106,7 @@ def factor_growth(before: Decoder, after: Decoder) -> list[Float[Tensor, " h"]]:
     ]
 
 
-def _queries_and_keys(heads: nn.Module) -> Factor:
+def _queries_and_keys(heads: Tensor | nn.Module) -> Factor:
     if not isinstance(heads, MultiHead):
         raise UnsupportedError(
             f"heads have factors of their own in multi-head attention alone; got {type(heads).__name__}."

@@ -168,11 +168,6 @@ class TestPredictions:
         assert (evidence.p_holds <= ALPHA) == (verdict == "holds")
         assert (evidence.p_fails <= ALPHA) == (verdict == "fails")
 
-    @pytest.mark.parametrize("prediction", [AtLeast(2.0), AtMost(2.0), Within(2.0), InMost()])
-    def test_what_seeds_can_show_is_said_beforehand(self, prediction):
-        assert prediction.detectable(6)
-        assert prediction.words()
-
 
 @pytest.mark.parametrize("claim", EVERY, ids=lambda claim: claim.kind)
 class TestEveryClaim:
@@ -221,14 +216,27 @@ def test_claims_are_chosen_by_name_or_number():
 
 
 def test_the_power_of_a_plan_is_stated():
-    assert "1 seed can only be" in Toy().power(1)
-    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5)
-    assert Toy().power(6) == (
-        "6 seeds show, four times in five, an effect that exceeds the smallest of interest by 1.43 standard "
-        "deviations between seeds."
+    assert "1 seed can only be" in Toy().power(1, Rows())
+    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5, Rows())
+    told = Toy().power(6, Rows())
+    assert told == (
+        "6 seeds show, four times in five, that a part holds where its mean lies 1.43 standard deviations "
+        "between seeds beyond the smallest effect of interest, and fails where it lies 1.75 short of it."
     )
     (both,) = chosen_claims(("rope-with-absolute",))
-    assert "1.43 standard deviations between seeds and a majority of 96 % of all runs" in both.power(6)
+    assert both.power(6, Rows()).endswith(
+        "; that a part about most runs holds for a majority of 96 % and fails for no minority."
+    )
+
+
+def test_where_rows_tell_the_spread_power_is_in_points():
+    rows = rows_of(Toy(), say(90.0))
+    spread = np.std([jitter(seed) for seed in range(6)], ddof=1)
+    holds, fails = (f"{factor * spread:.2g}" for factor in (1.4349, 1.7530))
+    assert f"({holds} and {fails} points, by the spread" in Toy().power(6, rows)
+    noisy = rows_of(Toy(), lambda arm, seed: {"test": 80.0 + jitter(seed) * (5 if arm == "rope" else -5)})
+    low, high = (f"{1.4349 * 5 * size * spread:.2g}" for size in (1, 2))
+    assert f"({low} to {high} and " in Toy().power(6, noisy)
 
 
 def test_a_row_without_scores_gives_no_value():

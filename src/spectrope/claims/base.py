@@ -2,8 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from spectrope.claims.power import power_of
 from spectrope.claims.quantities import ABLATION, own_ablation
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part, Verdict, decide
@@ -91,14 +93,15 @@ class Claim(ABC):
         seen = self.see(rows, condition, scale)
         return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
 
-    def power(self, seeds: int) -> str:
-        """What a number of seeds can show, stated before they run."""
+    def power(self, seeds: int, rows: Rows, scale: str = "mini") -> str:
+        """What a number of seeds can show, stated before they run, in points where rows tell the spread."""
         if seeds < self.minimum_seeds:
             few = f"{seeds} seed{'s' * (seeds != 1)}"
             return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."
-        arms = self.arms(self.conditions[0], "mini", 0)
-        shown = dict.fromkeys(part.prediction.detectable(seeds) for part in self.parts(Seen(tuple(arms), {})))
-        return f"{seeds} seeds show, four times in five, {' and '.join(shown)}."
+        first = self.conditions[0]
+        known = self.see(rows, first, scale)
+        arms = known.arms or tuple(self.arms(first, scale, self.explored))
+        return power_of(list(self.parts(replace(known, arms=arms))), seeds)
 
 
 def chosen_claims(names: Sequence[str]) -> list[Claim]:

@@ -53,8 +53,8 @@ class GrokVision(GrokClaim, name="grok-vision"):
     test = (
         "ResNet-18 from random weights (the paper starts from ImageNet's; `spectrope grok-shapes --source` "
         "takes a folder). Accuracies in evaluation mode, Student's t over seeds of split, order and weights. "
-        "`mini` is 128 images of 32 pixels and 1,000 steps, an hour for six seeds on one core; the paper takes "
-        "380,000 steps, so that a failure here says nothing of what comes later."
+        "`mini` is 128 images of 32 pixels and 1,000 steps, an hour for six seeds on one core; the paper "
+        "takes 380,000 steps, so that a failure here says nothing of what comes later."
     )
     paper = "no number in the text; a figure"
 

@@ -13,7 +13,6 @@ from jaxtyping import Float
 from scipy import stats
 
 from spectrope.stats.interval import Interval
-from spectrope.stats.power import detectable_difference, detectable_proportion
 from spectrope.stats.seeds import seed_proportion, t_interval
 
 LEVEL = 0.95
@@ -54,10 +53,6 @@ class Prediction(ABC):
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         """What values say, one per seed, at least two of them."""
 
-    @abstractmethod
-    def detectable(self, n: int) -> str:
-        """What n seeds will show four times in five, in words."""
-
 
 @dataclass(frozen=True)
 class OfMean(Prediction):
@@ -77,12 +72,6 @@ class OfMean(Prediction):
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         return Evidence(t_interval(values, self.level), *self.p_values(values))
-
-    def detectable(self, n: int) -> str:
-        return (
-            f"an effect that exceeds the smallest of interest by {detectable_difference(n, LEVEL):.2f} "
-            "standard deviations between seeds"
-        )
 
 
 @dataclass(frozen=True)
@@ -151,10 +140,6 @@ class InMost(Prediction):
         n = found.n_seeds
         above = float(stats.binom.sf(found.count - 1, n, self.interest))
         return Evidence(found.proportion, above, float(stats.binom.cdf(found.count, n, self.interest)))
-
-    def detectable(self, n: int) -> str:
-        share = detectable_proportion(n)
-        return "no majority at all" if share is None else f"a majority of {100 * share:.0f} % of all runs"
 
 
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:

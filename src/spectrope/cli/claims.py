@@ -236,8 +236,9 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         highlight=False,
         soft_wrap=True,
     )
-    for line in dict.fromkeys(claim.power(len(study.seeds)) for claim in study.claims):
-        console.print(line, highlight=False, soft_wrap=True)
+    for claim in study.claims:
+        power = claim.power(len(study.seeds), study.counted(claim, rows), study.scale)
+        console.print(f"{claim.number} {claim.kind}: {power}", highlight=False, soft_wrap=True)
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

@@ -12,7 +12,9 @@ UNITS = {
     "points": "percentage points",
     "of runs": "share of runs",
     "rho": "rank correlation",
+    "r": "correlation",
     "ratio": "ratio",
+    "of heads": "share of heads",
 }
 KEY = {"title": None, "orient": "bottom", "symbolType": "circle", "symbolSize": 80}
 LINE, WIDTH, LABEL = 22, 250, 420  # Pixels: height of a part, width of a panel, room for its name.

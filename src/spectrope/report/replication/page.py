@@ -43,12 +43,14 @@ class Section:
         verdicts: One per condition that it is tested under.
         pictures: Its charts.
         planned: Runs that its plan has and those of them that have no row, by condition.
+        power: What the planned seeds can show.
     """
 
     claim: Claim
     verdicts: list[Verdict]
     pictures: list[Picture]
     planned: dict[str, tuple[int, int]]
+    power: str
 
     @property
     def lines(self) -> list[list[str]]:
@@ -169,7 +171,8 @@ def machines(rows: Rows) -> list[str]:
 def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
     jobs = {v.condition: study.jobs_of(claim, v.condition, rows) for v in verdicts}
     planned = {name: (len(own), len(outstanding(own, rows))) for name, own in jobs.items()}
-    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned)
+    power = claim.power(len(study.seeds), study.counted(claim, rows), study.scale)
+    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned, power)
 
 
 def _pictures(

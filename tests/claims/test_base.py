@@ -13,6 +13,7 @@ from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.stats.power import detectable_difference
 from spectrope.stats.seeds import MIN_SEEDS, seed_proportion
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
@@ -221,7 +222,7 @@ def test_the_power_of_a_plan_is_stated():
     told = Toy().power(6, Rows())
     assert told == (
         "6 seeds show, four times in five, that a part holds where its mean lies 1.43 standard deviations "
-        "between seeds beyond the smallest effect of interest, and fails where it lies 1.75 short of it."
+        "between seeds beyond the smallest effect of interest, and fails where it lies 1.71 short of it."
     )
     (both,) = chosen_claims(("rope-with-absolute",))
     assert both.power(6, Rows()).endswith(
@@ -232,10 +233,11 @@ def test_the_power_of_a_plan_is_stated():
 def test_where_rows_tell_the_spread_power_is_in_points():
     rows = rows_of(Toy(), say(90.0))
     spread = np.std([jitter(seed) for seed in range(6)], ddof=1)
-    holds, fails = (f"{factor * spread:.2g}" for factor in (1.4349, 1.7530))
+    levels = (0.95, 0.975)  # A part that fails has Holm's correction for two.
+    holds, fails = (f"{detectable_difference(6, level) * spread:.2g}" for level in levels)
     assert f"({holds} and {fails} points, by the spread" in Toy().power(6, rows)
     noisy = rows_of(Toy(), lambda arm, seed: {"test": 80.0 + jitter(seed) * (5 if arm == "rope" else -5)})
-    low, high = (f"{1.4349 * 5 * size * spread:.2g}" for size in (1, 2))
+    low, high = (f"{detectable_difference(6) * 5 * size * spread:.2g}" for size in (1, 2))
     assert f"({low} to {high} and " in Toy().power(6, noisy)
 
 

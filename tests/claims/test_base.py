@@ -208,9 +208,14 @@ class TestEveryClaim:
 def test_claims_are_chosen_by_name_or_number():
     assert [claim.kind for claim in chosen_claims(("single-head", "1"))] == [
         "distance-ordering",
+        "distance-overfitting",
         "single-head",
     ]
-    assert [claim.kind for claim in chosen_claims(("2",))] == ["counting-table", "counting-text"]
+    assert [claim.kind for claim in chosen_claims(("2",))] == [
+        "counting-biases",
+        "counting-table",
+        "counting-text",
+    ]
     assert len(chosen_claims(())) == len(CLAIMS)
     with pytest.raises(UnknownNameError, match="unknown claim 'single'; did you mean single-head"):
         chosen_claims(("single",))

@@ -3,7 +3,7 @@
 import pytest
 from tests.claims.made import jitter, rows_of
 
-from spectrope.claims.counting_ordering import CountingTable, CountingText
+from spectrope.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 
 TABLE = {"rope": 69.4, "nope": 77.7, "t5": 77.5, "sinusoidal": 70.0, "random": 60.0, "alibi": 50.0}
 TEXT = TABLE | {"rope": 85.0}
@@ -27,6 +27,11 @@ def say(final):
         (CountingTable(), TEXT, "fails"),
         (CountingText(), ALIKE, "fails"),
         (CountingTable(), ALIKE, "fails"),
+        (CountingBiases(), TABLE, "holds"),
+        (CountingBiases(), TEXT, "holds"),
+        (CountingBiases(), ALIKE, "fails"),
+        (CountingBiases(), TABLE | {"alibi": 75.0}, "fails"),
+        (CountingBiases(), TABLE | {"t5": 70.0}, "fails"),
     ],
 )
 def test_the_readings_part_at_rope(claim, final, outcome):
@@ -34,9 +39,13 @@ def test_the_readings_part_at_rope(claim, final, outcome):
 
 
 def test_readings_share_their_runs():
-    assert CountingText().plan("controlled", "mini", (0, 1)) == CountingTable().plan(
-        "controlled", "mini", (0, 1)
-    )
+    plans = [one.plan("controlled", "mini", (0, 1)) for one in (CountingText(), CountingTable())]
+    assert plans[0] == plans[1] == CountingBiases().plan("controlled", "mini", (0, 1))
+
+
+@pytest.mark.parametrize(("scale", "epochs"), [("mini", 12), ("small", 20), ("paper", 150)])
+def test_task_2_is_trained_until_it_is_learned(scale, epochs):
+    assert {one.training.epochs for one in CountingText().plan("controlled", scale, (0,))} == {epochs}
 
 
 def test_seeds_that_disagree_are_inconclusive():

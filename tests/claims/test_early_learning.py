@@ -8,7 +8,6 @@ from tests.claims.test_intrinsic_deposit import EVEN, GATHERED
 from tests.sweeps.test_local import tiny
 
 from spectrope.claims.contraction import Contraction
-from spectrope.claims.counting_ordering import CountingTable
 from spectrope.claims.early_learning import EarlyLearning, in_growth, kernel_rank, tangent_ratio, uncontracted
 from spectrope.claims.intrinsic_deposit import IntrinsicDeposit
 from spectrope.spectral.kernel import rope_kernel
@@ -85,7 +84,6 @@ def test_the_rank_of_the_kernel_is_that_of_the_dense_matrix_over_the_lags_of_the
 def test_runs_are_shared_with_other_claims():
     plan = set(CLAIM.plan("controlled", "mini", (0,)))
     assert set(Contraction().plan("controlled", "mini", (0,))) <= plan
-    assert len(plan & set(CountingTable().plan("controlled", "mini", (6,)))) == 3
     assert len(plan & set(IntrinsicDeposit().plan("controlled", "mini", (0,)))) == 4
     jobs = CLAIM.jobs("controlled", "mini", (0,))
     assert len(plan) == len(jobs) == 15

@@ -68,6 +68,7 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
 def test_only_claims_1_and_2_have_rates_to_tune():
     assert [one.kind for one in tuned_claims(chosen_claims(()), Rows())] == [
         "distance-ordering-tuned",
+        "counting-biases-tuned",
         "counting-table-tuned",
         "counting-text-tuned",
     ]
@@ -77,7 +78,7 @@ def test_only_claims_1_and_2_have_rates_to_tune():
 
 
 def test_the_page_tells_of_rates_once_they_have_been_tried(tmp_path):
-    claims = chosen_claims(("1", "4"))
+    claims = chosen_claims(("distance-ordering", "4"))
     assert tried_claims(claims, Rows(), "mini") == claims
     rows = tried({})
     shown = tried_claims(claims, rows, "mini")

@@ -1,6 +1,6 @@
 """Runs that several claims share: built in one way, so that they are the same runs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
@@ -21,8 +21,18 @@ RIVALS = tuple(name for name in NAMES if name != "rope")
 ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
 
 
+# Where a scale's own number leaves a task half learned: Task 2 was at 70 to 82 % on seeds 0 to 5.
+EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
+
+
+def run_of(task: str, encoding: str, condition: str, scale: str, seed: int) -> Experiment:
+    """A run of a task, trained until it is learned: what `spectrope compare` makes, but for `EPOCHS`."""
+    epochs = EPOCHS.get((scale, task))
+    return experiment(task, encoding, scale=scale, condition=condition, seed=seed, epochs=epochs)
+
+
 def by_encoding(
     task: str, condition: str, scale: str, seed: int, encodings: Iterable[str] = NAMES
 ) -> dict[str, Experiment]:
-    """One run per encoding on a task: what `spectrope compare` makes, under the encodings' names."""
-    return {name: experiment(task, name, scale=scale, condition=condition, seed=seed) for name in encodings}
+    """One such run per encoding, under the encodings' names."""
+    return {name: run_of(task, name, condition, scale, seed) for name in encodings}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spectrope.claims.arms import NAMES_AND_MLA, TASKS
+from spectrope.claims.arms import NAMES_AND_MLA, TASKS, run_of
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import ALPHA, AtLeast, Within
 from spectrope.claims.quantities import Quantity, gap, held_out, shallow
@@ -16,7 +16,6 @@ from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import SWITCHES
 from spectrope.training.config import Experiment
-from spectrope.training.scales import experiment
 
 # Switches of the ablation, by the tables that they leave on runs without any other switch.
 ABLATIONS: Mapping[str, Mapping[str, str]] = {
@@ -114,7 +113,7 @@ def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Exper
     """A task under `controlled`, under `released`, and under each switch alone that changes something."""
 
     def under(condition: str) -> Experiment:
-        return experiment(task, encoding, scale=scale, condition=condition, seed=seed)
+        return run_of(task, encoding, condition, scale, seed)
 
     base = under("controlled")
     alone = {name: switch(base) for name, switch in SWITCHES.items()}

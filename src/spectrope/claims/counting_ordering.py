@@ -13,22 +13,57 @@ from spectrope.training.config import Experiment
 BIASED = ("sinusoidal", "random", "alibi")
 
 
-class CountingOrdering(Claim):
-    """What both readings share; they differ in the place of RoPE."""
+class CountingClaim(Claim):
+    """Task 2 under every encoding, which all parts of claim 2 are about."""
 
-    statement_of_others = (
-        "positional biases mildly hurt; random overfits most; ALiBi suffers most; relative is like NoPE."
-    )
-    prediction_of_others = (
-        "acc(NoPE) − acc(e) ≥ 2 for absolute, random, ALiBi; overfit(random) − overfit(e) ≥ 2; "
-        "acc(e) − acc(ALiBi) ≥ 2; |acc(relative) − acc(NoPE)| ≤ 2"
-    )
+    number = 2
     source = "Sec. 4.2, figure 3 and Table 1"
-    test = "Differences paired by seed, Student's t against the smallest effect of interest."
-    paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %; the others in figure 3 alone"
+    test = (
+        "Differences paired by seed, Student's t against the smallest effect of interest. At `mini` Task 2 "
+        "has 12 epochs rather than 4, after which seeds 0 to 5 were at 70 to 82 % and still learning."
+    )
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return by_encoding("counting", condition, scale, seed)
+
+
+class CountingText(CountingClaim, name="counting-text"):
+    """RoPE ahead of NoPE, as the text has it."""
+
+    title = "Task 2, as the text has it: RoPE ahead of NoPE"
+    statement = "On a position-agnostic task RoPE's test accuracy is superior."
+    prediction = "acc(RoPE) − acc(NoPE) ≥ 2 points"
+    paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %"
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield _ahead(seen, "rope", "nope", paper=69.43 - 77.69)
+
+
+class CountingTable(CountingClaim, name="counting-table"):
+    """RoPE behind NoPE, as Table 1 has it."""
+
+    title = "Task 2, as Table 1 has it: RoPE behind NoPE"
+    statement = "On a position-agnostic task RoPE is worse than NoPE."
+    prediction = "acc(NoPE) − acc(RoPE) ≥ 2 points"
+    paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %"
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield _ahead(seen, "nope", "rope", paper=77.69 - 69.43)
+
+
+class CountingBiases(CountingClaim, name="counting-biases"):
+    """What both readings say of the other encodings."""
+
+    title = "Task 2: positional biases hurt, ALiBi most, and random overfits most"
+    statement = (
+        "On a position-agnostic task positional biases mildly hurt; random overfits most; ALiBi suffers "
+        "most; relative is like NoPE."
+    )
+    prediction = (
+        "acc(NoPE) − acc(e) ≥ 2 for absolute, random, ALiBi; overfit(random) − overfit(e) ≥ 2; "
+        "acc(e) − acc(ALiBi) ≥ 2; |acc(relative) − acc(NoPE)| ≤ 2"
+    )
+    paper = "figure 3; no number in the text"
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         for name in BIASED:
@@ -48,35 +83,6 @@ class CountingOrdering(Claim):
             prediction=Within(ACCURACY),
             values=seen.minus("t5", "nope", held_out),
         )
-
-
-class CountingText(CountingOrdering, name="counting-text"):
-    """RoPE ahead of NoPE, as the text has it."""
-
-    number = 2
-    title = "Task 2, as the text has it: RoPE ahead of NoPE"
-    statement = (
-        "On a position-agnostic task RoPE's test accuracy is superior; "
-        f"{CountingOrdering.statement_of_others}"
-    )
-    prediction = f"acc(RoPE) − acc(NoPE) ≥ 2 points; {CountingOrdering.prediction_of_others}"
-
-    def parts(self, seen: Seen) -> Iterator[Part]:
-        yield _ahead(seen, "rope", "nope", paper=69.43 - 77.69)
-        yield from super().parts(seen)
-
-
-class CountingTable(CountingOrdering, name="counting-table"):
-    """RoPE behind NoPE, as Table 1 has it."""
-
-    number = 2
-    title = "Task 2, as Table 1 has it: RoPE behind NoPE"
-    statement = f"On a position-agnostic task RoPE is worse than NoPE; {CountingOrdering.statement_of_others}"
-    prediction = f"acc(NoPE) − acc(RoPE) ≥ 2 points; {CountingOrdering.prediction_of_others}"
-
-    def parts(self, seen: Seen) -> Iterator[Part]:
-        yield _ahead(seen, "nope", "rope", paper=77.69 - 69.43)
-        yield from super().parts(seen)
 
 
 def _ahead(seen: Seen, first: str, second: str, paper: float | None = None) -> Part:

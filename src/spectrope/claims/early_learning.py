@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from spectrope.claims.arms import ACCURACY, NAMES, by_encoding
+from spectrope.claims.arms import ACCURACY, NAMES
 from spectrope.claims.base import Claim
 from spectrope.claims.contraction import CONTRACTED, Contraction
 from spectrope.claims.extrapolation import CORRELATION, rank_correlations
@@ -20,6 +20,7 @@ from spectrope.spectral.singular import effective_ranks
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
+from spectrope.training.scales import experiment
 
 UNCONTRACTED = 0.1  # Smallest share of heads of interest.
 START, GROWTH = ("start",), ("head_growth",)
@@ -61,7 +62,10 @@ class EarlyLearning(Claim, name="early-learning"):
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         own = couplings(condition, scale, seed)
         bases = Contraction().arms(condition, scale, seed)
-        task_2 = by_encoding("counting", condition, scale, seed, ("rope", "nope", "mla", "t5"))
+        task_2 = {
+            name: experiment("counting", name, scale=scale, condition=condition, seed=seed)
+            for name in ("rope", "nope", "mla", "t5")
+        }
         return {
             **{name: own[name] for name in TABLES},
             **bases,

@@ -23,6 +23,11 @@ def held_out(row: Row) -> float | None:
     return _percent(row, "test_accuracy")
 
 
+def fitted(row: Row) -> float | None:
+    """Final training accuracy in percent."""
+    return _percent(row, "train_accuracy")
+
+
 def shortfall(row: Row) -> float | None:
     """Points between the best possible accuracy and the held-out one."""
     ceiling, reached = _percent(row, "bayes_accuracy"), held_out(row)

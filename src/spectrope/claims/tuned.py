@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from spectrope.claims.base import Claim
-from spectrope.claims.counting_ordering import CountingTable, CountingText
+from spectrope.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
@@ -78,7 +78,18 @@ class CountingTableTuned(AtBestRates, CountingTable):
     title, test = TITLE.format(inner.title), TEST.format(inner.test)
 
 
-TUNED = {one.inner.kind: one for one in (DistanceOrderingTuned, CountingTextTuned, CountingTableTuned)}
+class CountingBiasesTuned(AtBestRates, CountingBiases):
+    """Claim 2, what both readings share."""
+
+    kind = "counting-biases-tuned"
+    inner = CountingBiases()
+    title, test = TITLE.format(inner.title), TEST.format(inner.test)
+
+
+TUNED = {
+    one.inner.kind: one
+    for one in (DistanceOrderingTuned, CountingTextTuned, CountingTableTuned, CountingBiasesTuned)
+}
 
 
 def tuned_forms(claims: Sequence[Claim], rows: Rows) -> list[Claim]:

@@ -115,7 +115,7 @@ def _curve(seen: Seen, arm: str, split: str) -> list[dict[str, Any]]:
 Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
 EXTRAS: Mapping[str, tuple[str, Extra]] = {
     "distance-ordering": ("Accuracy by epoch, mean over seeds.", curves),
-    "counting-table": ("Accuracy by epoch, mean over seeds.", curves),
+    "counting-biases": ("Accuracy by epoch, mean over seeds.", curves),
     "partial-rope": (
         "Accuracy by heads with RoPE; bars are 95 % t intervals over seeds.",
         against_heads,

@@ -1,5 +1,6 @@
 """The page of a study, from rows alone."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from tests.claims.made import deposits, jitter, rows_of
 from spectrope.claims.base import chosen_claims
 from spectrope.claims.confounds import Confounds
 from spectrope.claims.distance_ordering import DistanceOrdering
+from spectrope.claims.extrapolation import Extrapolation
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
@@ -87,6 +89,18 @@ def test_partial_rope_is_drawn_against_its_heads(tmp_path):
     rows = rows_of(PartialRoPE(), lambda arm, seed: {"test": 40 + 5 * int(arm) + jitter(seed)})
     write_replication(study(PartialRoPE()), rows, tmp_path / "page.md")
     assert "heads with RoPE" in (tmp_path / "images/replication/5-partial-rope-more.svg").read_text()
+
+
+def test_two_quantities_are_drawn_against_each_other(tmp_path):
+    def tell(arm, seed):
+        lost = 30.0 + 5 * len(arm) + jitter(seed)
+        lengths = {1.0: 90.0, 1.5: 90.0 - lost, 2.0: 90.0 - lost, 4.0: 90.0 - lost}
+        return {"gaps": (len(arm) + jitter(seed), 1.0, 1.0), "lengths": lengths}
+
+    write_replication(study(Extrapolation()), rows_of(Extrapolation(), tell), tmp_path / "page.md")
+    drawn = (tmp_path / "images/replication/9-extrapolation-more.svg").read_text()
+    assert {"largest gap, points", "rope/0.3", "blend"} <= set(re.findall(r"(?<=>)[^<]+(?=</text>)", drawn))
+    assert drawn.count('aria-roledescription="circle"') == 8 * 6
 
 
 def test_confounds_are_drawn_as_a_waterfall(tmp_path):

@@ -21,6 +21,7 @@ ENCODINGS = ("nope", "sinusoidal", "t5", "alibi", "rope", "blend")
 RATES = (0.0, 0.3)  # Of dropout, other than the scale's: RoPE without dropout has deposits most often.
 CORRELATION = 0.3  # Smallest rank correlation of interest.
 Coefficient = Callable[[np.ndarray, np.ndarray], Any]  # Its first value is the correlation.
+FLAT = 1e-9  # Spread, of points and percent, that is rounding.
 FEWEST = 4  # Pairs that a correlation is worth computing of.
 
 
@@ -106,6 +107,6 @@ def _correlations(first: Sequence[Values], second: Sequence[Values], coefficient
     for seed in sorted(set[int]().union(*first)):
         pairs = [(x[seed], y[seed]) for x, y in zip(first, second, strict=True) if seed in x and seed in y]
         columns = np.array(pairs, dtype=float).reshape(-1, 2)
-        if len(columns) >= FEWEST and np.ptp(columns, axis=0).all():
+        if len(columns) >= FEWEST and (np.ptp(columns, axis=0) > FLAT).all():
             found[seed] = float(coefficient(columns[:, 0], columns[:, 1])[0])
     return found

@@ -9,7 +9,9 @@ import polars as pl
 from spectrope.claims.arms import NAMES
 from spectrope.claims.base import Claim
 from spectrope.claims.confounds import Confounds, Effects
-from spectrope.claims.quantities import held_out
+from spectrope.claims.contraction import contraction
+from spectrope.claims.extrapolation import length_loss
+from spectrope.claims.quantities import Quantity, gap, held_out, speed
 from spectrope.claims.seen import Seen
 from spectrope.report.palette import styles
 from spectrope.report.replication.charts import RULE, Spec, beside, interval_of, layer, panel, whole
@@ -18,6 +20,7 @@ from spectrope.report.spec import INK, QUIET
 
 ACCURACY = {"type": "quantitative", "title": "accuracy, %", "scale": {"domain": [0, 100]}}
 SPLITS = {"train": "training", "test": "held-out"}
+Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
 
 
 def curves(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
@@ -79,6 +82,32 @@ def waterfall(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
     return whole(beside([_falls(effects) for effects in found], columns=2)) if found else None
 
 
+def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
+    """One quantity against another, a point per run, coloured by arm; each with its title."""
+
+    def draw(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+        panels = []
+        for condition, found in seen.items():
+            points = [
+                {"arm": arm, "x": value, "y": others[seed]}
+                for arm in found.arms
+                for others in [found.values(arm, y[1])]
+                for seed, value in found.values(arm, x[1]).items()
+                if seed in others
+            ]
+            if points:
+                across, up = (
+                    {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}}
+                    for field, (title, _) in (("x", x), ("y", y))
+                )
+                colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": {"title": None}}
+                mark = {"type": "circle", "size": 45, "opacity": 0.9}
+                panels.append(panel(condition, 320, 220, [layer(points, mark, x=across, y=up, color=colour)]))
+        return whole(beside(panels)) if panels else None
+
+    return draw
+
+
 def _falls(effects: Effects) -> Spec:
     single = {name: fmean(values.values()) for name, values in effects.single.items() if values}
     total = fmean(effects.whole.values())
@@ -112,13 +141,22 @@ def _curve(seen: Seen, arm: str, split: str) -> list[dict[str, Any]]:
     ]
 
 
-Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
 EXTRAS: Mapping[str, tuple[str, Extra]] = {
     "distance-ordering": ("Accuracy by epoch, mean over seeds.", curves),
     "counting-biases": ("Accuracy by epoch, mean over seeds.", curves),
     "partial-rope": (
         "Accuracy by heads with RoPE; bars are 95 % t intervals over seeds.",
         against_heads,
+    ),
+    "contraction": (
+        "A point per run, coloured by RoPE's base.",
+        cloud(("mean ratio of spectral norms, with over without rotation", contraction), ("speed, %", speed)),
+    ),
+    "extrapolation": (
+        "A point per run; a number behind RoPE's name is its rate of dropout.",
+        cloud(
+            ("largest gap, points", gap()), ("part of the accuracy lost on longer sequences, %", length_loss)
+        ),
     ),
     "confounds": (
         "From controlled to released: each switch by itself, what they do together beyond their sum, and the "

@@ -15,6 +15,7 @@ from spectrope.store.files import disk_errors, replace_file
 
 Spec = dict[str, Any]
 OUTCOMES = {"holds": "#079e6f", "fails": "#d84a02", "inconclusive": "#8a8a8a"}
+KEY = {"title": None, "symbolType": "circle", "symbolSize": 80}  # A legend of dots.
 RULE = {"type": "rule", "strokeDash": [4, 3], "color": QUIET}
 
 

@@ -14,7 +14,7 @@ from spectrope.claims.extrapolation import length_loss
 from spectrope.claims.quantities import Quantity, gap, held_out, speed
 from spectrope.claims.seen import Seen
 from spectrope.report.palette import styles
-from spectrope.report.replication.charts import RULE, Spec, beside, interval_of, layer, panel, whole
+from spectrope.report.replication.charts import KEY, RULE, Spec, beside, interval_of, layer, panel, whole
 from spectrope.report.replication.grok_extras import by_coverage, by_hole, courses
 from spectrope.report.spec import INK, QUIET
 
@@ -100,7 +100,7 @@ def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
                     {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}}
                     for field, (title, _) in (("x", x), ("y", y))
                 )
-                colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": {"title": None}}
+                colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": KEY}
                 mark = {"type": "circle", "size": 45, "opacity": 0.9}
                 panels.append(panel(condition, 320, 220, [layer(points, mark, x=across, y=up, color=colour)]))
         return whole(beside(panels)) if panels else None

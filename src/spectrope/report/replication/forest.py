@@ -5,7 +5,7 @@ from typing import Any
 
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.palette import LOSS
-from spectrope.report.replication.charts import OUTCOMES, Spec, beside, layer, panel, whole
+from spectrope.report.replication.charts import KEY, OUTCOMES, Spec, beside, layer, panel, whole
 from spectrope.report.spec import INK
 
 UNITS = {
@@ -16,7 +16,6 @@ UNITS = {
     "ratio": "ratio",
     "of heads": "share of heads",
 }
-KEY = {"title": None, "orient": "bottom", "symbolType": "circle", "symbolSize": 80}
 LINE, WIDTH, LABEL = 22, 250, 420  # Pixels: height of a part, width of a panel, room for its name.
 
 
@@ -45,9 +44,7 @@ def _panel(verdict: Verdict, unit: str, *, first: bool) -> Spec:
         "field": "outcome",
         "type": "nominal",
         "scale": {"domain": list(OUTCOMES), "range": list(OUTCOMES.values())},
-        "legend": {"title": None, "orient": "bottom", "symbolType": "circle", "symbolSize": 80}
-        if first
-        else None,
+        "legend": KEY | {"orient": "bottom"} if first else None,
     }
     seeds = [
         {"part": finding.part.quantity, "estimate": value}

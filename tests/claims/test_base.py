@@ -8,7 +8,7 @@ import pytest
 from tests.claims.made import jitter, row, rows_of
 
 from spectrope.claims.base import CLAIMS, Claim, chosen_claims
-from spectrope.claims.predictions import ALPHA, AtLeast, AtMost, InMost, Within, one_sided
+from spectrope.claims.predictions import ALPHA, AtLeast, AtMost, InRuns, Within, one_sided
 from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
@@ -161,10 +161,22 @@ class TestPredictions:
     def test_seeds_that_all_agree_decide_unless_they_sit_on_the_edge(self, value, above, below):
         assert one_sided(np.full(6, value), 2.0) == (above, below)
 
+    def test_a_share_of_runs_other_than_half(self):
+        some = InRuns(0.1)
+        assert some.words() == "in more than 10% of all runs"
+        assert some.weigh(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])).p_holds == pytest.approx(0.01585)
+        assert some.weigh(np.zeros(6)).p_holds == 1.0
+
+    def test_some_of_several_fails_only_if_each_falls_short(self):
+        values, wide = np.array([1.0, 1.1, 0.9, 1.0]), (0.5, 3.0, -2.0, 1.9)
+        assert AtLeast(2.0, tried=2).weigh(values).p_fails < 0.001
+        assert AtLeast(2.0, tried=2, others=(wide,)).weigh(values).p_fails > 0.1
+        assert AtLeast(2.0, tried=2, others=((),)).weigh(values).p_fails == 1.0
+
     @pytest.mark.parametrize("count", range(7))
     def test_proportions_decide_as_the_seed_proportion_does(self, count):
         found = [1.0] * count + [0.0] * (6 - count)
-        evidence = InMost().weigh(np.array(found))
+        evidence = InRuns().weigh(np.array(found))
         verdict = seed_proportion([bool(x) for x in found]).verdict
         assert (evidence.p_holds <= ALPHA) == (verdict == "holds")
         assert (evidence.p_fails <= ALPHA) == (verdict == "fails")
@@ -224,6 +236,7 @@ def test_claims_are_chosen_by_name_or_number():
 def test_the_power_of_a_plan_is_stated():
     assert "1 seed can only be" in Toy().power(1, Rows())
     assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5, Rows())
+    assert chosen_claims(("confounds",))[0].power(6, Rows()).startswith("6 seeds show")
     told = Toy().power(6, Rows())
     assert told == (
         "6 seeds show, four times in five, that a part holds where its mean lies 1.43 standard deviations "
@@ -239,10 +252,10 @@ def test_where_rows_tell_the_spread_power_is_in_points():
     rows = rows_of(Toy(), say(90.0))
     spread = np.std([jitter(seed) for seed in range(6)], ddof=1)
     levels = (0.95, 0.975)  # A part that fails has Holm's correction for two.
-    holds, fails = (f"{detectable_difference(6, level) * spread:.2g}" for level in levels)
+    holds, fails = (f"{detectable_difference(6, level) * spread:.3g}" for level in levels)
     assert f"({holds} and {fails} points, by the spread" in Toy().power(6, rows)
     noisy = rows_of(Toy(), lambda arm, seed: {"test": 80.0 + jitter(seed) * (5 if arm == "rope" else -5)})
-    low, high = (f"{detectable_difference(6) * 5 * size * spread:.2g}" for size in (1, 2))
+    low, high = (f"{detectable_difference(6) * 5 * size * spread:.3g}" for size in (1, 2))
     assert f"({low} to {high} and " in Toy().power(6, noisy)
 
 

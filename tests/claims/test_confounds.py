@@ -102,17 +102,54 @@ def test_ends_are_runs_of_claim_1_and_ablated_as_the_switches_ask():
     assert {condition for *_, condition in extra} == {"controlled", "released"}
 
 
-def test_no_switch_is_run_to_explain_a_difference_that_is_small():
+def ends(tell):
+    """Rows of both ends alone."""
+    return lambda arm, seed: tell(arm, seed) if arm.endswith(("released", "controlled")) else None
+
+
+def asked(rows, seeds=6):
+    """Whose switches are planned."""
+    jobs = CLAIM.jobs("released", "mini", range(seeds), rows)
+    left = [job.experiment for job in jobs if not rows.covers(job)]
+    return {(one.task.kind, one.encoding_name) for one in left if one.condition.startswith("R")}
+
+
+def test_switches_are_planned_once_a_difference_is_open():
     def tell(arm, seed):
         whole = -60.0 if arm == "distance/nope/released" else jitter(seed) * arm.endswith("released")
-        return {"test": 90.0 + whole} if arm.endswith(("released", "controlled")) else None
+        return {"test": 90.0 + whole}
 
-    rows = rows_of(CLAIM, tell, condition="released")
-    left = [job.experiment for job in CLAIM.jobs("released", "mini", range(6), rows) if not rows.covers(job)]
-    alone = {(one.task.kind, one.encoding_name) for one in left if one.condition.startswith("R")}
-    assert alone == {("distance", "nope")}
-    few = rows_of(CLAIM, tell, condition="released", seeds=5)
-    assert len(CLAIM.jobs("released", "mini", range(6), few)) == len(CLAIM.jobs("released", "mini", range(6)))
+    assert asked(rows_of(CLAIM, ends(tell), condition="released")) == {("distance", "nope")}
+    assert asked(rows_of(CLAIM, ends(tell), condition="released", seeds=5)) == set()
+
+
+@pytest.mark.parametrize("change", [{"theirs": (40.0, 1.0, 1.0)}, {"test": 60.0}])
+def test_either_quantity_of_a_subject_asks_for_its_switches(change):
+    def tell(arm, seed):
+        return change if arm == "distance/rope/released" else {}
+
+    assert asked(rows_of(CLAIM, ends(tell), condition="released")) == {("distance", "rope")}
+
+
+def test_every_switch_must_fall_short_for_the_claim_to_fail():
+    def tell(arm, seed):
+        base = say({"R1": -27.0, "R2": -26.5, "R7": -5.0})(arm, seed)
+        noise = 6 * jitter(seed) if arm == "distance/nope/R2" else 0.0
+        return base | {"test": base["test"] + noise}
+
+    assert judged(tell).outcome == "inconclusive"
+    missing = lambda arm, seed: None if arm == "distance/nope/R2" else say({"R1": -1.0})(arm, seed)  # noqa: E731
+    assert judged(missing).outcome == "inconclusive"
+
+
+def test_a_small_difference_over_few_seeds_is_not_settled():
+    def tell(arm, seed):
+        return {"test": 90.0 - 4 * arm.endswith("released")}
+
+    few = rows_of(CLAIM, ends(tell), condition="released", seeds=1)
+    verdict = CLAIM.judge(few, "released")
+    assert verdict.outcome == "inconclusive"
+    assert verdict.findings[0].part.note == "whether the difference is worth explaining is not known"
 
 
 def test_effects_are_there_for_the_figure():

@@ -21,17 +21,21 @@ def say(gaps):
     ],
 )
 def test_known_gaps(gaps, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, say(gaps), seeds=8)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, say(gaps))).outcome == outcome
 
 
-def test_the_unit_is_a_seed_with_a_deposit_without_dropout():
-    def tell(arm, seed):
-        has = seed % 2 == 0 or arm == "0.3"
-        return {"gaps": (40.0 if has else 1.0, 1.0, 1.0)}
+def test_a_deposit_in_half_of_the_runs_is_lost_or_comes_and_goes():
+    def with_deposits(lost):
+        def tell(arm, seed):
+            has = seed % 2 == 0 if arm == "0" else not lost and seed % 3 != 0
+            return {"gaps": (40.0 if has else 1.0, 1.0, 1.0)}
 
-    verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=12))
-    assert [list(finding.part.values) for finding in verdict.findings] == [[6, 8, 10, 12, 14, 16]] * 2
-    assert verdict.findings[0].part.note.startswith("without dropout 6 of 12 have one; at this rate, in any")
+        return CLAIM.judge(rows_of(CLAIM, tell, seeds=12))
+
+    assert with_deposits(lost=True).outcome == "fails"
+    assert with_deposits(lost=False).outcome == "inconclusive"
+    note = with_deposits(lost=True).findings[1].part.note
+    assert note == "at this rate, in any layer, a deposit in 0 of 12 runs that learned the task"
 
 
 def test_the_paper_s_rate_is_the_run_of_claim_1():

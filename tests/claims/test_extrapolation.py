@@ -1,12 +1,14 @@
 """Claim 9 on rows with known answers."""
 
+import numpy as np
 import pytest
 import torch
 from tests.claims.made import jitter, row, rows_of
 from tests.sweeps.test_local import tiny
 
 from spectrope.claims.dropout import Dropout
-from spectrope.claims.extrapolation import ENCODINGS, Extrapolation, length_loss
+from spectrope.claims.extrapolation import ENCODINGS, Extrapolation, length_loss, within_arms
+from spectrope.claims.predictions import AtLeast
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.rows import Row
 
@@ -61,6 +63,24 @@ def test_a_gap_that_says_nothing_is_inconclusive():
         return found | {"gaps": (5 + 5 * jitter(seed + ARMS.index(arm)), 1.0, 1.0)}
 
     assert outcomes(tell)[0] == "inconclusive"
+
+
+def test_seeds_without_both_quantities_move_no_mean():
+    x = [{seed: RUNS[seed] + 10 * arm for seed in range(6)} for arm in range(4)]
+    y = [{seed: 2 * RUNS[seed] for seed in range(6)} for _ in range(4)]
+    longer = [dict(values) | {6: 90.0, 7: -40.0} for values in x]
+    assert within_arms(x, y) == pytest.approx(dict.fromkeys(range(6), 1.0))
+    assert within_arms(longer, y) == pytest.approx(within_arms(x, y))
+
+
+def test_runs_of_one_arm_without_a_relation_are_found_related_as_often_as_the_level_says():
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(400):
+        x, y = ([dict(enumerate(rng.normal(size=6))) for _ in range(8)] for _ in range(2))
+        values = np.array(list(within_arms(x, y).values()))
+        found += AtLeast(0.0).weigh(values).p_holds <= 0.025
+    assert found <= 20
 
 
 def test_other_rates_of_dropout_are_runs_of_claim_4():

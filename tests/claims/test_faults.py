@@ -84,7 +84,7 @@ def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     assert verdict.outcome == "inconclusive"
     assert (
         verdict.reason
-        == "5 of at least 6 seeds for seeds with a deposit without dropout that have one at rate 0.1; "
+        == "5 of at least 6 seeds for a deposit in a shallow layer at rate 0.1 minus without dropout; "
         "1 run left out"
     )
 

@@ -95,7 +95,7 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main(words) == 0
-    first, second = capsys.readouterr().out.split("The trials have chosen")
+    first, second = capsys.readouterr().out.split("What has been found")
     assert "6 runs to do" in first
     assert "2 runs to do" in second
     rows = Rows.load(tmp_path / "rows" / "tiny.jsonl")

@@ -62,18 +62,13 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 )
 def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     claim = PartialRoPE()
-    rows = rows_of(claim, lambda arm, seed: partial(arm, seed, test), seeds=seeds)
+    rows = rows_of(
+        claim, lambda arm, seed: {"test": test + jitter(seed) if arm == "8" else 60.0}, seeds=seeds
+    )
     verdict = claim.judge(rows)
     assert mark(verdict) == told
     if told == "**holds**":
         assert decisive(verdict).endswith("predicted at least 2 points (`controlled`)")
-
-
-def partial(arm, seed, full):
-    return {
-        "test": full + jitter(seed) if arm == "8" else 60.0,
-        "gaps": (1.0, 40.0, 1.0) if arm == "4" else (40.0, 1.0, 1.0),
-    }
 
 
 def test_a_page_is_the_same_when_it_is_written_again(tmp_path):

@@ -38,9 +38,10 @@ class Claim(ABC):
     paper: ClassVar[str]  # The paper's own numbers.
     conditions: ClassVar[tuple[str, ...]] = tuple(THROWN)
     unplanned: ClassVar[str] = ""  # Why under these conditions alone.
+    planned_later: ClassVar[str] = ""  # Runs that only the rows of the first ones tell apart.
     tables: ClassVar[tuple[str, ...]] = (ABLATION,)  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
-    explored: ClassVar[int] = 0  # How many seeds were looked at to choose its settings; none of them counts.
+    explored: ClassVar[int] = 0  # How many seeds chose its settings, or those of its runs; none counts.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

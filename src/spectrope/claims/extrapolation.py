@@ -1,7 +1,6 @@
 """Claim 9: does the deposit foretell how a model fares on longer sequences?"""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -18,9 +17,9 @@ from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 
 ENCODINGS = ("nope", "sinusoidal", "t5", "alibi", "rope", "blend")
-RATES = (0.0, 0.3)  # Of dropout, other than the scale's: RoPE without dropout has deposits most often.
-CORRELATION = 0.3  # Smallest rank correlation of interest.
-Coefficient = Callable[[np.ndarray, np.ndarray], Any]  # Its first value is the correlation.
+RATES = (0.0, 0.3)  # Of dropout, other than the scale's: arms of one encoding whose deposits differ.
+CORRELATION = 0.3  # Smallest correlation of interest.
+Pairs = dict[int, tuple[float, float]]  # One per seed.
 FLAT = 1e-9  # Spread, of points and percent, that is rounding.
 FEWEST = 4  # Pairs that a correlation is worth computing of.
 
@@ -43,8 +42,9 @@ class Extrapolation(Claim, name="extrapolation"):
         "Task 1, each held-out sequence 1.5, 2 and 4 times as long by words before and after its own, so "
         "that labels stay; the loss is the part of the accuracy that is lost, in percent, averaged over the "
         "three. One correlation per seed over eight arms: six encodings, and RoPE at two other rates of "
-        "dropout. Spearman's as they are; Pearson's once each arm's mean over seeds is taken off, so that "
-        "only differences between runs of one arm count. Student's t over seeds. Tables of random positions "
+        "dropout. Spearman's as they are, one value per seed; Pearson's once each arm's mean over seeds is "
+        "taken off, so that only differences between runs of one arm count, by the jackknife over seeds. "
+        "Student's t. Tables of random positions "
         "end with the length of training and cannot take part."
     )
     paper = "untested by the authors"
@@ -68,6 +68,7 @@ class Extrapolation(Claim, name="extrapolation"):
             quantity="gap against loss, over runs of the same arm",
             prediction=AtLeast(CORRELATION, "r"),
             values=within_arms(list(gaps.values()), list(losses.values())),
+            note="seeds are pseudo-values of the jackknife",
         )
         rope, blend = losses.get("rope", {}), losses.get("blend", {})
         yield Part(
@@ -87,26 +88,44 @@ def length_loss(row: Row) -> float | None:
     return 100 * (1 - sum(longer) / len(longer) / own) if own > 0 else None
 
 
+def within_arms(first: Sequence[Values], second: Sequence[Values]) -> Values:
+    """Pearson's correlation over the runs of each arm, all arms pooled, as one pseudo-value per seed.
+
+    Each arm's mean is taken off both quantities, over the seeds that have both. With r the correlation of
+    all S seeds, and r₋ₛ that without seed s, the pseudo-value of s is S r − (S − 1) r₋ₛ (the jackknife), so
+    that their mean has an interval over seeds although means tie them together.
+    """
+    arms = [
+        {seed: (x[seed], y[seed]) for seed in sorted(x.keys() & y.keys())}
+        for x, y in zip(first, second, strict=True)
+    ]
+    seeds = sorted(set[int]().union(*arms))
+    whole = _pooled(arms, seeds)
+    without = {seed: _pooled(arms, [other for other in seeds if other != seed]) for seed in seeds}
+    n = len(seeds)
+    return {
+        seed: n * whole - (n - 1) * rest
+        for seed, rest in without.items()
+        if whole is not None and rest is not None
+    }
+
+
+def _pooled(arms: Sequence[Pairs], seeds: Collection[int]) -> float | None:
+    """Correlation of what two quantities differ by from their arm's means; None without spread."""
+    chosen = ([pair for seed, pair in arm.items() if seed in seeds] for arm in arms)
+    tables = [np.array(pairs, dtype=float) for pairs in chosen if len(pairs) > 1]
+    centred = np.concatenate([np.zeros((0, 2)), *(table - table.mean(0) for table in tables)])
+    if len(centred) < FEWEST or not (np.ptp(centred, axis=0) > FLAT).all():
+        return None
+    return float(stats.pearsonr(centred[:, 0], centred[:, 1])[0])  # pyright: ignore[reportArgumentType]
+
+
 def rank_correlations(first: Sequence[Values], second: Sequence[Values]) -> Values:
     """Spearman's correlation of two quantities over arms, seed by seed, where there is one."""
-    return _correlations(first, second, stats.spearmanr)
-
-
-def within_arms(first: Sequence[Values], second: Sequence[Values]) -> Values:
-    """Pearson's correlation of what two quantities differ by from their means over seeds, seed by seed."""
-    return _correlations(list(map(_centred, first)), list(map(_centred, second)), stats.pearsonr)
-
-
-def _centred(values: Values) -> Values:
-    mean = sum(values.values()) / len(values) if values else 0.0
-    return {seed: value - mean for seed, value in values.items()}
-
-
-def _correlations(first: Sequence[Values], second: Sequence[Values], coefficient: Coefficient) -> Values:
     found: Values = {}
     for seed in sorted(set[int]().union(*first)):
         pairs = [(x[seed], y[seed]) for x, y in zip(first, second, strict=True) if seed in x and seed in y]
         columns = np.array(pairs, dtype=float).reshape(-1, 2)
         if len(columns) >= FEWEST and (np.ptp(columns, axis=0) > FLAT).all():
-            found[seed] = float(coefficient(columns[:, 0], columns[:, 1])[0])
+            found[seed] = float(stats.spearmanr(columns[:, 0], columns[:, 1])[0])  # pyright: ignore[reportArgumentType]
     return found

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from spectrope.ablation.rule import DEFAULT_RULE
-from spectrope.claims.predictions import AtLeast, AtMost, InMost
+from spectrope.claims.predictions import AtLeast, AtMost, InRuns
 from spectrope.claims.quantities import deposit, gap
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
@@ -37,7 +37,7 @@ def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] |
 def most_have_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
     """The deposit rule finds a deposit in one of some layers, in most runs."""
     values = seen.values(arm, deposit(layers), only_learned=True)
-    return Part(quantity=words, prediction=InMost(), values=values)
+    return Part(quantity=words, prediction=InRuns(), values=values)
 
 
 def counted_deposits(seen: Seen, arm: str) -> str:

@@ -134,5 +134,5 @@ def _against_additive(seen: Seen, way: str, layers: Iterable[int]) -> Iterator[P
         quantity=f"{WORDS['additive']} minus RoPE, {WAYS[way]}, participation in the gradient",
         prediction=AtLeast(PARTICIPATION, "ratio"),
         values=seen.minus(f"additive{way}", f"rope{way}", in_gradient),
-        note=f"of the two vectors: {fmean(own.values()):+.2f}" if own else "",
+        note=f"the two vectors minus RoPE's W_Q and W_K: {fmean(own.values()):+.2f}" if own else "",
     )

@@ -34,7 +34,8 @@ class LatentAttention(Claim, name="latent-attention"):
     )
     test = (
         "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed; "
-        "under `released` columns of the up-projections instead, as the public code does (R12, R10)."
+        "under `released` columns of the up-projections instead, as the public code does (R12, on both "
+        "splits by R10)."
     )
     paper = (
         "Table 1, test accuracy on Task 1 and 2: MLA 88.34 and 97.41 %, RoPE 92.64 and 69.43, NoPE 3.51 and "

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spectrope.claims.predictions import ALPHA, InMost, OfMean
+from spectrope.claims.predictions import ALPHA, InRuns, OfMean
 from spectrope.claims.verdict import Part
 from spectrope.stats.power import detectable_difference, detectable_proportion
 
@@ -19,33 +19,34 @@ def power_of(parts: Sequence[Part], n: int) -> str:
     their spread says what that is in their units.
     """
     parts = [part for part in parts if not part.premise]
-    means = [part for part in parts if isinstance(part.prediction, OfMean)]
-    others = [part for part in parts if isinstance(part.prediction, InMost)]
-    told = [*_of_means(means, n, len(parts)), *_of_shares(others, n, len(parts))]
+    shares = sum(isinstance(part.prediction, InRuns) for part in parts)
+    told = [*_of_means(parts, n), *_of_shares(shares, n, len(parts))]
+    if not told:
+        return "No part can be told before there are runs."
     return f"{n} seeds show, four times in five, {'; '.join(told)}."
 
 
-def _of_means(parts: Sequence[Part], n: int, tests: int) -> list[str]:
-    if not parts:
+def _of_means(parts: Sequence[Part], n: int) -> list[str]:
+    means = [(part, part.prediction) for part in parts if isinstance(part.prediction, OfMean)]
+    if not means:
         return []
-    holds, fails = detectable_difference(n), detectable_difference(n, 1 - 2 * ALPHA / tests)
+    own = [part for part, _ in means]
+    holds = [detectable_difference(n, prediction.level) for _, prediction in means]
+    fails = [detectable_difference(n, 1 - 2 * ALPHA / len(parts))] * len(means)
     told = (
-        f"that a part holds where its mean lies {holds:.2f} standard deviations between seeds beyond the "
-        f"smallest effect of interest, and fails where it lies {fails:.2f} short of it"
+        f"that a part holds where its mean lies {_range(holds)} standard deviations between seeds beyond "
+        f"the smallest effect of interest, and fails where it lies {_range(fails)} short of it"
     )
-    units = dict.fromkeys(part.prediction.unit for part in parts)
-    spreads = {
-        unit: [s for part in parts if part.prediction.unit == unit for s in _spread(part)] for unit in units
-    }
     known = [
-        f"{_range(holds, found)} and {_range(fails, found)} {unit}"
-        for unit, found in spreads.items()
-        if found
+        f"{_range(ours)} and {_range(theirs)} {unit}"
+        for unit in dict.fromkeys(prediction.unit for _, prediction in means)
+        for ours, theirs in [[_in_unit(own, unit, factors) for factors in (holds, fails)]]
+        if ours
     ]
     return [f"{told} ({', '.join(known)}, by the spread of the seeds that there are)" if known else told]
 
 
-def _of_shares(parts: Sequence[Part], n: int, tests: int) -> list[str]:
+def _of_shares(parts: int, n: int, tests: int) -> list[str]:
     if not parts:
         return []
     holds, fails = detectable_proportion(n), detectable_proportion(n, 1 - 2 * ALPHA / tests)
@@ -54,14 +55,19 @@ def _of_shares(parts: Sequence[Part], n: int, tests: int) -> list[str]:
     return [f"that a part about most runs holds for {most} and fails for {few}"]
 
 
-def _spread(part: Part) -> list[float]:
-    values = list(part.values.values())
-    return [float(np.std(values, ddof=1))] if len(values) >= FEWEST else []
+def _in_unit(parts: Sequence[Part], unit: str, factors: Sequence[float]) -> list[float]:
+    """Standard deviations times factors, of parts in a unit that have values."""
+    return [
+        factor * float(np.std(list(part.values.values()), ddof=1))
+        for part, factor in zip(parts, factors, strict=True)
+        if part.prediction.unit == unit and len(part.values) >= FEWEST
+    ]
 
 
-def _range(factor: float, spreads: Sequence[float]) -> str:
-    low, high = (
-        f"{factor * spread:.2g}" if factor * spread >= NEGLIGIBLE else "0"
-        for spread in (min(spreads), max(spreads))
-    )
+def _range(values: Sequence[float]) -> str:
+    low, high = (_told(value) for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
+
+
+def _told(value: float) -> str:
+    return "0" if value < NEGLIGIBLE else f"{value:.3g}"

@@ -78,11 +78,14 @@ class OfMean(Prediction):
 class AtLeast(OfMean):
     """The mean over seeds is at least `interest`.
 
-    Where the quantity was chosen as the largest of several, `tried` says of how many: the interval and
-    `p_holds` are then corrected by Bonferroni.
+    Where it says so of some of several candidates, the values are those of the largest. `tried` says how many
+    there are: the interval and `p_holds` are corrected by Bonferroni. `others` are the values of the rest:
+    none of them may reach `interest` either where the prediction is to fail, and one with too few values
+    leaves that open.
     """
 
     tried: int = 1
+    others: tuple[tuple[float, ...], ...] = ()
 
     @property
     def level(self) -> float:
@@ -93,7 +96,11 @@ class AtLeast(OfMean):
 
     def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
         above, below = one_sided(values, self.interest)
-        return min(1.0, self.tried * above), below
+        short = [
+            one_sided(np.array(one), self.interest)[1] if len(one) >= len(values) else 1.0
+            for one in self.others
+        ]
+        return min(1.0, self.tried * above), max(below, *short, 0.0)
 
 
 @dataclass(frozen=True)
@@ -126,14 +133,14 @@ class Within(OfMean):
 
 
 @dataclass(frozen=True)
-class InMost(Prediction):
-    """The quantity, 1 or 0, is 1 in more than half of all runs."""
+class InRuns(Prediction):
+    """The quantity, 1 or 0, is 1 in more than a share of all runs, by default in most."""
 
     interest: float = 0.5
     unit: str = "of runs"
 
     def words(self) -> str:
-        return "in more than half of all runs"
+        return f"in more than {'half' if self.interest == 0.5 else f'{self.interest:.0%}'} of all runs"
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         found = seed_proportion([bool(value) for value in values], LEVEL)

@@ -65,7 +65,8 @@ def own_ablation(experiment: AnyExperiment) -> str:
 def gap(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
     """Points by which the largest drop exceeds the second of its layer; the largest such gap of some layers.
 
-    Drops are of held-out examples that had no part in choosing the head (see `spectrope.ablation.rule`).
+    Drops are of examples that had no part in choosing the head (see `spectrope.ablation.rule`): held-out
+    ones, except by the authors' ablation, which takes those of training as well.
 
     Args:
         layers: Counted from 1; None means all.
@@ -89,9 +90,13 @@ def _percent(row: Row, name: str) -> float | None:
     return None if value is None else 100 * value
 
 
+def deposits_of(row: Row, ablation: str | None = None) -> pl.DataFrame | None:
+    """What the deposit rule says of each layer by an ablation, by default the run's own."""
+    return row.tables.get((ablation or own_ablation(row.experiment)).replace("ablation", "deposit"))
+
+
 def _chosen(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
-    name = (ablation or own_ablation(row.experiment)).replace("ablation", "deposit")
-    found = row.tables.get(name)
+    found = deposits_of(row, ablation)
     if found is None or layers is None:
         return found
     return found.filter(pl.col("layer").is_in(layers))

@@ -65,9 +65,10 @@ class Seen:
         read = {seed: quantity(row) for seed, row in own.items() if learned(row) or not only_learned}
         return {seed: value for seed, value in sorted(read.items()) if value is not None}
 
-    def minus(self, first: str, second: str, quantity: Quantity) -> Values:
+    def minus(self, first: str, second: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of the first arm minus that of the second, by seed, where both have it."""
-        return difference(self.values(first, quantity), self.values(second, quantity))
+        one, other = (self.values(arm, quantity, only_learned=only_learned) for arm in (first, second))
+        return difference(one, other)
 
 
 def difference(first: Values, second: Values) -> Values:

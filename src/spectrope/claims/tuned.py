@@ -33,6 +33,7 @@ class AtBestRates(Claim):
     """
 
     inner: ClassVar[Claim]  # The claim at the scale's own rate.
+    planned_later = "the runs at the rates that trials choose, at most as many as without --tune"
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows

@@ -114,17 +114,20 @@ class Run:
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         if self.runs.exists() and not self.dry_run:
             gather(self.runs, study.jobs(rows), rows)
-        self._carry_out(study, rows)
-        if self.tune and self.dry_run:
-            console.print("Then the runs at the rates that trials choose: at most as many as without --tune.")
-        elif self.tune:
-            console.print("The trials have chosen; now the runs at their rates.")
-            self._carry_out(study, rows)
-        if not self.dry_run:
-            show_verdicts(study, rows)
+        left = self._carry_out(study, rows)
+        if self.dry_run:
+            for claim in study.claims:
+                if claim.planned_later:
+                    told = f"{claim.number} {claim.kind}: then {claim.planned_later}."
+                    console.print(told, highlight=False, soft_wrap=True)
+            return
+        while (more := outstanding(study.jobs(rows), rows)) and more != left:
+            console.print("What has been found asks for more runs.")
+            left = self._carry_out(study, rows)
+        show_verdicts(study, rows)
 
-    def _carry_out(self, study: Study, rows: Rows) -> None:
-        """Print the plan, and do what of it can be planned before any run."""
+    def _carry_out(self, study: Study, rows: Rows) -> list[Job]:
+        """Print the plan, do what of it can be planned by the rows that there are, and return it."""
         left = outstanding(study.jobs(rows), rows)
         costs = self._costs(left)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
@@ -132,6 +135,7 @@ class Run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
                 carry_out(left, rows, self.runs, self._engine(), watch)
+        return left
 
     def _engine(self) -> Engine:
         if self.engine == "ray":

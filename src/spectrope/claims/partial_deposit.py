@@ -1,0 +1,98 @@
+"""Claim 5: where the deposit goes when RoPE is on some of the heads."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import polars as pl
+
+from spectrope.claims.base import Claim
+from spectrope.claims.gaps import GAP
+from spectrope.claims.partial_rope import WHY as NOT_RELEASED
+from spectrope.claims.partial_rope import counts_of, on_heads
+from spectrope.claims.predictions import AtLeast, InRuns
+from spectrope.claims.quantities import deposit, deposits_of
+from spectrope.claims.seen import Seen
+from spectrope.claims.verdict import Part
+from spectrope.claims.without_dropout import EXPLORED, WHY, distance_at
+from spectrope.sweeps.rows import Row
+from spectrope.training.config import Experiment
+from spectrope.training.scales import SCALES
+
+MOVED = 0.25  # Layers by which gaps must move to be of interest.
+SOME = 0.1  # Share of runs of full RoPE in which there must be a deposit that can move.
+
+
+class PartialDeposit(Claim, name="partial-deposit"):
+    """The place of the deposit against the number of heads that have RoPE."""
+
+    number = 5
+    title = "Under partial RoPE the deposit moves deeper"
+    statement = (
+        "The deposit moves to layer 2 or 3 for some k of the heads with RoPE (shown for k = 2, 3, 5, 6, 13, "
+        "15 of 16)."
+    )
+    source = "Sec. 5.1, figures 9 to 14"
+    prediction = (
+        "for some 0 < k < H the mean layer of the gaps (claim 3), weighted by their sizes, lies 0.25 or more "
+        "below that of full RoPE, given a deposit in layer 1 in more than 10 % of all runs of full RoPE"
+    )
+    test = (
+        "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim holds, at a "
+        "level corrected for the number of k (Bonferroni), and each k must fall short where it fails. Models "
+        "that have learned Task 1 and whose gaps add up to 10 points count; runs with a deposit by the rule "
+        f"are counted beside it. {WHY}"
+    )
+    paper = "figures 9 to 14; no number in the text"
+    conditions = ("controlled", "described")
+    unplanned = NOT_RELEASED
+    explored = EXPLORED
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        n_heads = SCALES[scale]["distance"].model.n_heads
+        return {
+            str(k): distance_at(0.0, on_heads(k, n_heads), condition, scale, seed)
+            for k in counts_of(n_heads)[1:]
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        *partial, whole = sorted(seen.arms, key=int) or ["none"]
+        yield Part(
+            quantity="runs of full RoPE with a deposit in layer 1",
+            prediction=InRuns(SOME),
+            values=seen.values(whole, deposit((1,)), only_learned=True),
+            premise=True,
+        )
+        moves = {k: seen.minus(k, whole, depth, only_learned=True) for k in partial}
+        means = {k: np.mean(list(values.values())) if values else -np.inf for k, values in moves.items()}
+        furthest = max(means, key=lambda k: means[k], default="some")
+        yield Part(
+            quantity=f"RoPE on {furthest} heads minus on all, mean layer of the gaps",
+            prediction=AtLeast(
+                MOVED,
+                "layers",
+                tried=max(1, len(partial)),
+                others=tuple(tuple(values.values()) for k, values in moves.items() if k != furthest),
+            ),
+            values=moves.get(furthest, {}),
+            note=_counted(seen, [*partial, whole]),
+        )
+
+
+def depth(row: Row) -> float | None:
+    """Mean layer of the gaps, counted from 1 and weighted by their sizes; None where they are too small."""
+    table = deposits_of(row)
+    if table is None:
+        return None
+    gaps = table.select("layer", weight=pl.col("gap").clip(lower_bound=0))
+    total = sum(gaps["weight"])
+    return sum(gaps["layer"] * gaps["weight"]) / total if total >= GAP else None
+
+
+def _counted(seen: Seen, arms: list[str]) -> str:
+    """For each number of heads, in how many runs layer 1, and a deeper layer, has a deposit."""
+    places = {"layer 1": (1,), "deeper ones": range(2, seen.n_layers + 1)}
+    told = []
+    for k in arms:
+        found = [seen.values(k, deposit(layers), only_learned=True) for layers in places.values()]
+        told.append(f"{k}: {' and '.join(f'{sum(one.values()):.0f}' for one in found)} of {len(found[0])}")
+    return f"runs with a deposit in {' and in '.join(places)}, by heads with RoPE: {', '.join(told)}"

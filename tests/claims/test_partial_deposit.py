@@ -35,7 +35,7 @@ def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
 
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
     assert verdict.outcome == "inconclusive"
-    assert verdict.findings[-1].part.quantity == "RoPE on 1 heads minus on all, mean layer of the gaps"
+    assert verdict.findings[-1].part.quantity == "RoPE on 1 of the heads minus on all, mean layer of the gaps"
 
 
 def test_models_that_have_not_learned_have_no_place():
@@ -51,7 +51,7 @@ def test_the_place_is_the_mean_layer_weighted_by_gaps():
 
 def test_deposits_are_counted_and_full_rope_is_the_run_of_claim_4():
     part = CLAIM.judge(rows_of(CLAIM, say())).findings[-1].part
-    assert part.quantity == "RoPE on 4 heads minus on all, mean layer of the gaps"
+    assert part.quantity == "RoPE on 4 of the heads minus on all, mean layer of the gaps"
     assert part.prediction.tried == 3
     assert part.note.endswith("1: 6 and 0 of 6, 4: 0 and 6 of 6, 7: 6 and 0 of 6, 8: 6 and 0 of 6")
     assert CLAIM.arms("controlled", "mini", 6)["8"] == Dropout().arms("controlled", "mini", 6)["0"]

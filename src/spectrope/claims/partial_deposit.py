@@ -66,7 +66,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
         means = {k: np.mean(list(values.values())) if values else -np.inf for k, values in moves.items()}
         furthest = max(means, key=lambda k: means[k], default="some")
         yield Part(
-            quantity=f"RoPE on {furthest} heads minus on all, mean layer of the gaps",
+            quantity=f"RoPE on {furthest} of the heads minus on all, mean layer of the gaps",
             prediction=AtLeast(
                 MOVED,
                 "layers",

@@ -71,7 +71,7 @@ class OneOf:
 
 
 @cache
-def _adapter(cls: type[C]) -> TypeAdapter[C]:
+def _adapter(cls: type) -> Any:
     """What reads and writes a class; making one takes milliseconds, and a study has thousands of runs."""
     return TypeAdapter(cls)
 

@@ -163,7 +163,7 @@ class TestPredictions:
 
     def test_a_share_of_runs_other_than_half(self):
         some = InRuns(0.1)
-        assert some.words() == "in more than 10% of all runs"
+        assert some.words() == "in more than 10 % of all runs"
         assert some.weigh(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])).p_holds == pytest.approx(0.01585)
         assert some.weigh(np.zeros(6)).p_holds == 1.0
 

@@ -155,6 +155,6 @@ def test_a_small_difference_over_few_seeds_is_not_settled():
 def test_effects_are_there_for_the_figure():
     rows = rows_of(CLAIM, say({"R1": -50.0}), condition="released")
     seen = Seen.of(rows, {seed: CLAIM.arms("released", "mini", seed) for seed in range(6)})
-    (effects,) = [one for _, one in CLAIM.effects(seen) if one.subject == "NoPE, Task 1, held-out accuracy"]
+    (effects,) = [one for one in CLAIM.effects(seen) if one.subject == "NoPE, Task 1, held-out accuracy"]
     assert effects.single["R1"] == pytest.approx(dict.fromkeys(range(6), -50.0))
     assert effects.whole[0] == pytest.approx(-60.0)

@@ -84,6 +84,11 @@ def test_a_table_of_positions_ends(tmp_path):
         complete(Job(tiny("learned"), ("lengths",)), tmp_path, CPU)
 
 
+def test_a_shorter_form_is_refused():
+    with pytest.raises(ConfigError, match=r"at least 1 times its words; got 0\.5"):
+        longer_examples(SCALES["mini"]["distance"].task, 0.5, 1, 0)
+
+
 def test_another_task_has_no_longer_form():
     class Other(TaskConfig):
         kind = "other"

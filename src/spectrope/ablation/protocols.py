@@ -18,7 +18,7 @@ class Protocol(Configured):
     # What takes the place of a head's output. R9 zeroes value rows: "value-bias"; R12 "latent-columns".
     fill: Fill = "zero"
     restored: bool = True  # Whether a layer's last head is put back before the next layer (R9: it is not).
-    data: Literal["held-out", "all"] = "held-out"  # R10 measures on all examples, training ones included.
+    data: Literal["held-out", "all"] = "held-out"  # R10 takes training examples too.
 
     def variants(self, config: DecoderConfig) -> list[Variant]:
         """What is changed when the turn comes to each head, layer by layer."""

@@ -1,7 +1,9 @@
 """Runs that several claims share: built in one way, so that they are the same runs."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
+from spectrope.encodings.base import EncodingConfig
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
 
@@ -19,8 +21,6 @@ NAMES_AND_MLA = NAMES | {"mla": "MLA"}
 TASKS = {"distance": "Task 1", "counting": "Task 2"}
 RIVALS = tuple(name for name in NAMES if name != "rope")
 ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
-
-
 # Where a scale's own number leaves a task half learned: Task 2 was at 70 to 82 % on seeds 0 to 5.
 EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
 
@@ -36,3 +36,11 @@ def by_encoding(
 ) -> dict[str, Experiment]:
     """One such run per encoding, under the encodings' names."""
     return {name: run_of(task, name, condition, scale, seed) for name in encodings}
+
+
+def distance_at(
+    dropout: float, encoding: str | EncodingConfig, condition: str, scale: str, seed: int
+) -> Experiment:
+    """Task 1 at a rate of dropout."""
+    one = experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+    return replace(one, model=replace(one.model, dropout=dropout))

@@ -11,6 +11,7 @@ from spectrope.claims.predictions import ALPHA, AtLeast, Within
 from spectrope.claims.quantities import Quantity, gap, held_out, shallow
 from spectrope.claims.seen import Seen, Values, difference
 from spectrope.claims.verdict import Part
+from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Rows
@@ -32,11 +33,13 @@ class Effects:
     """What each switch alone does to one quantity of one encoding on one task, by seed.
 
     Args:
+        runs: Task and encoding, as arms begin.
         subject: Such as "RoPE, Task 1, held-out accuracy".
         whole: `released` minus `controlled`.
         single: One switch alone minus `controlled`, by the switch's name.
     """
 
+    runs: str
     subject: str
     whole: Values
     single: dict[str, Values]
@@ -44,7 +47,7 @@ class Effects:
     @property
     def known(self) -> bool:
         """Whether there are enough seeds of the whole difference."""
-        return len(self.whole) >= Confounds.minimum_seeds
+        return len(self.whole) >= MIN_SEEDS
 
     @property
     def small(self) -> bool:
@@ -76,7 +79,6 @@ class Confounds(Claim, name="confounds"):
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
     unplanned = "It is about the difference between `released` and `controlled`, so it has one verdict."
-
     planned_later = "each switch alone, for the differences that these leave open"
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -88,34 +90,34 @@ class Confounds(Claim, name="confounds"):
         }
 
     def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
-        """Both ends of every arm; each switch alone once rows of these do not show that there is no need."""
+        """Both ends of every arm, and each switch alone where rows of these leave a difference open."""
         seen = self.see(rows or Rows(), condition, scale)
-        asked = {subject for subject, effects in self.effects(seen) if effects.known and not effects.small}
+        asked = {effects.runs for effects in self.effects(seen) if effects.known and not effects.small}
         return [
             Job(one, self.measured(arm, one))
             for one, arm in self.named(condition, scale, seeds).items()
-            if _setting(arm) in ENDS or _subject(arm) in asked
+            if _setting(arm) in ENDS or _runs(arm) in asked
         ]
 
     def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
-        if _setting(arm) not in ENDS and _subject(arm) not in ABLATIONS:
+        if _setting(arm) not in ENDS and _runs(arm) not in ABLATIONS:
             return ()
-        extra = ABLATIONS.get(_subject(arm), {}).values() if _setting(arm) == "controlled" else ()
+        extra = ABLATIONS.get(_runs(arm), {}).values() if _setting(arm) == "controlled" else ()
         return (*super().measured(arm, experiment), *extra)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        for _, effects in self.effects(seen):
+        for effects in self.effects(seen):
             part = _strongest(effects)
             if part is not None:
                 yield part
 
-    def effects(self, seen: Seen) -> list[tuple[str, Effects]]:
-        """What each switch does to each quantity that is looked at, with the runs' task and encoding."""
-        subjects = list(dict.fromkeys(map(_subject, seen.arms)))
-        found = [(subject, _effects(seen, subject, "held-out accuracy", held_out)) for subject in subjects]
+    def effects(self, seen: Seen) -> list[Effects]:
+        """What each switch does to each quantity that is looked at."""
+        everything = dict.fromkeys(map(_runs, seen.arms))
+        found = [_effects(seen, runs, "held-out accuracy", held_out) for runs in everything]
         layers = {"distance/rope": shallow(seen.n_layers), "distance/mla": None}
         words = {"distance/rope": "gap in shallow layers", "distance/mla": "gap in any layer"}
-        return found + [(one, _gap_effects(seen, one, words[one], layers[one])) for one in layers]
+        return found + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
 
 
 def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -130,7 +132,7 @@ def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Exper
     return {"controlled": base, "released": under("released"), **changed}
 
 
-def _subject(arm: str) -> str:
+def _runs(arm: str) -> str:
     return arm.rpartition("/")[0]
 
 
@@ -138,22 +140,22 @@ def _setting(arm: str) -> str:
     return arm.rpartition("/")[2]
 
 
-def _effects(seen: Seen, subject: str, words: str, quantity: Quantity) -> Effects:
-    base = seen.values(f"{subject}/controlled", quantity)
-    settings = [_setting(arm) for arm in seen.arms if _subject(arm) == subject]
-    moved = {name: difference(seen.values(f"{subject}/{name}", quantity), base) for name in settings}
+def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> Effects:
+    base = seen.values(f"{runs}/controlled", quantity)
+    settings = [_setting(arm) for arm in seen.arms if _runs(arm) == runs]
+    moved = {name: difference(seen.values(f"{runs}/{name}", quantity), base) for name in settings}
     whole = moved.pop("released", {})
     moved.pop("controlled", None)
-    task, name = subject.split("/")
-    return Effects(f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
+    task, name = runs.split("/")
+    return Effects(runs, f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
 
 
-def _gap_effects(seen: Seen, subject: str, words: str, layers: Iterable[int] | None) -> Effects:
+def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> Effects:
     """The same for the gap, where the ablation's own switches count too."""
-    found = _effects(seen, subject, words, gap(layers))
-    base = seen.values(f"{subject}/controlled", gap(layers))
-    for name, table in ABLATIONS[subject].items():
-        found.single[name] = difference(seen.values(f"{subject}/controlled", gap(layers, table)), base)
+    found = _effects(seen, runs, words, gap(layers))
+    base = seen.values(f"{runs}/controlled", gap(layers))
+    for name, table in ABLATIONS[runs].items():
+        found.single[name] = difference(seen.values(f"{runs}/controlled", gap(layers, table)), base)
     return found
 
 

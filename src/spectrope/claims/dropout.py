@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 
+from spectrope.claims.arms import distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import counted_deposits
 from spectrope.claims.predictions import AtLeast, InRuns
 from spectrope.claims.quantities import deposit, shallow
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED, distance_at
+from spectrope.claims.without_dropout import EXPLORED
 from spectrope.training.config import Experiment
 
 SOME, LOST = 0.1, 0.1  # Shares of runs: fewest with a deposit to lose, most that may be lost.

@@ -6,13 +6,12 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from spectrope.claims.arms import ACCURACY, NAMES, by_encoding
+from spectrope.claims.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import AtLeast
 from spectrope.claims.quantities import gap
 from spectrope.claims.seen import Seen, Values
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import distance_at
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 
@@ -44,8 +43,7 @@ class Extrapolation(Claim, name="extrapolation"):
         "three. One correlation per seed over eight arms: six encodings, and RoPE at two other rates of "
         "dropout. Spearman's as they are, one value per seed; Pearson's once each arm's mean over seeds is "
         "taken off, so that only differences between runs of one arm count, by the jackknife over seeds. "
-        "Student's t. Tables of random positions "
-        "end with the length of training and cannot take part."
+        "Student's t. Tables of random positions end with the length of training and cannot take part."
     )
     paper = "untested by the authors"
     conditions = ("controlled", "described")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from spectrope.claims.arms import distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import GAP
 from spectrope.claims.partial_rope import WHY as NOT_RELEASED
@@ -13,7 +14,7 @@ from spectrope.claims.predictions import AtLeast, InRuns
 from spectrope.claims.quantities import deposit, deposits_of
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED, WHY, distance_at
+from spectrope.claims.without_dropout import EXPLORED, WHY
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES

@@ -100,7 +100,7 @@ class AtLeast(OfMean):
             one_sided(np.array(one), self.interest)[1] if len(one) >= len(values) else 1.0
             for one in self.others
         ]
-        return min(1.0, self.tried * above), max(below, *short, 0.0)
+        return min(1.0, self.tried * above), max([below, *short])
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ class InRuns(Prediction):
     unit: str = "of runs"
 
     def words(self) -> str:
-        return f"in more than {'half' if self.interest == 0.5 else f'{self.interest:.0%}'} of all runs"
+        return (
+            f"in more than {'half' if self.interest == 0.5 else f'{100 * self.interest:.0f} %'} of all runs"
+        )
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         found = seed_proportion([bool(value) for value in values], LEVEL)

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
+from spectrope.claims.arms import distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED, WHY, distance_at
+from spectrope.claims.without_dropout import EXPLORED, WHY
 from spectrope.encodings.sum import Sum
 from spectrope.training.config import Experiment
 

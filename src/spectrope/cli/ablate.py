@@ -63,7 +63,9 @@ class Ablate(Checkpoints):
     ] = "controlled"
     examples: Annotated[
         int | None,
-        tyro.conf.arg(help=f"Held-out examples of a run ({EXAMPLES}), or sequences ({SEQUENCES})."),
+        tyro.conf.arg(
+            help=f"Examples of a run ({EXAMPLES}), held out unless R10; or sequences ({SEQUENCES})."
+        ),
     ] = None
     half_width: Annotated[
         float | None, tyro.conf.arg(help="adaptive: stop at intervals of this half-width, in points.")

@@ -37,8 +37,10 @@ def longer_examples(task: TaskConfig, factor: float, n: int, seed: int, start: i
         start: Number of the first.
 
     Raises:
-        ConfigError: If the task is neither distance nor counting.
+        ConfigError: If the task is neither distance nor counting, or the factor is below 1.
     """
+    if not factor >= 1:
+        raise ConfigError(f"a longer sequence has at least 1 times its words; got {factor:g} times.")
     if isinstance(task, Distance.Config):
         own = Distance(task)
         return extended(own.sample(n, seed, start), factor, own.plain_words(seed), seed, start)

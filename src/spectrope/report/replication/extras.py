@@ -78,7 +78,7 @@ def against_heads(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
 def waterfall(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
     """From `controlled` to `released`: each switch by itself, then what they do beyond their sum."""
     assert isinstance(claim, Confounds)
-    found = [effects for one in seen.values() for _, effects in claim.effects(one) if effects.whole]
+    found = [effects for one in seen.values() for effects in claim.effects(one) if effects.whole]
     return whole(beside([_falls(effects) for effects in found], columns=2)) if found else None
 
 

@@ -45,7 +45,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
-    assert f"| **fails** | not run | not run | {surest} |" in page
+    assert f"| **fails**, 8 of 17 hold | not run | not run | {surest} |" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 2 points | 89.1 | 55.0 [" in line
     assert "holds, n = 6" in line
@@ -58,7 +58,8 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seeds", "test", "told"), [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive"), (3, 95.0, "3 of 6 seeds")]
+    ("seeds", "test", "told"),
+    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive, 0 of 3 hold"), (3, 95.0, "3 of 6 seeds")],
 )
 def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     claim = PartialRoPE()

@@ -116,13 +116,16 @@ def overview(study: Study, section: Section) -> list[str]:
 
 
 def mark(verdict: Verdict) -> str:
-    """An outcome in a word or two: in bold where it is one, else what is lacking."""
-    if verdict.outcome != "inconclusive":
-        return f"**{verdict.outcome}**"
+    """An outcome in a few words: in bold where it is one, else what is lacking; and how many parts hold."""
     if not any(finding.n_seeds for finding in verdict.findings):
         return "not run"
-    few = verdict.n_seeds < MIN_SEEDS
-    return f"{verdict.n_seeds} of {MIN_SEEDS} seeds" if few else "inconclusive"
+    if verdict.outcome == "holds":
+        return "**holds**"
+    if verdict.outcome == "inconclusive" and verdict.n_seeds < MIN_SEEDS:
+        return f"{verdict.n_seeds} of {MIN_SEEDS} seeds"
+    parts = [finding.outcome for finding in verdict.findings if not finding.part.premise]
+    outcome = "**fails**" if verdict.outcome == "fails" else "inconclusive"
+    return outcome if len(parts) < 2 else f"{outcome}, {parts.count('holds')} of {len(parts)} hold"
 
 
 def decisive(verdict: Verdict) -> str:

@@ -18,6 +18,7 @@ from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
 
 CLAIMS: Registry["Claim"] = Registry("claim", "spectrope.claims")
+EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen.
 PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
 
 
@@ -39,9 +40,12 @@ class Claim(ABC):
     conditions: ClassVar[tuple[str, ...]] = tuple(THROWN)
     unplanned: ClassVar[str] = ""  # Why under these conditions alone.
     planned_later: ClassVar[str] = ""  # Runs that only the rows of the first ones tell apart.
-    tables: ClassVar[tuple[str, ...]] = (ABLATION,)  # What is measured on each run.
+    tables: ClassVar[tuple[str, ...]] = ()  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
-    explored: ClassVar[int] = 0  # How many seeds chose its settings, or those of its runs; none counts.
+    times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where what it looks for is rare.
+    explored: ClassVar[int] = (
+        EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
+    )
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

@@ -8,7 +8,7 @@ import numpy as np
 from spectrope.claims.arms import NAMES_AND_MLA, TASKS, run_of
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import ALPHA, AtLeast, Within
-from spectrope.claims.quantities import Quantity, gap, held_out, shallow
+from spectrope.claims.quantities import ABLATION, Quantity, gap, held_out, shallow
 from spectrope.claims.seen import Seen, Values, difference
 from spectrope.claims.verdict import Part
 from spectrope.stats.seeds import MIN_SEEDS
@@ -79,6 +79,7 @@ class Confounds(Claim, name="confounds"):
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
     unplanned = "It is about the difference between `released` and `controlled`, so it has one verdict."
+    tables = (ABLATION,)
     planned_later = "each switch alone, for the differences that these leave open"
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -100,9 +101,9 @@ class Confounds(Claim, name="confounds"):
         ]
 
     def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
-        if _setting(arm) not in ENDS and _runs(arm) not in ABLATIONS:
+        if _runs(arm) not in ABLATIONS:
             return ()
-        extra = ABLATIONS.get(_runs(arm), {}).values() if _setting(arm) == "controlled" else ()
+        extra = ABLATIONS[_runs(arm)].values() if _setting(arm) == "controlled" else ()
         return (*super().measured(arm, experiment), *extra)
 
     def parts(self, seen: Seen) -> Iterator[Part]:

@@ -10,7 +10,6 @@ from spectrope.claims.predictions import AtMost
 from spectrope.claims.quantities import speed
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.sweeps.rows import Row
@@ -43,8 +42,7 @@ class Contraction(Claim, name="contraction"):
         "averaged over the epochs; one rank correlation per seed over seven bases; Student's t over seeds."
     )
     paper = "no number in the text"
-    tables = ("ablation", "spectrum")
-    explored = EXPLORED  # So that runs are those of claim 10, whose seeds these are.
+    tables = ("spectrum",)
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         def on(base: float) -> Experiment:

@@ -29,7 +29,7 @@ class DistanceOverfitting(Claim, name="distance-overfitting"):
     )
     test = (
         "A tenth of the scale's examples for ten times its epochs. At `mini` the usual runs see each example "
-        "4 times, the paper's 100 times, so that they cannot overfit: on seeds 0 to 5 random fell short of "
+        "4 times, the paper's 100 times, so that they cannot overfit: on earlier seeds random fell short of "
         "its training accuracy by 0.6 points. Paired by seed, Student's t."
     )
     paper = "figure 2; no number in the text"

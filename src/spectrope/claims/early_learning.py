@@ -13,7 +13,6 @@ from spectrope.claims.predictions import AtLeast, AtMost, Within
 from spectrope.claims.quantities import speed
 from spectrope.claims.seen import Seen, difference
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED
 from spectrope.encodings.rotary import Rotary
 from spectrope.spectral.kernel import rope_kernel_eigenvalues
 from spectrope.spectral.singular import effective_ranks
@@ -56,7 +55,6 @@ class EarlyLearning(Claim, name="early-learning"):
     )
     paper = "none: these predictions are ours"
     conditions = ("controlled",)
-    explored = EXPLORED  # P3 was seen to fail on seeds 0 to 5; the arms of P5 are those of the claim above.
     unplanned = WHY
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:

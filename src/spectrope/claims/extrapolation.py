@@ -9,7 +9,7 @@ from scipy import stats
 from spectrope.claims.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import AtLeast
-from spectrope.claims.quantities import gap
+from spectrope.claims.quantities import ABLATION, gap
 from spectrope.claims.seen import Seen, Values
 from spectrope.claims.verdict import Part
 from spectrope.sweeps.rows import Row
@@ -48,7 +48,7 @@ class Extrapolation(Claim, name="extrapolation"):
     paper = "untested by the authors"
     conditions = ("controlled", "described")
     unplanned = "Not under `released`: its table of relative biases (R4) has no entry for longer lags."
-    tables = ("ablation", "lengths")
+    tables = (ABLATION, "lengths")
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         usual = by_encoding("distance", condition, scale, seed, ENCODINGS)

@@ -7,15 +7,13 @@ from statistics import fmean
 import torch
 
 from spectrope.attention.multi_head import MultiHead
-from spectrope.claims.arms import distance_at
+from spectrope.claims.arms import WITHOUT_DROPOUT, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import no_head_stands_out, one_head_stands_out
 from spectrope.claims.predictions import AtLeast
-from spectrope.claims.quantities import shallow
+from spectrope.claims.quantities import ABLATION, shallow
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED
-from spectrope.claims.without_dropout import WHY as WITHOUT_DROPOUT
 from spectrope.encodings.base import EncodingConfig
 from spectrope.encodings.factorised import FactorisedTable
 from spectrope.encodings.rotary import Rotary
@@ -66,8 +64,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     paper = "no number in the text"
     conditions = ("controlled",)
     unplanned = WHY
-    tables = ("ablation", "head_gradients")
-    explored = EXPLORED
+    tables = (ABLATION, "head_gradients")
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return couplings(condition, scale, seed)

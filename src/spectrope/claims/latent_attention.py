@@ -6,9 +6,10 @@ from spectrope.claims.arms import ACCURACY, NAMES_AND_MLA, TASKS, by_encoding
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import no_head_stands_out
 from spectrope.claims.predictions import AtLeast, AtMost
-from spectrope.claims.quantities import held_out
+from spectrope.claims.quantities import ABLATION, held_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
+from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.training.config import Experiment
 
 SMALL = 10.0  # Points that count as a small cost in accuracy, at most.
@@ -42,12 +43,17 @@ class LatentAttention(Claim, name="latent-attention"):
         "77.69"
     )
 
+    tables = (ABLATION,)
+
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return {
             f"{task}/{name}": one
             for task in TASKS
             for name, one in by_encoding(task, condition, scale, seed, TABLE_1[task]).items()
         }
+
+    def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
+        return super().measured(arm, experiment) if arm == "distance/mla" else ()
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield _difference(seen, "distance", "rope", "mla", AtMost(SMALL))

@@ -5,16 +5,15 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from spectrope.claims.arms import distance_at
+from spectrope.claims.arms import WITHOUT_DROPOUT, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import GAP
 from spectrope.claims.partial_rope import WHY as NOT_RELEASED
 from spectrope.claims.partial_rope import counts_of, on_heads
 from spectrope.claims.predictions import AtLeast, InRuns
-from spectrope.claims.quantities import deposit, deposits_of
+from spectrope.claims.quantities import ABLATION, deposit, deposits_of
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED, WHY
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES
@@ -41,12 +40,13 @@ class PartialDeposit(Claim, name="partial-deposit"):
         "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim holds, at a "
         "level corrected for the number of k (Bonferroni), and each k must fall short where it fails. Models "
         "that have learned Task 1 and whose gaps add up to 10 points count; runs with a deposit by the rule "
-        f"are counted beside it. {WHY}"
+        f"are counted beside it. {WITHOUT_DROPOUT}"
     )
     paper = "figures 9 to 14; no number in the text"
     conditions = ("controlled", "described")
     unplanned = NOT_RELEASED
-    explored = EXPLORED
+    tables = (ABLATION,)
+    times = 2
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         n_heads = SCALES[scale]["distance"].model.n_heads

@@ -8,7 +8,6 @@ from spectrope.claims.predictions import AtLeast
 from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED
 from spectrope.encodings.base import EncodingConfig
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.per_head import Group, PerHead
@@ -32,7 +31,6 @@ class PartialRoPE(Claim, name="partial-rope"):
     paper = "figure 5; no number in the text"
     conditions = ("controlled", "described")
     unplanned = WHY
-    explored = EXPLORED  # Runs of full RoPE are those of claim 8.
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         n_heads = SCALES[scale]["distance"].model.n_heads

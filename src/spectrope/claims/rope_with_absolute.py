@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from spectrope.claims.arms import distance_at
+from spectrope.claims.arms import WITHOUT_DROPOUT, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
+from spectrope.claims.quantities import ABLATION
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
-from spectrope.claims.without_dropout import EXPLORED, WHY
 from spectrope.encodings.sum import Sum
 from spectrope.training.config import Experiment
 
@@ -25,12 +25,13 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     )
     test = (
         "The gap as in claim 3. Where RoPE alone has no deposit in layer 1, none can be gone, and the claim "
-        f"stays inconclusive. {WHY}"
+        f"stays inconclusive. {WITHOUT_DROPOUT}"
     )
     paper = "figure 6; no number in the text"
     conditions = ("controlled", "described")
     unplanned = "Not under `released`: the public code adds the absolute term to RoPE itself (R3)."
-    explored = EXPLORED
+    tables = (ABLATION,)
+    times = 2
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         encodings = {"alone": "rope", "both": Sum.Config()}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from spectrope.claims.arms import NAMES, RIVALS, TASKS, by_encoding
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
-from spectrope.claims.quantities import shallow
+from spectrope.claims.quantities import ABLATION, shallow
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.training.config import Experiment
@@ -31,10 +31,12 @@ class SingleHead(Claim, name="single-head"):
         "public code does it, by R9 on both splits (R10). The rule adds that the head has most of its "
         "layer's drop, by bounds corrected for the number of layers; runs with a deposit are counted. "
         "Shallow is the first half of the layers, for all alike: over more layers the largest gap exceeds 10 "
-        "points where there is no deposit, as was seen on seeds 0 to 5, when all layers were judged. A model "
+        "points where there is no deposit, as earlier seeds showed when all layers were judged. A model "
         "under RoPE that has not learned Task 1 does not count."
     )
     paper = "no number in the text; figure 4 shows one head of layer 1 far from the rest"
+
+    tables = (ABLATION,)
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return {

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from spectrope.claims.base import Claim
 from spectrope.claims.verdict import Verdict
-from spectrope.core.errors import SpectropeError, require
+from spectrope.core.errors import SpectropeError, UnknownNameError, require
 from spectrope.store import broken_runs, find_runs
 from spectrope.sweeps.engine import Engine, Watcher, unwatched
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row, Rows
+from spectrope.training.conditions import THROWN
+from spectrope.training.scales import SCALES
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Study:
     def __post_init__(self) -> None:
         for field in ("claims", "conditions", "seeds"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
+        require(min(self.seeds) >= 0, self, "seeds", "none below 0")
+        for kind, name, known in [
+            *(("condition", name, THROWN) for name in self.conditions),
+            ("scale", self.scale, SCALES),
+        ]:
+            if name not in known:
+                raise UnknownNameError(kind, name, known)
 
     def cases(self) -> list[tuple[Claim, str]]:
         """Each claim with each condition that concerns it."""
@@ -51,7 +60,12 @@ class Study:
     def jobs_of(self, claim: Claim, condition: str, rows: Rows | None = None) -> list[Job]:
         """What one claim needs under one condition."""
         known = None if rows is None else self.counted(claim, rows)
-        return claim.jobs(condition, self.scale, self.seeds, known)
+        return claim.jobs(condition, self.scale, self.seeds_of(claim), known)
+
+    def seeds_of(self, claim: Claim) -> tuple[int, ...]:
+        """The study's seeds, and as many after them as make the times that the claim needs."""
+        more = (claim.times - 1) * len(self.seeds)
+        return (*self.seeds, *range(max(self.seeds) + 1, max(self.seeds) + 1 + more))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """The verdict of each case on the rows that there are."""

@@ -241,7 +241,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         soft_wrap=True,
     )
     for claim in study.claims:
-        power = claim.power(len(study.seeds), study.counted(claim, rows), study.scale)
+        power = claim.power(len(study.seeds_of(claim)), study.counted(claim, rows), study.scale)
         console.print(f"{claim.number} {claim.kind}: {power}", highlight=False, soft_wrap=True)
 
 

@@ -174,7 +174,7 @@ def machines(rows: Rows) -> list[str]:
 def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
     jobs = {v.condition: study.jobs_of(claim, v.condition, rows) for v in verdicts}
     planned = {name: (len(own), len(outstanding(own, rows))) for name, own in jobs.items()}
-    power = claim.power(len(study.seeds), study.counted(claim, rows), study.scale)
+    power = claim.power(len(study.seeds_of(claim)), study.counted(claim, rows), study.scale)
     return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned, power)
 
 

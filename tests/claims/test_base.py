@@ -27,6 +27,7 @@ class Toy(Claim):
     """RoPE ahead of NoPE by two points, provided that NoPE learns."""
 
     kind = "toy"
+    explored = 0
 
     def arms(self, condition, scale, seed):
         return {

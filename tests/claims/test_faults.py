@@ -84,7 +84,7 @@ def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     assert verdict.outcome == "inconclusive"
     assert (
         verdict.reason
-        == "5 of at least 6 seeds for a deposit in a shallow layer at rate 0.1 minus without dropout; "
+        == "5 of at least 6 seeds for a deposit in a shallow layer at rate 0.1, given one without dropout; "
         "1 run left out"
     )
 
@@ -115,5 +115,5 @@ def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 4)
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
     page = write_replication(study, rows, tmp_path / "page.md").read_text()
-    assert "(#dropout) | controlled | 18 | 2 |" in page
+    assert "(#dropout) | controlled | 54 | 38 |" in page
     assert "| 4 of 6 seeds |" in page

@@ -45,8 +45,11 @@ def test_runs_that_claims_share_come_once_with_all_tables():
     assert len(jobs) == len({job.experiment for job in jobs})
     tables = {job.experiment: job.tables for job in jobs}
     distance, longer = DistanceOrdering(), Extrapolation()
-    assert tables[distance.arms("controlled", "mini", 0)["rope"]] == ("ablation", "lengths")
-    assert tables[distance.arms("controlled", "mini", 0)["random"]] == ("ablation",)
+    first = distance.arms("controlled", "mini", distance.explored)
+    assert tables[first["rope"]] == ("ablation", "lengths")
+    assert tables[first["random"]] == ("ablation",)
+    (plain,) = {job.tables for job in study(DistanceOrdering()).jobs()}
+    assert plain == ()
     assert len(jobs) == 2 * (12 + 3)
     assert set(longer.plan("controlled", "mini", (0, 1))) <= set(tables)
 
@@ -88,7 +91,7 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
 
 def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
-    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "2", "--conditions", "controlled"]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main([*words, "--dry-run"]) == 0
     assert "4 runs to do" in capsys.readouterr().out
@@ -148,3 +151,22 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
 def test_bad_options_are_refused(option, value, rule, capsys):
     assert main(["claims", "run", "6", f"--{option}", str(value)]) == 2
     assert f"Run.{rule}" in capsys.readouterr().err
+
+
+def test_a_claim_about_something_rare_is_planned_on_more_seeds():
+    own = study(RoPEWithAbsolute(), DistanceOrdering(), seeds=(2, 3))
+    assert {job.experiment.seed for job in own.jobs_of(RoPEWithAbsolute(), "controlled")} == {8, 9, 10, 11}
+    assert {job.experiment.seed for job in own.jobs_of(DistanceOrdering(), "controlled")} == {8, 9}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("seeds", (-6, 0), "none below 0"),
+        ("conditions", ("controled",), "unknown condition 'controled'; did you mean controlled"),
+        ("scale", "huge", "unknown scale 'huge'"),
+    ],
+)
+def test_what_a_study_cannot_mean_is_refused(field, value, told):
+    with pytest.raises(ConfigError, match=told):
+        replace(study(SingleHead()), **{field: value})

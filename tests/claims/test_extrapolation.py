@@ -84,9 +84,7 @@ def test_runs_of_one_arm_without_a_relation_are_found_related_as_often_as_the_le
 
 
 def test_other_rates_of_dropout_are_runs_of_claim_4():
-    assert set(CLAIM.plan("controlled", "mini", (0,))) >= set(
-        Dropout().plan("controlled", "mini", (0,))
-    )
+    assert set(CLAIM.plan("controlled", "mini", (0,))) >= set(Dropout().plan("controlled", "mini", (0,)))
 
 
 def test_runs_without_longer_sequences_do_not_count():

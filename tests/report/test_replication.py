@@ -10,16 +10,17 @@ from spectrope.claims.base import chosen_claims
 from spectrope.claims.confounds import Confounds
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
+from spectrope.claims.partial_deposit import PartialDeposit
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
-from spectrope.report.replication.page import decisive, machines, mark
+from spectrope.report.replication.page import cell, decisive, machines, mark, run_command
 from spectrope.store.records import Complaint
 from spectrope.sweeps.rows import Rows
 
 
-def study(*claims, conditions=("controlled", "described", "released")):
-    return Study(claims, conditions, "mini", tuple(range(6)))
+def study(*claims, conditions=("controlled", "described", "released"), seeds=range(6)):
+    return Study(claims, conditions, "mini", tuple(seeds))
 
 
 def say(arm, seed):
@@ -145,3 +146,20 @@ def test_runs_in_another_precision_are_named_on_the_page(tmp_path):
 def test_one_condition_alone_can_be_told(tmp_path, condition):
     page = write_replication(study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "page.md")
     assert f"| claim | {condition} |" in page.read_text()
+
+
+def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
+    def last_line(one):
+        return write_replication(one, Rows(), tmp_path / "page.md").read_text().splitlines()[-2]
+
+    assert run_command(study(*chosen_claims(()))) == "spectrope claims run --scale mini --seeds 6"
+    fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
+    options = "distance-ordering --scale mini --seeds 2 --first-seed 6 --conditions controlled"
+    assert f"`spectrope claims run {options}` does" in last_line(fresh)
+
+
+def test_an_interval_of_another_level_says_so():
+    rows = rows_of(PartialDeposit(), lambda arm, seed: {"gaps": (40.0, 1.0, 1.0 + jitter(seed))}, seeds=12)
+    told = [cell(finding) for finding in PartialDeposit().judge(rows).findings]
+    assert " at 98.3 % " in told[1]
+    assert " at " not in told[0].split(";")[0]

@@ -30,7 +30,8 @@ class Claim(ABC):
     """
 
     kind: ClassVar[str]
-    number: ClassVar[int]  # Place among the paper's claims.
+    article: ClassVar[str] = PAPER  # Whose statement it is about.
+    number: ClassVar[int]  # Place among the claims.
     title: ClassVar[str]
     statement: ClassVar[str]  # What the paper says.
     source: ClassVar[str]  # Where.
@@ -43,9 +44,7 @@ class Claim(ABC):
     tables: ClassVar[tuple[str, ...]] = ()  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
     times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where what it looks for is rare.
-    explored: ClassVar[int] = (
-        EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
-    )
+    explored: ClassVar[int] = EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

@@ -29,6 +29,7 @@ HELD = {"square": Square, "strip": Strip}
 class GrokClaim(Claim):
     """Base of the claims on grokking: the paper's setting, at a scale, as its text describes it."""
 
+    article = BEYOND
     conditions = ("described",)
     unplanned = "A claim of the second paper: the switches between conditions are those of the first."
     explored = 12  # Steps were raised on seeds 0 to 5 of mini, parts and measures corrected on 6 to 11.

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import jinja2
 
-from spectrope.claims.base import PAPER, Claim
+from spectrope.claims.base import Claim, chosen_claims
+from spectrope.claims.predictions import LEVEL
 from spectrope.claims.study import Study, outstanding
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.replication.charts import Spec, save_chart
@@ -17,6 +18,7 @@ from spectrope.report.replication.forest import forest
 from spectrope.report.shell import write_page
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.rows import Rows
+from spectrope.training.conditions import THROWN
 
 IMAGES = Path("images") / "replication"
 
@@ -93,7 +95,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     page = environment.from_string(template).render(
-        paper=PAPER,
+        articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
         minimum=MIN_SEEDS,
@@ -103,8 +105,21 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         missing=len(outstanding(study.jobs(rows), rows)),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
+        command=run_command(study),
     )
     return write_page(page, path)
+
+
+def run_command(study: Study) -> str:
+    """The command that does what a study still lacks."""
+    words = ["spectrope", "claims", "run"]
+    every = {claim.kind for claim in chosen_claims(())}
+    own = [claim.kind for claim in study.claims if claim.kind in every]
+    words += own if set(own) < every else []
+    words += ["--scale", study.scale, "--seeds", str(len(study.seeds))]
+    words += ["--first-seed", str(min(study.seeds))] if min(study.seeds) else []
+    words += ["--conditions", *study.conditions] if set(study.conditions) < set(THROWN) else []
+    return " ".join(words)
 
 
 def overview(study: Study, section: Section) -> list[str]:
@@ -153,8 +168,9 @@ def cell(finding: Finding) -> str:
         return f"{finding.n_seeds} seeds"
     interval = finding.evidence.interval
     note = f"; {finding.part.note}" if finding.part.note else ""
+    level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    return f"{estimate} [{low} to {high}] {finding.outcome}, n = {finding.n_seeds}{note}"
+    return f"{estimate} [{low} to {high}]{level} {finding.outcome}, n = {finding.n_seeds}{note}"
 
 
 def machines(rows: Rows) -> list[str]:
@@ -182,7 +198,10 @@ def _pictures(
     study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path
 ) -> list[Picture]:
     name = f"{claim.number}-{claim.kind}"
-    caption = "Points: seeds. Bars: 95 % intervals. Ticks: smallest effects of interest. Diamonds: the paper."
+    caption = (
+        "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: "
+        "smallest effects of interest. Diamonds: the paper."
+    )
     drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
     if claim.kind in EXTRAS:
         told, draw = EXTRAS[claim.kind]

@@ -78,9 +78,9 @@ def _spanned(known: Rows, asked: Rows, q: int) -> Bool[np.ndarray, " t"]:
         if not len(places):
             continue
         known[[done, done + places[0]]] = known[[done + places[0], done]]
-        known[done] = known[done] * pow(int(known[done, column]), -1, q) % q
-        below = done + 1 + np.flatnonzero(known[done + 1 :, column])
-        known[below] = (known[below] - known[below, column, None] * known[done]) % q
-        asked = (asked - asked[:, column, None] * known[done]) % q
+        pivot = known[done] = known[done] * pow(int(known[done, column]), -1, q) % q
+        for rows in (known[done + 1 :], asked):
+            hit = np.flatnonzero(rows[:, column])
+            rows[hit] = (rows[hit] - rows[hit, column, None] * pivot) % q
         done += 1
     return np.logical_not(asked.any(axis=1))

@@ -21,6 +21,8 @@ from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedErro
 from spectrope.encodings.base import Encoding, Form
 from spectrope.encodings.nope import NoPE
 from spectrope.evaluation.score import correct, predict
+from spectrope.positions.arange import Arange
+from spectrope.positions.interpolated import Interpolated
 
 CONDITIONS = {
     "controlled": {},
@@ -73,6 +75,14 @@ def test_every_fill_as_one_forward_per_head(fill, condition):
     expected = one_by_one(model, data, variants, means=means)
     assert_close(engine(model, data, variants), expected, **CLOSE)
     assert ((expected - predict(model, data)).abs().amax((1, 2)) > 1e-3).all()
+
+
+@pytest.mark.parametrize("fill", ["mean", "position-only", "resample"])
+def test_padding_that_cannot_be_cut_off_counts_no_more_than_where_it_can(fill):
+    cut, kept = (decoder("rope", positions=rule) for rule in (Arange(), Interpolated()))
+    assert (cut.padding_is_inert, kept.padding_is_inert) == (True, False)
+    data, variants = examples(), single_heads(cut.config, fill)
+    assert_close(engine(kept, data, variants), engine(cut, data, variants), **CLOSE)
 
 
 @pytest.mark.parametrize("condition", ["controlled", "memory"])

@@ -27,6 +27,7 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.learned import LearnedFrequencies
+from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.yarn import YaRN
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
@@ -57,6 +58,7 @@ VARIANTS: list[EncodingConfig] = [
     Shaw.Config(values=False),
     Sinusoidal.Config(layout="halves"),
     Sum.Config(parts=(NoPE.Config(),)),
+    Sum.Config(parts=(Rotary.Config(schedule=LongRoPE()), ALiBi.Config())),
     Sum.Config(parts=(PerHead.Config(groups=(Group(encoding=RelativeTable.Config()),)), Learned.Config())),
     Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
     Sum.Config(parts=(Shaw.Config(), Rotary.Config())),

@@ -25,7 +25,6 @@ from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag, describe
 from spectrope.encodings.laws import Sizes, Trial, check_laws
 
-LENGTH_DEPENDENT = {"dynamic_ntk", "longrope"}  # schedules whose frequencies depend on the length by design
 CAUSAL_ALONE = {"path"}  # encodings that say nothing of the future
 
 
@@ -41,15 +40,23 @@ def tail_queries(ctx: Context, n: int) -> Context:
     return dataclasses.replace(ctx, q=ctx.q[:, :, -n:], q_pos=ctx.q_pos[:, -n:], x_q=ctx.x_q[:, -n:])
 
 
-def prefix_error(t: Trial, pos: Tensor, n: int = 7) -> float:
-    """Change of the first n rows of logits when the tokens after them change, and when they go."""
+def future_error(t: Trial, n: int = 7) -> float:
+    """Change of the first n rows of logits when the tokens after them change."""
     x = t.contents()
     other = torch.cat([x[:, :n], t.contents()[:, n:]], 1)
-    full = t.encoding.logits(t.context(x, pos))
-    changed = t.encoding.logits(t.context(other, pos))
-    alone = t.encoding.logits(head(t.context(x, pos), n))
-    past = [logits[..., :n, :n].tril() for logits in (full, changed, alone)]
-    return max(float((past[0] - part).detach().abs().max()) for part in past[1:])
+    return past_error(n, *(t.encoding.logits(t.context(tokens, t.pos)) for tokens in (x, other)))
+
+
+def prefix_error(t: Trial, pos: Tensor, n: int = 7) -> float:
+    """Change of the first n rows of logits when the tokens after them go."""
+    ctx = t.context(t.contents(), pos)
+    return past_error(n, t.encoding.logits(ctx), t.encoding.logits(head(ctx, n)))
+
+
+def past_error(n: int, *logits: Tensor) -> float:
+    """Largest difference where the first n queries look at the past."""
+    one, other = (some[..., :n, :n].tril() for some in logits)
+    return float((one - other).detach().abs().max())
 
 
 @pytest.mark.parametrize("config", CASES)
@@ -75,11 +82,10 @@ class TestEveryEncoding:
         changes = [config, *(other for others in perturbed(config) for other in others)]
         assert len({config_hash(change) for change in changes}) == len(changes)
 
-    def test_sees_no_future_and_no_length(self, config):
+    def test_sees_no_future_and_a_length_where_it_says_so_alone(self, config):
         t = trial(config)
-        error = max(prefix_error(t, pos) for pos in spreads(t))
-        schedule = getattr(config, "schedule", None)
-        assert (error > 1e-9) == (schedule is not None and schedule.kind in LENGTH_DEPENDENT)
+        assert future_error(t) < 1e-9
+        assert (max(prefix_error(t, pos) for pos in spreads(t)) < 1e-9) == t.encoding.prefix_consistent
 
     def test_queries_may_be_the_last_tokens_alone(self, config):
         t = trial(config)
@@ -242,6 +248,7 @@ def test_false_declarations_are_caught(fault, caught):
 
 def test_a_look_into_the_future_is_caught():
     t = Trial(Peeking(ENCODINGS.config("nope")()), SIZES)
+    assert future_error(t) > 0.01
     assert prefix_error(t, t.pos) > 0.01
 
 

@@ -16,6 +16,8 @@ from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.schedules.longrope import LongRoPE
+from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.models.modular.base import ModularModel
 from spectrope.models.modular.layer import is_positional
 from spectrope.models.modular.mlp import ModularMLP
@@ -97,6 +99,13 @@ def test_layers_may_have_encodings_of_their_own():
     mixture = PerLayer.Config(layers=(ALiBi.Config(), Rotary.Config()))
     model = transformer(encoding=mixture)
     assert len(model.encodings) == 2
+    assert_parity(model)
+
+
+@pytest.mark.parametrize("schedule", [LongRoPE(trained_length=2), DynamicNTK(trained_length=2)])
+def test_what_depends_on_the_length_gives_what_a_plain_transformer_gives(schedule):
+    model = transformer(encoding=Rotary.Config(schedule=schedule))
+    assert not is_positional(model.encodings[0])
     assert_parity(model)
 
 

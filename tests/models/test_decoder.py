@@ -10,7 +10,14 @@ from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.schedules.longrope import LongRoPE
+from spectrope.encodings.schedules.ntk import DynamicNTK
+from spectrope.encodings.sum import Sum
+from spectrope.evaluation.score import predict
 from spectrope.models.decoder import Decoder, DecoderConfig
+from spectrope.positions.interpolated import Interpolated
+from spectrope.positions.random_subset import RandomSubset
 from spectrope.tasks.base import Batch
 
 SMALL = DecoderConfig(
@@ -55,6 +62,23 @@ def test_padding_that_is_masked_changes_nothing(name):
         shortest = data[data.lengths.argsort()[:1]]
         assert int(shortest.lengths) < longest
         assert_close(model(shortest), model(shortest.trimmed()))
+
+
+LENGTH_DEPENDENT = {
+    "subset": {"positions": RandomSubset(longest=40)},
+    "squeezed": {"positions": Interpolated(trained_length=5), "encoding": Rotary.Config()},
+    "ntk": {"encoding": Rotary.Config(schedule=DynamicNTK(trained_length=4))},
+    "longrope": {"encoding": Sum.Config(parts=(Rotary.Config(schedule=LongRoPE(trained_length=8)),))},
+}
+
+
+@pytest.mark.parametrize("change", LENGTH_DEPENDENT.values(), ids=LENGTH_DEPENDENT)
+def test_padding_that_is_masked_stays_where_positions_depend_on_the_length(change):
+    model, data = decoder(replace(with_encoding("sinusoidal"), **change)), batch()
+    assert_close(predict(model, data, batch_size=6), predict(model, data, batch_size=1))
+    assert not model.padding_is_inert
+    assert model.ignores_padding
+    assert not torch.allclose(model(data[:1]), model(data[:1].trimmed()))
 
 
 def test_padding_that_is_visible_changes_the_output():

@@ -40,6 +40,12 @@ class TestEveryRule:
         assert torch.equal(rule(5, 40, CPU), rule(1, 40, CPU))
         assert len(rule(5, 40, CPU)) == 1
 
+    def test_no_position_depends_on_how_many_follow_unless_it_says_so(self, name):
+        rule = POSITIONS[name]()
+        whole = rule(1, 200, CPU).double()
+        alike = all(torch.equal(rule(1, n, CPU).double(), whole[:, :n]) for n in (40, 130, 199))
+        assert alike == rule.prefix_consistent
+
     def test_says_where_it_comes_from(self, name):
         assert ":math:" in (POSITIONS[name].__doc__ or "")
 

@@ -28,11 +28,11 @@ def data_means(
     for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
         with precision(device, dtype):
             piece = Piece.of(model, batch.to(device))
-            counted = piece.stream.real if model.padding_is_inert else torch.ones_like(piece.stream.real)
+            counted = piece.stream.real if model.ignores_padding else torch.ones_like(piece.stream.real)
             weights = counted.double()[:, None, :, None]
             sites = ((site.outputs, site.ctx.q, site.ctx.k) for site in intact_sites(piece))
             sums.append([tuple((x.double() * weights).sum((0, 2)) for x in site) for site in sites])
-    tokens = int(data.lengths.sum()) if model.padding_is_inert else data.inputs.numel()
+    tokens = int(data.lengths.sum()) if model.ignores_padding else data.inputs.numel()
     layers = zip(*sums, strict=True)
     return tuple(
         LayerMeans(*(_mean(parts, tokens) for parts in zip(*layer, strict=True))) for layer in layers
@@ -65,7 +65,7 @@ def donor_outputs(model: Decoder, donors: Batch, width: int) -> tuple[Tensor, ..
     donors = donors.trimmed() if model.padding_is_inert else donors
     piece = Piece.of(model, donors.to(next(model.parameters()).device))
     at = torch.arange(width, device=piece.x.device).expand(len(donors), -1)
-    if model.padding_is_inert:
+    if model.ignores_padding:
         at = torch.minimum(at, piece.stream.real.sum(1, keepdim=True) - 1)
     index = at[:, None, :, None]
     return tuple(

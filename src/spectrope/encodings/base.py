@@ -132,7 +132,8 @@ class Encoding(nn.Module):
     Logits are :math:`L_{ij} = \langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R` given by
     `rotate` and :math:`b` by `bias`; inputs to the first layer pass through `embed`.
 
-    A class states its form, tags and scope; an instance whose configuration decides them overrides these.
+    A class states its form, tags and scope, and whether what it does to some tokens is the same however many
+    follow (`prefix_consistent`); an instance whose configuration decides these overrides them.
 
     Args:
         config: The encoding's own configuration.
@@ -142,6 +143,7 @@ class Encoding(nn.Module):
     form: Form = Form.DOT
     tags: frozenset[Tag] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
     scope: Scope = Scope.MODEL
+    prefix_consistent: bool = True
     family: ClassVar[str] = "none"
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:

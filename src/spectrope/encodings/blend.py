@@ -51,6 +51,7 @@ class Blend(Encoding, name="blend"):
         rotation = Rotary.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
         self.rope = Rotary(rotation)
         self.tags, self.scope = self.rope.tags - {Tag.ISOMETRIC}, self.rope.scope
+        self.prefix_consistent = self.rope.prefix_consistent
         alpha = torch.full((config.n_heads, 1, 1), config.alpha)
         if config.learned:
             self.alpha = nn.Parameter(alpha)

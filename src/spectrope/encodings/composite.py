@@ -24,6 +24,7 @@ class Composite(Encoding):
         self.tags = joint_tags(terms)
         shared = all(term.scope is Scope.MODEL for term in terms)
         self.scope = Scope.MODEL if shared else Scope.LAYER
+        self.prefix_consistent = all(term.prefix_consistent for term in terms)
         self._terms = nn.ModuleList(terms)
 
     @property

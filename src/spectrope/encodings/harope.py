@@ -46,6 +46,7 @@ class HARoPE(Encoding, name="harope"):
         super().__init__(config)
         self.rope = Rotary(Rotary.Config(head_dim=config.head_dim, schedule=config.schedule))
         self.tags = (self.rope.tags - {Tag.ISOMETRIC}) | {Tag.LEARNED}
+        self.prefix_consistent = self.rope.prefix_consistent
         self.generators = nn.Parameter(torch.zeros(2, config.n_heads, config.head_dim, config.head_dim))
         self.log_scales = nn.Parameter(torch.zeros(config.n_heads, 1, config.head_dim))
 

@@ -53,6 +53,7 @@ class MisreadRotary(Encoding, name="misread_rope"):
             config.schedule.scope,
             config.schedule.gain,
         )
+        self.prefix_consistent = config.schedule.prefix_consistent
         self.angles = config.schedule.build(config.head_dim)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:

@@ -50,6 +50,7 @@ class PerLayer(Composite, name="per_layer"):
         require_no_input(self.terms, config, "layers")
         first = self.terms[0]
         self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER
+        self.prefix_consistent = first.prefix_consistent
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         return self.terms[0].rotate(x, pos, side)

@@ -43,6 +43,7 @@ class Rotary(Encoding, name="rope"):
         super().__init__(config)
         self.pairing: Pairing = config.pairs
         self.tags, self.scope, self.gain = config.schedule.tags, config.schedule.scope, config.schedule.gain
+        self.prefix_consistent = config.schedule.prefix_consistent
         self.angles = config.schedule.build(config.head_dim)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:

@@ -49,6 +49,7 @@ class XPos(Encoding, name="xpos"):
         self.pairing: Pairing = config.pairs
         schedule = config.schedule
         self.tags, self.scope, self.gain = schedule.tags - {Tag.ISOMETRIC}, schedule.scope, schedule.gain
+        self.prefix_consistent = schedule.prefix_consistent
         self.angles = schedule.build(config.head_dim)
         shares = torch.arange(0, config.head_dim, 2, dtype=torch.float64) / config.head_dim
         self.rates = Constant(((shares + config.gamma) / (1 + config.gamma)).log() / config.scale_base)

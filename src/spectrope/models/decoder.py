@@ -157,9 +157,16 @@ class Decoder(nn.Module):
         return x, Stream(memory, pos, real, real[:, None, None, :] if masked else None, noise)
 
     @property
-    def padding_is_inert(self) -> bool:
-        """Whether cutting padding off changes no output."""
+    def ignores_padding(self) -> bool:
+        """Whether padding takes part in neither attention nor pooling."""
         return self.config.padding == "masked"
+
+    @property
+    def padding_is_inert(self) -> bool:
+        """Whether cutting padding off changes no output: it is ignored, and so is how much of it there is."""
+        encodings = (self.encoding_of(layer) for layer in range(len(self.blocks)))
+        by_prefix = self.positions.prefix_consistent and all(e.prefix_consistent for e in encodings)
+        return self.ignores_padding and by_prefix
 
     def encoding_of(self, layer: int) -> Encoding:
         """The encoding that acts in a layer."""

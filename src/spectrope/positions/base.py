@@ -15,6 +15,7 @@ class Positions(Configured):
     """Base of the rules that number tokens; each is a frozen dataclass that serialises by its name."""
 
     kind: ClassVar[str]
+    prefix_consistent: ClassVar[bool] = True  # In evaluation no position depends on how many tokens follow.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

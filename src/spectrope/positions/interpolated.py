@@ -1,6 +1,7 @@
 """Positions squeezed into the trained range."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,8 @@ class Interpolated(Positions, name="interpolated"):
     References:
         Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).
     """
+
+    prefix_consistent: ClassVar[bool] = False
 
     trained_length: int = 128  # Longest sequence in training, in tokens.
 

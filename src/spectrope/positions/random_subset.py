@@ -1,6 +1,7 @@
 """A random increasing subset of a longer range."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ class RandomSubset(Positions, name="random_subset"):
     References:
         Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023).
     """
+
+    prefix_consistent: ClassVar[bool] = False
 
     longest: int = 2048  # Positions L to choose from.
     seed: int = 0  # Names the subsets of evaluation.

@@ -21,6 +21,7 @@ class Schedule(Sized):
     kind: ClassVar[str]
     laws: ClassVar[frozenset[Tag]] = ROTATION
     scope: ClassVar[Scope] = Scope.MODEL
+    prefix_consistent: ClassVar[bool] = True  # No token's angles depend on how many tokens follow.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

@@ -27,6 +27,7 @@ class LongRoPE(Schedule, name="longrope"):
     """
 
     laws: ClassVar[frozenset[Tag]] = ROTATION - {Tag.SHIFT_INVARIANT}
+    prefix_consistent: ClassVar[bool] = False
 
     base: float = 10000.0
     short_factors: tuple[float, ...] = (1.0,)  # One per frequency, or one for all.

@@ -50,6 +50,7 @@ class DynamicNTK(Schedule, name="dynamic_ntk"):
     """
 
     laws: ClassVar[frozenset[Tag]] = ROTATION - {Tag.SHIFT_INVARIANT}
+    prefix_consistent: ClassVar[bool] = False
 
     base: float = 10000.0
     factor: float = 4.0  # How fast the scale grows with length.

@@ -45,8 +45,9 @@ class Layer(nn.Module):
 
 
 def is_positional(encoding: Encoding) -> bool:
-    """Whether an encoding adds, turns and biases by position alone."""
-    return encoding.form in (Form.DOT, Form.DOT_PLUS_LAG) and Tag.CONTENT_FREE in encoding.tags
+    """Whether an encoding adds, turns and biases by each token's own position alone."""
+    plain = encoding.form in (Form.DOT, Form.DOT_PLUS_LAG) and Tag.CONTENT_FREE in encoding.tags
+    return plain and encoding.prefix_consistent
 
 
 def pick(table: Float[Tensor, "p *c"], index: Int[Tensor, " n"]) -> Float[Tensor, "n *c"]:

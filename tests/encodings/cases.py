@@ -15,6 +15,7 @@ from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.blend import Blend
 from spectrope.encodings.fope import FoPE
+from spectrope.encodings.harope import HARoPE
 from spectrope.encodings.laws import Sizes, Trial
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
@@ -61,6 +62,9 @@ VARIANTS: list[EncodingConfig] = [
     Sum.Config(parts=(Rotary.Config(schedule=LongRoPE()), ALiBi.Config())),
     Sum.Config(parts=(PerHead.Config(groups=(Group(encoding=RelativeTable.Config()),)), Learned.Config())),
     Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
+    Sum.Config(parts=(Rotary.Config(), Rotary.Config(pairs="halves"))),
+    Sum.Config(parts=(Rotary.Config(), HARoPE.Config())),
+    Sum.Config(parts=(Rotary.Config(), Sum.Config(parts=(Rotary.Config(), NoPE.Config())))),
     Sum.Config(parts=(Shaw.Config(), Rotary.Config())),
     PerHead.Config(groups=(Group(heads=2, encoding=Shaw.Config()), Group(encoding=TUPE.Config()))),
     Sum.Config(parts=(Sum.Config(parts=(ALiBi.Config(),)), RelativeTable.Config())),

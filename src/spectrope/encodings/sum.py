@@ -1,6 +1,6 @@
 """Several encodings at once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Annotated
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spectrope.core.config import OneOf
 from spectrope.core.errors import require
-from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Tag
 from spectrope.encodings.composite import Composite, layered
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.sinusoidal import Sinusoidal
@@ -21,7 +21,8 @@ class Sum(Composite, name="sum"):
     r"""Lets encodings act together: rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
 
     One part may be of form GENERAL; where it computes logits by itself, the others may add biases to them
-    but not rotate.
+    but not rotate. Rotations in different planes do not commute: logits under two of them depend on more than
+    the lag, though under each alone they do not.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 5.2, for RoPE with an absolute
@@ -50,6 +51,8 @@ class Sum(Composite, name="sum"):
         turned = any(term.turns for term in self.terms) and not self.factors
         rule = "free of rotations beside an encoding that computes logits by itself"
         require(not turned, config, "parts", rule)
+        if not _commute([leaf for leaf in _leaves(self) if leaf.turns]):
+            self.tags = self.tags - {Tag.SHIFT_INVARIANT}
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         for term in self.terms:
@@ -81,3 +84,15 @@ class Sum(Composite, name="sum"):
     ) -> Float[Tensor, "b h i e"]:
         reader = next((term for term in self.terms if term.form is Form.GENERAL), self.terms[0])
         return reader.read(pattern, v, ctx)
+
+
+def _leaves(encoding: Encoding) -> Iterator[Encoding]:
+    """The terms of a sum, and of every sum among them."""
+    for term in encoding.terms if isinstance(encoding, Sum) else [encoding]:
+        yield from _leaves(term) if isinstance(term, Sum) else [term]
+
+
+def _commute(turning: Sequence[Encoding]) -> bool:
+    """Whether all turn the same planes, as far as is known; one alone commutes with itself."""
+    pairings = {term.pairing if isinstance(term, Rotary) else None for term in turning}
+    return len(turning) < 2 or (len(pairings) == 1 and None not in pairings)

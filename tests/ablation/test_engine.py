@@ -208,6 +208,28 @@ def test_content_only_ignores_positions(encoding):
     assert_close(engine(model, data, [everything])[0], predict(bare, data), **CLOSE)
 
 
+@pytest.mark.parametrize("encoding", ["blend", "transformer_xl", "deberta"])
+def test_content_only_keeps_what_a_bias_says_of_content(encoding):
+    """It equals a model in which every token is at position 0."""
+    model, data = decoder(encoding, causal=False), examples(8)
+    everything = tuple(HeadAblation(layer, head, "content-only") for layer in range(3) for head in range(4))
+    here = replace(data, positions=torch.zeros_like(data.inputs))
+    got = engine(model, data, [everything])[0]
+    assert_close(got, predict(model, here), **CLOSE)
+    assert (got - predict(model, data)).abs().amax() > 1e-2
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("encoding", ["rope", "shaw"])
+def test_value_bias_is_what_zeroing_the_weights_of_values_leaves(encoding):
+    model, data = decoder(encoding), examples(8)
+    zeroed = decoder(encoding)
+    inner, width = zeroed.blocks[1].heads.inner, zeroed.config.head_dim
+    zeroed.blocks[1].heads.qkv.weight[2 * inner + 2 * width : 2 * inner + 3 * width] = 0
+    got = engine(model, data, [(HeadAblation(1, 2, "value-bias"),)])[0]
+    assert_close(got, predict(zeroed, data), **CLOSE)
+
+
 def test_correctness_leaves_out_labels_that_do_not_count():
     model, data = decoder(classes="vocabulary"), examples(40)
     seen = []
@@ -270,7 +292,8 @@ class Whole(Encoding):
 @pytest.mark.parametrize(
     ("fill", "encoding", "match"),
     [
-        ("position-only", Peeking, "needs an encoding that never looks at tokens; Peeking does"),
+        ("position-only", Peeking, "each depend on one query and one key; those of Peeking depend on other"),
+        ("content-only", Peeking, "each depend on one query and one key; those of Peeking depend on other"),
         ("content-only", Whole, "rotates or adds a bias; Whole computes its logits as a whole"),
     ],
 )

@@ -93,6 +93,15 @@ class TestEveryEncoding:
         rows = t.encoding.logits(tail_queries(ctx, 3))
         assert_close(rows, t.encoding.logits(ctx)[..., -3:, :])
 
+    def test_a_logit_is_of_its_own_query_and_key_where_it_says_so_alone(self, config):
+        t = trial(config)
+        ctx, other = (t.context(t.contents(), t.pos) for _ in range(2))
+        rows, columns = torch.arange(12).roll(5), torch.arange(12).flip(0)
+        moved = Context(ctx.q[:, :, rows], ctx.k[:, :, columns], t.pos[:, rows], t.pos[:, columns])
+        moved = dataclasses.replace(moved, x_q=other.x_q, x_k=other.x_k)
+        change = t.encoding.logits(moved) - t.encoding.logits(ctx)[:, :, rows][..., columns]
+        assert (float(change.detach().abs().max()) < 1e-9) == t.encoding.pairwise
+
     def test_positions_per_batch_or_shared_whole_or_fractional(self, config):
         t = trial(config)
         x, expected = t.contents(), None
@@ -216,6 +225,15 @@ class Peeking(Encoding):
         return x.relu() - x.mean(2, keepdim=True)
 
 
+class Telling(Encoding):
+    """Declares no dependence on tokens, yet adds their product once more, which is as bilinear."""
+
+    tags = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE})
+
+    def bias(self, ctx: Context) -> Tensor:
+        return ctx.q @ ctx.k.mT
+
+
 class Idle(Encoding):
     """Declares parameters to train, and has none; breaks no other law, and declares none."""
 
@@ -238,6 +256,7 @@ class Remembering(Encoding):
     [
         (Stretched, {Tag.SHIFT_INVARIANT, Tag.ISOMETRIC}),
         (Peeking, {Tag.CONTENT_FREE, Tag.ISOMETRIC}),
+        (Telling, {Tag.CONTENT_FREE}),
         (Idle, set(Tag)),
     ],
 )

@@ -14,6 +14,8 @@ from spectrope.spectral.tangent import softmax_curvature, summarise
 from spectrope.training.loop import build_model
 from spectrope.training.scales import experiment
 
+CONTENT_IN_BIAS = ("cope", "shaw", "blend")
+
 
 def setting(name, **changes):
     """A model in float64 whose queries and keys have no bias, and examples of unequal lengths."""
@@ -38,10 +40,10 @@ def weight_gradients(model, batch):
     ], [w.detach().unflatten(0, (3, model.config.n_heads, -1))[:2] for w in weights]
 
 
-@pytest.mark.parametrize("name", ["nope", "t5", "cope", "shaw"])
+@pytest.mark.parametrize("name", ["nope", "t5", "cope", "shaw", "blend"])
 @pytest.mark.parametrize("changes", [{}, {"memory": "embeddings"}, {"causal": False}])
 def test_without_rotation_the_constant_part_is_all_that_reaches_the_weights(name, changes):
-    if name in ("cope", "shaw") and changes:
+    if name in CONTENT_IN_BIAS and changes:
         return
     model, batch = setting(name, **changes)
     gradients, weights = weight_gradients(model, batch)
@@ -57,7 +59,7 @@ def test_without_rotation_the_constant_part_is_all_that_reaches_the_weights(name
                 torch.testing.assert_close(w_q @ constant.real, g_k)
             energy = (w_q.T @ w_k).square().sum().item()
             assert head.weight_energy == pytest.approx(energy)
-            assert (head.kernels is None) == (name in ("cope", "shaw"))
+            assert (head.kernels is None) == (name in CONTENT_IN_BIAS)
 
 
 @pytest.mark.parametrize("changes", [{}, {"memory": "embeddings"}, {"causal": False}])

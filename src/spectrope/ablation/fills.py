@@ -97,16 +97,15 @@ def _resample(site: Site) -> Tensor:
 
 
 def _value_bias(site: Site) -> Tensor:
-    """Rows of a pattern sum to 1, so values that are all equal to their bias come out as it is."""
-    return site.heads.value_bias()
+    """Rows of a pattern sum to 1, so a mean of values that are all equal to their bias is that bias."""
+    bias = site.heads.value_bias()
+    if site.encoding.form is not Form.GENERAL:
+        return bias
+    return site.attend(site.ctx, site.encoding, bias.to(site.v.dtype).expand_as(site.v))
 
 
 def _position_only(site: Site) -> Tensor:
-    if Tag.CONTENT_FREE not in site.encoding.tags:
-        raise UnsupportedError(
-            "fill 'position-only' needs an encoding that never looks at tokens; "
-            f"{type(site.encoding).__name__} does."
-        )
+    _require_pairwise(site, "position-only")
     assert site.means is not None
     q, k = (mean[:, None] for mean in (site.means.queries, site.means.keys))
     q, k = q.to(site.ctx.q.dtype).expand_as(site.ctx.q), k.to(site.ctx.k.dtype).expand_as(site.ctx.k)
@@ -114,16 +113,32 @@ def _position_only(site: Site) -> Tensor:
 
 
 def _content_only(site: Site) -> Tensor:
-    """All lags 0; a bias that is the same for all keys leaves the pattern as it is, so none is added."""
+    """All lags 0; a bias of positions alone is then the same for all keys, and no pattern changes by it."""
     if site.encoding.form is Form.GENERAL:
         raise UnsupportedError(
             "fill 'content-only' needs an encoding that rotates or adds a bias; "
             f"{type(site.encoding).__name__} computes its logits as a whole."
         )
+    _require_pairwise(site, "content-only")
     here = torch.zeros_like(site.ctx.q_pos), torch.zeros_like(site.ctx.k_pos)
+    if Tag.CONTENT_FREE not in site.encoding.tags:
+        return site.attend(replace(site.ctx, q_pos=here[0], k_pos=here[1]), site.encoding)
     q = site.encoding.rotate(site.ctx.q, here[0], "query")
     k = site.encoding.rotate(site.ctx.k, here[1], "key")
     return site.attend(replace(site.ctx, q=q, k=k), NoPE(NoPE.Config()))
+
+
+def _require_pairwise(site: Site, fill: str) -> None:
+    """Refuse encodings that take position from tokens, so that neither is to be had without the other.
+
+    Raises:
+        UnsupportedError: If a logit depends on other tokens than its own query and key.
+    """
+    if not site.encoding.pairwise:
+        raise UnsupportedError(
+            f"fill {fill!r} needs an encoding whose logits each depend on one query and one key; those of "
+            f"{type(site.encoding).__name__} depend on other tokens too."
+        )
 
 
 def without_columns(site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:

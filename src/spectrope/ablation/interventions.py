@@ -21,7 +21,7 @@ class HeadAblation:
         head: Its number within the layer.
         fill: What takes the place of its output: "zero"; its "mean" over the tokens of a data set; the output
             on another example ("resample"); its output with queries and keys replaced by their means
-            ("position-only"), or with all lags 0 and no bias ("content-only"); or its "value-bias", which is
+            ("position-only"), or with all lags 0 ("content-only"); or its "value-bias", which is
             what zeroing the head's rows of the value weights leaves. "latent-columns" changes all heads of
             the layer instead, as the paper's code does to latent attention: see `fills.without_columns`.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spectrope.ablation.fills import LayerMeans, Site
 from spectrope.attention import attention, fastest
-from spectrope.encodings.base import Context, Encoding, Form, Tag
+from spectrope.encodings.base import Context, Encoding, Form
 from spectrope.models.decoder import Block, Decoder, Stream
 from spectrope.tasks.base import Batch
 
@@ -69,7 +69,7 @@ class Piece:
     def outputs(self, layer: int, x: Float[Tensor, "v b t c"]) -> Float[Tensor, "vb h t k"]:
         """What `site` finds its heads to put out, by the shortest way."""
         encoding = self.model.encoding_of(layer)
-        if self.stream.memory is None or not _reads_positions_alone(encoding):
+        if self.stream.memory is None or not _takes_any_order(encoding):
             return self.site(layer, x).outputs
         return self._one_memory(layer, x, encoding)
 
@@ -101,9 +101,9 @@ class Piece:
         return outputs.unflatten(2, (copies, t)).movedim(2, 0).flatten(0, 1)
 
 
-def _reads_positions_alone(encoding: Encoding) -> bool:
+def _takes_any_order(encoding: Encoding) -> bool:
     """Whether queries may be put in any order, as long as their positions go with them."""
-    return Tag.CONTENT_FREE in encoding.tags and encoding.form is not Form.GENERAL
+    return encoding.pairwise and encoding.form is not Form.GENERAL
 
 
 def _copied(x: Tensor, copies: int) -> Tensor:

@@ -168,6 +168,11 @@ class Encoding(nn.Module):
         """Whether `rotate` does anything."""
         return type(self).rotate is not Encoding.rotate
 
+    @property
+    def pairwise(self) -> bool:
+        """Whether a logit depends on tokens through its own query and key alone."""
+        return Tag.CONTENT_FREE in self.tags
+
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         """Hidden states that enter the first layer, from token embeddings x at positions (b or 1, t)."""
         return x

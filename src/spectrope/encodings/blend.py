@@ -50,7 +50,8 @@ class Blend(Encoding, name="blend"):
         super().__init__(config)
         rotation = Rotary.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
         self.rope = Rotary(rotation)
-        self.tags, self.scope = self.rope.tags - {Tag.ISOMETRIC}, self.rope.scope
+        self.tags = self.rope.tags - {Tag.ISOMETRIC, Tag.CONTENT_FREE}
+        self.scope = self.rope.scope
         self.prefix_consistent = self.rope.prefix_consistent
         alpha = torch.full((config.n_heads, 1, 1), config.alpha)
         if config.learned:
@@ -58,6 +59,10 @@ class Blend(Encoding, name="blend"):
             self.tags, self.scope = self.tags | {Tag.LEARNED}, Scope.LAYER
         else:
             self.register_buffer("alpha", alpha, persistent=False)
+
+    @property
+    def pairwise(self) -> bool:
+        return True
 
     def bias(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         return self.rope.logits(ctx) * self.alpha.to(ctx.q.dtype)

@@ -32,6 +32,10 @@ class Composite(Encoding):
         return all(term.factors for term in self.terms)
 
     @property
+    def pairwise(self) -> bool:
+        return all(term.pairwise for term in self.terms)
+
+    @property
     def turns(self) -> bool:
         return any(term.turns for term in self.terms)
 

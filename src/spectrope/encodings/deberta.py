@@ -53,6 +53,10 @@ class DeBERTa(Encoding, name="deberta"):
             nn.init.normal_(projection.weight, std=config.std)
         nn.init.zeros_(self.queries.bias)
 
+    @property
+    def pairwise(self) -> bool:
+        return True
+
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         return x / 3**0.5 if side == "query" else x
 

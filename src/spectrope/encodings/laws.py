@@ -125,8 +125,8 @@ def shift_error(trial: Trial) -> float:
 def content_error(trial: Trial) -> float:
     r"""How far the encoding is from seeing positions alone.
 
-    What `embed` adds must not depend on x; logits must be a bilinear form :math:`B(q, k)` of queries and keys
-    plus a term of the positions.
+    Neither what `embed` adds nor `bias` may depend on tokens; logits must be a bilinear form :math:`B(q, k)`
+    of queries and keys plus a term of the positions.
     """
     x, y = trial.contents(), trial.contents()
     embed = trial.encoding.embed
@@ -138,10 +138,15 @@ def content_error(trial: Trial) -> float:
         logits = trial.encoding.logits(ctx)
         return logits.tril() if trial.sizes.causal else logits
 
+    def bias(q: Tensor, k: Tensor) -> Tensor:
+        found = trial.encoding.bias(Context(q, k, a.q_pos, a.k_pos, a.x_q, a.x_k))
+        return torch.zeros(1) if found is None else found
+
     zero = torch.zeros_like(a.q)
     constant = form(zero, zero)
     return max(
         added,
+        relative_error(bias(a.q, a.k), bias(zero, zero)),
         relative_error(form(a.q + b.q, a.k) + constant, form(a.q, a.k) + form(b.q, a.k)),
         relative_error(form(a.q, a.k + b.k) + constant, form(a.q, a.k) + form(a.q, b.k)),
         relative_error(form(a.q, zero), constant),

@@ -52,6 +52,10 @@ class PerLayer(Composite, name="per_layer"):
         self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER
         self.prefix_consistent = first.prefix_consistent
 
+    @property
+    def pairwise(self) -> bool:
+        return self.terms[0].pairwise
+
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         return self.terms[0].rotate(x, pos, side)
 

@@ -47,6 +47,10 @@ class Shaw(Encoding, name="shaw"):
         self.values = nn.Parameter(torch.randn(rows, config.head_dim) * config.std) if config.values else None
         self.form = Form.GENERAL if config.values else Form.DOT_PLUS_BIAS
 
+    @property
+    def pairwise(self) -> bool:
+        return True
+
     def bias(self, ctx: Context) -> Tensor:
         scores = ctx.q @ self.keys.to(ctx.q.dtype).T * ctx.scale
         return at_lags(scores, clipped(ctx.lag, self.reach))

@@ -52,6 +52,10 @@ class TransformerXL(Encoding, name="transformer_xl"):
         self.projection = nn.Parameter(torch.randn(shape) * config.std)
         self.angles = Geometric(base=config.base).build(config.d_model)
 
+    @property
+    def pairwise(self) -> bool:
+        return True
+
     def bias(self, ctx: Context) -> Tensor:
         dtype = ctx.q.dtype
         content = self.content_query.to(dtype) @ ctx.k.transpose(-1, -2)

@@ -8,7 +8,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.random import torch_stream
-from spectrope.encodings.base import Tag
 from spectrope.probes.heads import LayerHeads
 from spectrope.probes.quantities import Quantities
 from spectrope.spectral.lag_design import LagDesign
@@ -118,7 +117,7 @@ def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -
     found = Quantities(layer, n)
     heads = range(layer.ctx.q.shape[1])
     tests = (None,) * len(heads)
-    if Tag.CONTENT_FREE in layer.encoding.tags and layer.encoding.factors:
+    if layer.encoding.pairwise and layer.encoding.factors:
         tests = toeplitz_tests(found.logits, found.design, draws, seed, layer.layer)
     return LayerSpectrum(
         layer=layer.layer,

@@ -189,13 +189,23 @@ class TestEveryEncoding:
         e = t.encoding
         if e.form is Form.GENERAL:
             pytest.skip("a GENERAL encoding has no other form to compare with")
-        q, k = e.rotate(ctx.q, ctx.q_pos, "query"), e.rotate(ctx.k, ctx.k_pos, "key")
+        q, k = e.rotate(e.scaled(ctx.q), ctx.q_pos, "query"), e.rotate(ctx.k, ctx.k_pos, "key")
         expected = torch.einsum("bhid,bhjd->bhij", q, k) / SIZES.head_dim**0.5
         bias = e.bias(ctx)
         assert (bias is None) == (e.form is Form.DOT)
         if e.form is Form.DOT_PLUS_LAG:
             assert_close(bias, torch.stack([row.T for row in e.lag_bias(ctx.lag.double())[0]], 1)[None])
         assert_close(e.logits(ctx), expected if bias is None else expected + bias)
+
+
+def test_a_factor_on_products_is_no_rotation():
+    for name, factor in (("tupe", 2**-0.5), ("deberta", 3**-0.5)):
+        encoding = built(fitted(ENCODINGS.config(name)()))
+        assert (encoding.logit_scale, encoding.scales, encoding.turns) == (factor, True, False)
+    assert [name for name in ENCODINGS if built(fitted(ENCODINGS.config(name)())).scales] == [
+        "deberta",
+        "tupe",
+    ]
 
 
 def test_hashes_of_all_configurations_differ():

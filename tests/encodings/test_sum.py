@@ -17,6 +17,7 @@ from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.encodings.tupe import TUPE
 
 
 def context(n=9, heads=4, dim=8):
@@ -107,8 +108,10 @@ def test_what_reads_values_its_own_way_may_be_rotated():
 def test_parts_that_would_undo_each_other_are_refused(cubed):
     with pytest.raises(ConfigError, match=r"parts must be at most one encoding of form GENERAL"):
         Sum.Config(parts=(cubed, cubed)).build()
-    with pytest.raises(ConfigError, match=r"free of rotations beside an encoding that computes"):
+    with pytest.raises(ConfigError, match=r"free of rotations and factors beside an encoding"):
         Sum.Config(parts=(cubed, Rotary.Config())).build()
+    with pytest.raises(ConfigError, match=r"free of rotations and factors beside an encoding"):
+        Sum.Config(parts=(cubed, TUPE.Config())).build()
 
 
 def test_a_sum_of_nothing_is_refused():

@@ -94,6 +94,16 @@ class TestKnownAnswers:
         assert found.bands == (None,) * 4
 
 
+@pytest.mark.parametrize("name", ["tupe", "deberta"])
+def test_a_constant_factor_contracts_nothing(name):
+    _, found = measured(decoder(name), full())
+    assert all(record.contraction_spectral is record.factorisation is None for record in found.heads)
+    both = Sum.Config(parts=(Rotary.Config(), ENCODINGS.config(name)()))
+    config = decoder(name).config
+    encoding = both.fitted(**config.sizes).build()
+    assert_close(steady_rotation(encoding, 6).frequencies, steady_rotation(encoding.terms[0], 6).frequencies)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 def test_means_are_those_of_single_heads(causal):
     layer, found = measured(decoder("rope", causal=causal), full(), layer=1)

@@ -123,7 +123,7 @@ def _content_only(site: Site) -> Tensor:
     here = torch.zeros_like(site.ctx.q_pos), torch.zeros_like(site.ctx.k_pos)
     if Tag.CONTENT_FREE not in site.encoding.tags:
         return site.attend(replace(site.ctx, q_pos=here[0], k_pos=here[1]), site.encoding)
-    q = site.encoding.rotate(site.ctx.q, here[0], "query")
+    q = site.encoding.rotate(site.encoding.scaled(site.ctx.q), here[0], "query")
     k = site.encoding.rotate(site.ctx.k, here[1], "key")
     return site.attend(replace(site.ctx, q=q, k=k), NoPE(NoPE.Config()))
 

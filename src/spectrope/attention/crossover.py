@@ -154,7 +154,8 @@ def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callabl
     """Torch's fused kernel on rotated queries and keys, with the bias, if any, as a dense mask."""
 
     def call() -> Tensor:
-        q, k = encoding.rotate(ctx.q, ctx.q_pos, "query"), encoding.rotate(ctx.k, ctx.k_pos, "key")
+        q = encoding.rotate(encoding.scaled(ctx.q), ctx.q_pos, "query")
+        k = encoding.rotate(ctx.k, ctx.k_pos, "key")
         bias = encoding.bias(ctx)
         if bias is None:
             return F.scaled_dot_product_attention(q, k, v, is_causal=causal)

@@ -95,7 +95,7 @@ def _of(bias: Tensor, piece: slice) -> Tensor:
 
 def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`."""
-    q = encoding.rotate(ctx.q * ctx.scale, ctx.q_pos, "query").contiguous()
+    q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query").contiguous()
     k = encoding.rotate(ctx.k, ctx.k_pos, "key").contiguous()
     bias, mask = encoding.bias(ctx), additive_mask(ctx, causal)
     if bias is not None and mask is not None:

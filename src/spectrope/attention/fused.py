@@ -14,7 +14,7 @@ BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
 def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """`scaled_dot_product_attention` on rotated queries and keys, with bias and mask as one additive mask."""
-    q = encoding.rotate(ctx.q, ctx.q_pos, "query")
+    q = encoding.rotate(encoding.scaled(ctx.q), ctx.q_pos, "query")
     k = encoding.rotate(ctx.k, ctx.k_pos, "key")
     bias = encoding.bias(ctx)
     square = causal and ctx.q.shape[-2] == ctx.k.shape[-2]

@@ -142,6 +142,11 @@ class Decoupled(Composite):
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         return self.inner.embed(x, pos)
 
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        if not self.scales:
+            return q
+        return torch.cat([q[..., : -self.width], self.inner.scaled(q[..., -self.width :])], -1)
+
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         if not self.inner.turns:
             return x

@@ -100,7 +100,7 @@ def rotated(ctx: Context, encoding: Encoding) -> Rotated:
             f"fast attention computes forms {' and '.join(sorted(f.name for f in FORMS))}; "
             f"{type(encoding).__name__} is of form {encoding.form.name}."
         )
-    q = encoding.rotate(ctx.q * ctx.scale, ctx.q_pos, "query")
+    q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query")
     return Rotated(q, encoding.rotate(ctx.k, ctx.k_pos, "key"), key_mask(ctx))
 
 

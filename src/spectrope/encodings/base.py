@@ -21,7 +21,7 @@ C = TypeVar("C", bound="Sized")
 class Form(Enum):
     """How an encoding enters the logits; a kernel states which forms it can compute."""
 
-    DOT = auto()  # scale * <rotate(q, i), rotate(k, j)>
+    DOT = auto()  # scale * <rotate(scaled(q), i), rotate(k, j)>
     DOT_PLUS_LAG = auto()  # ... plus a bias of the head and of the lag i - j alone
     DOT_PLUS_BIAS = auto()  # ... plus any bias
     GENERAL = auto()  # `logits` alone says
@@ -129,8 +129,9 @@ def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
 class Encoding(nn.Module):
     r"""No encoding at all (NoPE), and the base of all others: every method is the identity or absent.
 
-    Logits are :math:`L_{ij} = \langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R` given by
-    `rotate` and :math:`b` by `bias`; inputs to the first layer pass through `embed`.
+    Logits are :math:`L_{ij} = s\,\langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R`
+    given by `rotate`, :math:`b` by `bias` and :math:`s` by `logit_scale`; inputs to the first layer pass
+    through `embed`.
 
     A class states its form, tags and scope, and whether what it does to some tokens is the same however many
     follow (`prefix_consistent`); an instance whose configuration decides these overrides them.
@@ -144,6 +145,7 @@ class Encoding(nn.Module):
     tags: frozenset[Tag] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
     scope: Scope = Scope.MODEL
     prefix_consistent: bool = True
+    logit_scale: float = 1.0
     family: ClassVar[str] = "none"
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
@@ -169,6 +171,11 @@ class Encoding(nn.Module):
         return type(self).rotate is not Encoding.rotate
 
     @property
+    def scales(self) -> bool:
+        """Whether `scaled` does anything."""
+        return self.logit_scale != 1
+
+    @property
     def pairwise(self) -> bool:
         """Whether a logit depends on tokens through its own query and key alone."""
         return Tag.CONTENT_FREE in self.tags
@@ -176,6 +183,10 @@ class Encoding(nn.Module):
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         """Hidden states that enter the first layer, from token embeddings x at positions (b or 1, t)."""
         return x
+
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        """Queries times the factor on products, which `rotate` leaves to this."""
+        return q * self.logit_scale if self.scales else q
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         """Queries or keys as they enter the dot product, from x at positions (b or 1, t)."""
@@ -195,7 +206,7 @@ class Encoding(nn.Module):
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         """Attention logits before masking; only encodings of form GENERAL override this."""
-        q, k = self.rotate(ctx.q, ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")
+        q, k = self.rotate(self.scaled(ctx.q), ctx.q_pos, "query"), self.rotate(ctx.k, ctx.k_pos, "key")
         scores = torch.matmul(q * ctx.scale, k.transpose(-1, -2))
         bias = self.bias(ctx)
         return scores if bias is None else scores + bias.to(scores.dtype)

@@ -40,6 +40,10 @@ class Composite(Encoding):
         return any(term.turns for term in self.terms)
 
     @property
+    def scales(self) -> bool:
+        return any(term.scales for term in self.terms)
+
+    @property
     def terms(self) -> list[Encoding]:
         """The encodings that it is made of."""
         return [term for term in self._terms if isinstance(term, Encoding)]

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.core.errors import require
-from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Side, Tag
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.tables import at_lags
 
 
@@ -24,6 +24,7 @@ class DeBERTa(Encoding, name="deberta"):
 
     family = "relative bias"
     form = Form.DOT_PLUS_BIAS
+    logit_scale = 3**-0.5
     tags = frozenset({Tag.SHIFT_INVARIANT, Tag.LEARNED})
     scope = Scope.LAYER
 
@@ -57,15 +58,12 @@ class DeBERTa(Encoding, name="deberta"):
     def pairwise(self) -> bool:
         return True
 
-    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        return x / 3**0.5 if side == "query" else x
-
     def bias(self, ctx: Context) -> Tensor:
         dtype = ctx.q.dtype
         keys, queries = self._heads(self.keys, dtype), self._heads(self.queries, dtype)
         to_lag = at_lags(ctx.q @ keys.transpose(-1, -2), self._rows(ctx.lag))
         from_lag = at_lags(ctx.k @ queries.transpose(-1, -2), self._rows(ctx.lag.transpose(-1, -2)))
-        return (to_lag + from_lag.transpose(-1, -2)) * (ctx.scale / 3**0.5)
+        return (to_lag + from_lag.transpose(-1, -2)) * (ctx.scale * self.logit_scale)
 
     def _heads(self, projection: nn.Linear, dtype: torch.dtype) -> Float[Tensor, "h n d"]:
         return projection(self.table).to(dtype).unflatten(-1, (self.n_heads, -1)).transpose(0, 1)

@@ -163,7 +163,7 @@ def norm_error(trial: Trial) -> float:
         return math.inf
     pairs = [
         (x, encoding.embed(x, pos)),
-        (ctx.q, encoding.rotate(ctx.q, pos, "query")),
+        (ctx.q, encoding.rotate(encoding.scaled(ctx.q), pos, "query")),
         (ctx.k, encoding.rotate(ctx.k, pos, "key")),
     ]
     return max(relative_error(before.norm(dim=-1), after.norm(dim=-1)) for before, after in pairs)

@@ -50,6 +50,13 @@ class PartialDims(Composite, name="partial_dims"):
         require(turns, config, "inner", "an encoding that rotates queries and keys and adds nothing")
         self.width = config.width
 
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        return (
+            torch.cat([self.terms[0].scaled(q[..., : self.width]), q[..., self.width :]], -1)
+            if self.scales
+            else q
+        )
+
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         turned = self.terms[0].rotate(x[..., : self.width], pos, side)
         return torch.cat([turned, x[..., self.width :]], -1)

@@ -71,6 +71,9 @@ class PerHead(Composite, name="per_head"):
     def parts(self) -> Iterator[tuple[slice, Encoding]]:
         yield from zip(self.slices, self.terms, strict=True)
 
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        return torch.cat([term.scaled(q[:, heads]) for heads, term in self.parts()], 1) if self.scales else q
+
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         return torch.cat([term.rotate(x[:, heads], pos, side) for heads, term in self.parts()], 1)
 

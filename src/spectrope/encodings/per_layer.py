@@ -50,11 +50,14 @@ class PerLayer(Composite, name="per_layer"):
         require_no_input(self.terms, config, "layers")
         first = self.terms[0]
         self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER
-        self.prefix_consistent = first.prefix_consistent
+        self.prefix_consistent, self.logit_scale = first.prefix_consistent, first.logit_scale
 
     @property
     def pairwise(self) -> bool:
         return self.terms[0].pairwise
+
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        return self.terms[0].scaled(q)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         return self.terms[0].rotate(x, pos, side)

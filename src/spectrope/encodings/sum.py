@@ -1,5 +1,6 @@
 """Several encodings at once."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -48,8 +49,9 @@ class Sum(Composite, name="sum"):
         super().__init__(config, [part.build() for part in config.parts] if terms is None else terms)
         general = [term for term in self.terms if term.form is Form.GENERAL]
         require(len(general) <= 1, config, "parts", "at most one encoding of form GENERAL")
-        turned = any(term.turns for term in self.terms) and not self.factors
-        rule = "free of rotations beside an encoding that computes logits by itself"
+        self.logit_scale = math.prod(term.logit_scale for term in self.terms)
+        turned = (self.turns or self.scales) and not self.factors
+        rule = "free of rotations and factors beside an encoding that computes logits by itself"
         require(not turned, config, "parts", rule)
         if not _commute([leaf for leaf in _leaves(self) if leaf.turns]):
             self.tags = self.tags - {Tag.SHIFT_INVARIANT}
@@ -58,6 +60,11 @@ class Sum(Composite, name="sum"):
         for term in self.terms:
             x = term.embed(x, pos)
         return x
+
+    def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
+        for term in self.terms:
+            q = term.scaled(q)
+        return q
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         for term in self.terms:

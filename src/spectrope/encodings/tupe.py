@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.core.errors import require
-from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side, Tag
+from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Tag
 from spectrope.encodings.tables import lookup
 
 
@@ -26,6 +26,7 @@ class TUPE(Encoding, name="tupe"):
 
     family = "absolute"
     form = Form.DOT_PLUS_BIAS
+    logit_scale = 2**-0.5
     tags = frozenset({Tag.CONTENT_FREE, Tag.LEARNED})
 
     @dataclass(frozen=True, kw_only=True)
@@ -54,12 +55,9 @@ class TUPE(Encoding, name="tupe"):
             nn.init.normal_(projection.weight, std=config.std)
             nn.init.zeros_(projection.bias)
 
-    def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        return x / 2**0.5 if side == "query" else x
-
     def bias(self, ctx: Context) -> Tensor:
         q, k = self._heads(self.queries, ctx.q_pos), self._heads(self.keys, ctx.k_pos)
-        return q @ k.transpose(-1, -2) * (ctx.scale / 2**0.5)
+        return q @ k.transpose(-1, -2) * (ctx.scale * self.logit_scale)
 
     def _heads(self, projection: nn.Linear, pos: Tensor) -> Float[Tensor, "b h t d"]:
         vectors = projection(self.norm(lookup(self.table, pos, self)))

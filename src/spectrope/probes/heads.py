@@ -34,7 +34,7 @@ class LayerHeads:
 
     @cached_property
     def rotated(self) -> tuple[Float[Tensor, "b h t d"], Float[Tensor, "b h t d"]] | None:
-        """Queries and keys as they enter the product; None where logits are no such product."""
+        """Queries and keys as they enter the product, less its factor; None where logits are none."""
         if not self.encoding.factors:
             return None
         ctx = self.ctx

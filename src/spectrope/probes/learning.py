@@ -118,7 +118,9 @@ def _by_lag(layer: LayerHeads, by_logits: Float[Tensor, "b h t t"]) -> Iterator[
     ctx = layer.ctx
     assert ctx.x_q is not None
     _, width, c = ctx.x_q.shape
-    for some in (by_logits * ctx.scale).split(max(1, ENTRIES // (width * c**2)), dim=1):
+    for some in (layer.encoding.scaled(by_logits) * ctx.scale).split(
+        max(1, ENTRIES // (width * c**2)), dim=1
+    ):
         yield from head_lag_gradients(some, ctx.x_q, layer.causal, ctx.x_k).cpu()
 
 

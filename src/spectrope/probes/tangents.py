@@ -58,11 +58,17 @@ class LastRows:
         ctx, bias = self.layer.ctx, self.layer.bias
         rows = []
         for e, n in self._examples:
-            row = ctx.scale * (ctx.k[e, self.head, :n] @ ctx.q[e, self.head, n - 1])
+            row = self._scale * (ctx.k[e, self.head, :n] @ ctx.q[e, self.head, n - 1])
             if bias is not None:
                 row = row + bias.expand(len(ctx.q), *self.layer.logits.shape[1:])[e, self.head, n - 1, :n]
             rows.append(row)
         return self._kernels(rows, TangentKernel(self._tangent(None, None)))
+
+    @property
+    def _scale(self) -> float:
+        """The factor on products of queries and keys."""
+        heads = torch.ones(1, self.layer.ctx.q.shape[1], 1, 1, dtype=torch.float64)
+        return self.layer.ctx.scale * self.layer.encoding.scaled(heads)[0, self.head].item()
 
     @property
     def _examples(self) -> list[tuple[int, int]]:
@@ -77,7 +83,7 @@ class LastRows:
         width = ctx.q.shape[2]
         pairs = torch.cat([_last_row(e * width, n) for e, n in self._examples]).to(q.device)
         style = "adjacent" if rotation is None else rotation.pairs
-        return tangent_kernel(x, q, k, pairs, frequencies, style, y).matrix * ctx.scale**2
+        return tangent_kernel(x, q, k, pairs, frequencies, style, y).matrix * self._scale**2
 
     def _kernels(self, rows: list[Tensor], kernel: TangentKernel) -> Kernels:
         curvature = torch.block_diag(*(softmax_curvature(row.double().softmax(0)) for row in rows))

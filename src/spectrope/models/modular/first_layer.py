@@ -24,7 +24,7 @@ class Tables:
     ) -> None:
         self.layer, self.rows = layer, rows
         q, k, v = layer.heads(rows, 0, 2)
-        q = encoding.rotate(q * layer.scale, pos, "query").transpose(1, 2)
+        q = encoding.rotate(encoding.scaled(q) * layer.scale, pos, "query").transpose(1, 2)
         k = encoding.rotate(k, pos, "key").transpose(1, 2)
         self.q, self.k, self.v = q, k, v.transpose(1, 2)  # each (p t h d)
         self.bias = position_bias(layer, encoding, rows[:1], pos)

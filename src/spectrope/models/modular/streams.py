@@ -56,7 +56,7 @@ def _heads(
 ) -> list[Float[Tensor, "n h d"]]:
     """Queries, unless it does not ask, keys and values of one position, turned as the encoding does."""
     *q, k, v = (part.unsqueeze(2) for part in layer.split(x, 0 if asks else 1, 2))
-    turned = [encoding.rotate(one * layer.scale, pos, "query") for one in q]
+    turned = [encoding.rotate(encoding.scaled(one) * layer.scale, pos, "query") for one in q]
     return [part.squeeze(2) for part in (*turned, encoding.rotate(k, pos, "key"), v)]
 
 

@@ -97,6 +97,19 @@ def test_alignment_is_the_mean_over_pairs_with_one_label():
     assert values(aligned)["alignment"] == pytest.approx(0, abs=1e-12)
 
 
+def test_representations_of_zero_lie_at_the_centre_and_apart_from_none_of_their_kind():
+    made = snapshot(noise(5, 3))
+    labels = made.split.pairs.labels
+    nothing = replace(made, representations=torch.zeros_like(made.representations))
+    assert values(nothing)["alignment"] == 0
+    some = made.representations * (torch.arange(len(labels)) % 3 > 0)[:, None]
+    apart = torch.cdist(F.normalize(some, dim=1), F.normalize(some, dim=1)).square()
+    same = (labels[:, None] == labels) & ~torch.eye(len(labels), dtype=torch.bool)
+    assert values(replace(made, representations=some))["alignment"] == pytest.approx(
+        apart[same].mean().item()
+    )
+
+
 def test_alignment_of_labels_that_occur_once_is_undefined():
     made = snapshot(noise(5, 3))
     once = torch.arange(5)

@@ -16,8 +16,8 @@ class Uniformity(Measure, name="uniformity"):
 
     With :math:`u = E/\|E\|`, uniformity is :math:`\ln\,\mathrm{mean}_{r\ne s}\,e^{-2\|u_r-u_s\|^2}`, lower
     where embeddings are spread more evenly. Alignment is the mean of :math:`\|z - z'\|^2` over pairs of
-    examples with the same label, z being what the last linear map reads, scaled to norm 1. The distance to
-    the simplex, which spreads p points as evenly as can be, is the root mean square of
+    examples with the same label, z being what the last linear map reads, scaled to norm 1 unless it is zero.
+    The distance to the simplex, which spreads p points as evenly as can be, is the root mean square of
     :math:`\cos(c_r, c_s) + 1/(p-1)` over :math:`r \ne s`, with c the embeddings less their mean. Values of
     both operands are averaged.
 
@@ -58,11 +58,14 @@ def simplex_distance(embeddings: Float[Tensor, "p c"]) -> float:
 def alignment(snapshot: Snapshot) -> float | None:
     r"""Mean squared distance of unit representations over pairs of different examples with one label.
 
-    The m examples of a label with sum s have :math:`\sum_{i\ne j}\|u_i-u_j\|^2 = 2(m^2 - \|s\|^2)`.
+    The m examples of a label with sum s, of which k are on the sphere and the others zero, have
+    :math:`\sum_{i\ne j}\|u_i-u_j\|^2 = 2(mk - \|s\|^2)`.
     """
     unit, labels = on_sphere(snapshot.representations), snapshot.split.pairs.labels
-    counts = torch.bincount(labels, minlength=snapshot.logits.shape[1]).double()
+    n_labels = snapshot.logits.shape[1]
+    counts = torch.bincount(labels, minlength=n_labels).double()
+    on = torch.bincount(labels[unit.any(1)], minlength=n_labels)
     sums = unit.new_zeros(len(counts), unit.shape[1]).index_add_(0, labels, unit)
     pairs = (counts * (counts - 1)).sum().item()
-    apart = 2 * (counts.square() - sums.square().sum(1)).sum().item()
+    apart = 2 * (counts * on - sums.square().sum(1)).sum().item()
     return apart / pairs if pairs else None

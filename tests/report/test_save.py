@@ -8,7 +8,7 @@ import pytest
 from tests.report.synthetic import TRAINED, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError, UnknownNameError
-from spectrope.report import save_figure
+from spectrope.report import FIGURES, save_figure, write_report
 from spectrope.store import files
 
 
@@ -60,6 +60,15 @@ def test_a_figure_that_the_runs_lack_data_for_is_refused(tmp_path):
     run.remove("ablation")
     with pytest.raises(StoreError, match="draws table 'ablation', which none of these runs has"):
         save_figure([run], "violin", tmp_path / "figure.svg")
+
+
+def test_a_figure_without_panels_is_refused_and_no_section(tmp_path):
+    run = make_run(tmp_path, "rope")
+    with pytest.raises(StoreError, match="figure 'versus' has nothing to draw of these runs"):
+        save_figure([run], "versus", tmp_path / "figure.svg")
+    page = write_report([run], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert FIGURES["heatmap"].title in page
+    assert FIGURES["versus"].title not in page
 
 
 def test_a_failed_save_keeps_the_old_file(runs, tmp_path, monkeypatch):

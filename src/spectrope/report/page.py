@@ -74,7 +74,7 @@ def render(tables: Tables, path: Path) -> str:
 
 
 def _sections(tables: Tables) -> list[FigureSection]:
-    """The figures that these runs have the tables for."""
+    """The figures that these runs have the tables for, and panels in."""
     names = [*ORDER, *(name for name in FIGURES if name not in ORDER)]
     figures = [FIGURES[name]() for name in names]
     sections = []
@@ -84,5 +84,6 @@ def _sections(tables: Tables) -> list[FigureSection]:
         groups = []
         for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
             groups.append(Group(title, list(panels), figure.ramp(tables, title)))
-        sections.append(FigureSection(figure, figure.caption(tables), groups))
+        if groups:
+            sections.append(FigureSection(figure, figure.caption(tables), groups))
     return sections

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from spectrope.core.errors import StoreError
 from spectrope.report.figures.base import EMPHASIS, Figure, Panel
 from spectrope.report.tables import Tables
 
@@ -68,11 +69,15 @@ def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
     """All panels of a figure, with their legend, on a white ground.
 
     Raises:
-        StoreError: If no run has the table that the figure draws.
+        StoreError: If no run has the table that the figure draws, or none of its rows makes a panel.
     """
     figure.check(tables)
     scale = "shared" if figure.key == "encodings" else "independent"
     panels = figure.panels(tables)
+    if not panels:
+        raise StoreError(
+            f"figure {figure.kind!r} has nothing to draw of these runs; add runs that it compares."
+        )
     return panels_spec(panels, figure.width, figure.columns, legend=figure.key != "none", colours=scale)
 
 

@@ -44,8 +44,6 @@ class Eigenvalues(Figure, name="eigenvalues"):
 
 def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Layer]:
     values = rows(part, "value", "symbol")
-    if not values:
-        return {"eigenvalues": Layer([], alt.Chart().mark_bar())}
     both = [row[side] for side in ("value", "symbol") for row in values]
     edges = np.histogram_bin_edges(both, BINS)
     counts, expected = (

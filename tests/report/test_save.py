@@ -1,6 +1,7 @@
 """Figures as files."""
 
 import json
+import re
 import struct
 import xml.etree.ElementTree as ET
 
@@ -43,6 +44,20 @@ def test_a_page_asks_the_network_for_nothing(runs, tmp_path):
     page = save_figure(runs, "curves", tmp_path / "figure.html").read_text(encoding="utf-8")
     assert "vegaEmbed" in page
     assert "<script src" not in page
+
+
+def test_no_name_in_a_run_folder_becomes_a_script(tmp_path):
+    name = "</script><script>alert(1)</script><!--"
+    run = make_run(tmp_path, name)
+    page = save_figure([run], "accuracy", tmp_path / "figure.html").read_text(encoding="utf-8")
+    assert name not in page
+    assert "<script>alert" not in page
+    assert page.count("</script>") == 2  # the library's and the specification's
+    found = re.search(r"const spec = (\{.*\});\n", page)
+    spec = json.loads(save_figure([run], "accuracy", tmp_path / "figure.json").read_text())
+    assert found is not None
+    assert json.loads(found.group(1)) == spec
+    assert name in json.dumps(spec)
 
 
 def test_another_suffix_is_refused(runs, tmp_path):

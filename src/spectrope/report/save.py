@@ -16,11 +16,12 @@ from spectrope.store.files import disk_errors, replace_file
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.
+STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
 WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
     ".svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode(),
     ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
-    ".html": lambda spec: vl_convert.vegalite_to_html(spec, vl_version=VEGA_LITE, bundle=True).encode(),
+    ".html": lambda spec: _html(spec).encode(),
     ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
 }
 
@@ -71,3 +72,10 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_bytes(drawn))
     return path
+
+
+def _html(spec: dict[str, Any]) -> str:
+    """A page around a specification, of which no string can end the script that holds it."""
+    safe = json.loads(json.dumps(spec).replace("<", STAND_IN))
+    page = vl_convert.vegalite_to_html(safe, vl_version=VEGA_LITE, bundle=True)
+    return page.replace(STAND_IN, "\\u003c")

@@ -1,9 +1,13 @@
+import time
+
 import numpy as np
 import pytest
+import torch
 
 from spectrope.core.config import from_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
+from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import DecoderConfig
 
@@ -51,3 +55,11 @@ def test_a_configuration_that_cannot_be_read_gets_one_short_line(fields, message
     with pytest.raises(ConfigError, match=message) as caught:
         from_dict(DecoderConfig, fields)
     assert len(str(caught.value)) < 200
+
+
+def test_time_is_per_call(monkeypatch):
+    clock = iter([100.0, 106.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
+    done = []
+    assert seconds(lambda: done.append(1), torch.device("cpu"), calls=3) == 2.0
+    assert len(done) == 3

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from spectrope.ablation.engine import NEED_MEANS, Watch, correctness, unwatched
+from spectrope.ablation.engine import NEED_MEANS, correctness
 from spectrope.ablation.gather import data_means, derangement
 from spectrope.ablation.protocols import CONTROLLED, Protocol
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
+from spectrope.core.watch import Watch, unwatched
 from spectrope.evaluation.score import IGNORED, counted_labels
 from spectrope.models.decoder import Decoder
 from spectrope.stats.interval import Interval

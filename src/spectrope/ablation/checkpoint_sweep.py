@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.ablation.checkpoint import CheckpointStages
-from spectrope.ablation.engine import Watch, unwatched
 from spectrope.ablation.gather import derangement
 from spectrope.ablation.interventions import HeadAblation, Variant
 from spectrope.ablation.subject import Subject
 from spectrope.ablation.tree import Tree, fills_of
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.watch import Watch, unwatched
 from spectrope.models.adapters import Role, evaluating, runs_at
 from spectrope.stats.examples import mean_intervals
 from spectrope.stats.interval import Intervals, ends

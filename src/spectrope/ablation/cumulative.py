@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import torch
 
-from spectrope.ablation.engine import Watch, correctness, unwatched
+from spectrope.ablation.engine import correctness
 from spectrope.ablation.interventions import HeadAblation, growing
 from spectrope.ablation.sweep import Sweep
+from spectrope.core.watch import Watch, unwatched
 from spectrope.models.decoder import Decoder
 from spectrope.stats.interval import Interval
 from spectrope.stats.paired import Discordance, difference_intervals

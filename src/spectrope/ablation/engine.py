@@ -1,6 +1,6 @@
 """Class logits of many ablated variants of a decoder, piece by piece of the data."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from spectrope.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.ablation.interventions import COLUMNS, Variant
 from spectrope.ablation.passes import Piece
 from spectrope.ablation.tree import Tree, changes_in, fills_of
+from spectrope.core.watch import Watch, unwatched
 from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
@@ -21,12 +22,6 @@ from spectrope.tasks.base import Batch
 NEED_MEANS = frozenset({"mean", "position-only"})
 # Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
 BUDGET = {"cpu": 2**19, "cuda": 2**26}
-
-Watch = Callable[[int, int], None]
-
-
-def unwatched(done: int, total: int) -> None:
-    """The watcher that shows nothing."""
 
 
 @dataclass(frozen=True)

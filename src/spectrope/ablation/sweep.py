@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 
-from spectrope.ablation.engine import Watch, correctness, unwatched
+from spectrope.ablation.engine import correctness
 from spectrope.ablation.interventions import Variant
 from spectrope.ablation.protocols import CONTROLLED, Protocol
+from spectrope.core.watch import Watch, unwatched
 from spectrope.models.decoder import Decoder
 from spectrope.stats.interval import Interval, Intervals
 from spectrope.stats.paired import Discordance, difference_intervals

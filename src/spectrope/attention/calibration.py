@@ -1,6 +1,5 @@
 """What attention takes on this machine: two short measurements, and how they grow with the length."""
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 
 from spectrope.attention.polynomial import polynomial_attention
 from spectrope.attention.sweep import Rule
+from spectrope.core.timing import seconds
 
 EXACT_LENGTH, CHUNKS, REPEATS = 1024, 4, 2
 
@@ -67,12 +67,5 @@ def _fast_per_token(dim: int, rank: int, degree: int, causal: bool, device: torc
 
 def _least_seconds(call: Callable[[], object], device: torch.device) -> float:
     """Of a few runs after an untimed one."""
-    times = []
     with torch.no_grad():
-        for _ in range(REPEATS + 1):
-            start = time.perf_counter()
-            call()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            times.append(time.perf_counter() - start)
-    return min(times[1:])
+        return min([seconds(call, device) for _ in range(REPEATS + 1)][1:])

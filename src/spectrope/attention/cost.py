@@ -1,6 +1,5 @@
 """What an encoding costs in one attention layer, beside the same layer without one."""
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from spectrope.attention.base import attention, fastest
 from spectrope.core.errors import ConfigError, SpectropeError
 from spectrope.core.random import torch_stream
+from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding
 from spectrope.encodings.nope import NoPE
 
@@ -156,20 +156,9 @@ def _in_turn(
     own: Callable[[], object], without: Callable[[], object], device: torch.device
 ) -> tuple[list[float], list[float]]:
     """Seconds per call of both, timed alternately so that a busy machine slows both alike."""
-    calls = max(1, round(SAMPLE_SECONDS / min(_seconds(f, 1, device) for f in (own, without, own, without))))
-    pairs = [(_seconds(own, calls, device), _seconds(without, calls, device)) for _ in range(REPEATS)]
+    calls = max(1, round(SAMPLE_SECONDS / min(seconds(f, device) for f in (own, without, own, without))))
+    pairs = [(seconds(own, device, calls), seconds(without, device, calls)) for _ in range(REPEATS)]
     return [a for a, _ in pairs], [b for _, b in pairs]
-
-
-def _seconds(call: Callable[[], object], calls: int, device: torch.device) -> float:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    begun = time.perf_counter()
-    for _ in range(calls):
-        call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter() - begun) / calls
 
 
 class Allocations(TorchDispatchMode):

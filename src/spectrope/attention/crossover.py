@@ -1,7 +1,6 @@
 """Where fast attention overtakes exact attention: time and memory by length, error by degree."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +19,7 @@ from spectrope.attention.polynomial import polynomial_attention
 from spectrope.attention.sweep import Rule
 from spectrope.core.errors import ConfigError, require
 from spectrope.core.random import torch_stream
+from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 
 DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
@@ -135,8 +135,8 @@ def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Itera
             ):
                 with Allocations() as seen:
                     call()
-                seconds = min(_seconds(call, device) for _ in range(REPEATS))
-                yield Timing(kernel, direction, n, seconds, seen.peak / 2**20)
+                least = min(seconds(call, device) for _ in range(REPEATS))
+                yield Timing(kernel, direction, n, least, seen.peak / 2**20)
 
 
 def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
@@ -176,14 +176,6 @@ def _without_grad(forward: Callable[[], Tensor]) -> Callable[[], object]:
 
 def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Callable[[], object]:
     return lambda: torch.autograd.grad(forward().sum(), leaves)
-
-
-def _seconds(call: Callable[[], object], device: torch.device) -> float:
-    start = time.perf_counter()
-    call()
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start
 
 
 def crossover(found: Sequence[Timing], direction: str) -> float | None:

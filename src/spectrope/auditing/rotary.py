@@ -28,7 +28,6 @@ class Rotation:
         frequencies: Radians per position of each pair.
         errors: Standard error of each frequency, in radians per position.
         phase_error: Largest departure of a pair's phase from a straight line, in radians.
-        residual: Largest share, over heads, of the varying energy that the rotation leaves unexplained.
         query_gain: Factor on rotated queries, or None where the vectors before rotation were not seen.
         key_gain: Factor on rotated keys, likewise.
     """
@@ -41,7 +40,6 @@ class Rotation:
     frequencies: tuple[float, ...]
     errors: tuple[float, ...]
     phase_error: float
-    residual: float
     query_gain: float | None
     key_gain: float | None
 
@@ -93,9 +91,7 @@ def fit_rotation(
     layout = _best_layout(vectors, moving, noise)
     if layout is None:
         return None
-    z = layout.planes(vectors)
-    frequencies, errors, phase_error = phase_slopes(z)
-    residual = _residual(vectors, z, layout, frequencies)
+    frequencies, errors, phase_error = phase_slopes(layout.planes(vectors))
     seen: list[tuple[Pairing, float] | None] = [
         gain_of(side.double(), layout, sources, noise) for side in (q, k)
     ]
@@ -109,7 +105,6 @@ def fit_rotation(
         frequencies=tuple(frequencies.tolist()),
         errors=tuple(errors.tolist()),
         phase_error=phase_error,
-        residual=residual,
         query_gain=seen[0][1] if seen[0] else None,
         key_gain=seen[1][1] if seen[1] else None,
     )
@@ -179,23 +174,6 @@ def _doublings(n: int) -> Iterator[int]:
         yield reach
         reach *= 2
     yield n
-
-
-def _residual(
-    vectors: Float[Tensor, "n t d"],
-    z: Complex[Tensor, "n t m"],
-    layout: Layout,
-    frequencies: Float[Tensor, " m"],
-) -> float:
-    """Largest share over vectors of the varying energy that the fitted rotation does not explain."""
-    t = torch.arange(z.shape[1], dtype=torch.float64, device=z.device)[:, None]
-    turned = z[:, :1] * torch.polar(torch.ones_like(t * frequencies), t * frequencies)
-    missed = (z - turned).abs().square().sum((1, 2))
-    outside = torch.ones(vectors.shape[-1], dtype=torch.bool)
-    outside[layout.start : layout.start + layout.width] = False
-    missed = missed + (vectors - vectors[:, :1])[..., outside].square().sum((1, 2))
-    varying = (vectors - vectors[:, :1]).square().sum((1, 2))
-    return (missed / varying.clamp(min=1e-300)).max().item()
 
 
 def gain_of(

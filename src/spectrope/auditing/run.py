@@ -1,6 +1,5 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -21,6 +20,7 @@ from spectrope.auditing.records import (
     Verdict,
 )
 from spectrope.core.errors import ConfigError
+from spectrope.core.watch import Watch, unwatched
 from spectrope.models.adapters import (
     declared_config,
     evaluating,
@@ -36,10 +36,6 @@ LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
-def unwatched(done: int, total: int) -> None:
-    """The watcher that shows nothing."""
-
-
 def audit(
     model: "nn.Module | str | Path",
     *,
@@ -47,7 +43,7 @@ def audit(
     paths: bool = False,
     batch: int = 2,
     seed: int = 0,
-    watch: Callable[[int, int], None] = unwatched,
+    watch: Watch = unwatched,
 ) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from spectrope.claims.base import Claim
 from spectrope.claims.verdict import Verdict
 from spectrope.core.errors import SpectropeError, UnknownNameError, require
+from spectrope.core.watch import unwatched
 from spectrope.store import broken_runs, find_runs
-from spectrope.sweeps.engine import Engine, Watcher, unwatched
+from spectrope.sweeps.engine import Engine, Watcher
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row, Rows

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from spectrope.core.config import config_hash
+from spectrope.core.timing import seconds
 from spectrope.sweeps.grok import trainer_of
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment, StepExperiment, written
@@ -146,18 +147,7 @@ def _training(whole: Experiment, timing: Timing) -> float:
 
 def _seconds(step: Callable[[], None], device: torch.device) -> float:
     """Median time of a step, the first of which warms up."""
-    spans = []
-    for _ in range(STEPS + 1):
-        begun = time.perf_counter()
-        step()
-        _wait(device)
-        spans.append(time.perf_counter() - begun)
-    return median(spans[1:])
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+    return median([seconds(step, device) for _ in range(STEPS + 1)][1:])
 
 
 def _kind(experiment: AnyExperiment) -> str:

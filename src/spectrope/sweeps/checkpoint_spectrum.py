@@ -1,6 +1,6 @@
 """Spectra of a checkpoint's heads, layer by layer."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -12,6 +12,7 @@ from spectrope.ablation.checkpoint_pass import Before
 from spectrope.ablation.subject import Subject
 from spectrope.auditing.applied import applied_encodings
 from spectrope.core.errors import ConfigError
+from spectrope.core.watch import Watch, unwatched
 from spectrope.models.adapters import (
     Call,
     before,
@@ -33,10 +34,6 @@ from spectrope.tasks.sequences import Sequences
 PROBED = 512  # Positions at which rotations are measured, where the model takes as many.
 
 
-def unwatched(done: int, total: int) -> None:
-    """The watcher that shows nothing."""
-
-
 def checkpoint_spectrum(
     model: nn.Module,
     data: Sequences,
@@ -45,7 +42,7 @@ def checkpoint_spectrum(
     batch: int | None = None,
     draws: int = 199,
     seed: int = 0,
-    watch: Callable[[int, int], None] = unwatched,
+    watch: Watch = unwatched,
 ) -> Tables:
     """Measure the logits of every head of a checkpoint, one layer after the other.
 

@@ -12,10 +12,6 @@ Watcher = Callable[[int, Event], None]  # Told the number of a job and what happ
 Keep = Callable[[Row], None]
 
 
-def unwatched(number: int, event: Event) -> None:
-    """The watcher that shows nothing."""
-
-
 class Engine(ABC):
     """Something that does jobs, each of which leaves a row."""
 

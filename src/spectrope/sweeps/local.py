@@ -17,9 +17,10 @@ import torch
 
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError, require
+from spectrope.core.watch import unwatched
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
-from spectrope.sweeps.engine import Engine, Keep, Watcher, unwatched
+from spectrope.sweeps.engine import Engine, Keep, Watcher
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment

@@ -8,9 +8,10 @@ from pathlib import Path
 import polars as pl
 
 from spectrope.core.device import Device
+from spectrope.core.watch import unwatched
 from spectrope.store import Run
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.local import Watcher, execute, unwatched
+from spectrope.sweeps.local import Watcher, execute
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 

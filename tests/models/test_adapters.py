@@ -165,13 +165,31 @@ def test_the_recorder_works_only_while_recording():
         model(torch.tensor([[5, 6]]))
 
 
+class Cached(torch.nn.Module):
+    """The classic mistake of a cache: torch's causal mask for later queries begins at the first key."""
+
+    def forward(self, q, k):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, k, is_causal=True)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_torch_s_causal_mask_is_recorded_as_it_is_applied_to_fewer_queries_than_keys(n):
+    q, k = torch.randn(1, 2, n, 4), torch.randn(1, 2, 5, 4)
+    calls, model = [], Cached()
+    with recorded(model, calls.append):
+        out = model(q, k)
+    logits = calls[0].scale * calls[0].products()
+    pattern = logits.masked_fill(~calls[0].allowed, -torch.inf).softmax(-1)
+    torch.testing.assert_close(pattern @ k, out)
+
+
 def test_masks_are_split_into_what_is_allowed_and_what_is_added():
     q = k = torch.zeros(1, 2, 3, 4)
     allowed, bias = split_mask(None, q, k, causal=True)
     assert allowed[0, 0].equal(torch.ones(3, 3).tril().bool())
     assert bias is None
     assert split_mask(None, q, k, causal=False)[0].all()
-    assert split_mask(None, q[:, :, :1], k, causal=True)[0].all()
+    assert split_mask(None, q[:, :, :2], k, causal=True)[0][0, 0].equal(torch.ones(2, 3).tril().bool())
     assert split_mask(torch.eye(3).bool(), q, k, causal=True)[0][0, 0].equal(torch.eye(3).bool())
     added = torch.zeros(1, 1, 3, 3).masked_fill(torch.eye(3).bool(), torch.finfo(torch.float32).min)
     allowed, bias = split_mask(added, q, k, causal=False)

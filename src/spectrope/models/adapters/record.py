@@ -95,7 +95,7 @@ def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterato
         scale = rest.get("scaling") or q.shape[-1] ** -0.5
         causal = rest.get("is_causal")
         causal = getattr(module, "is_causal", False) if causal is None else causal
-        allowed, bias = split_mask(mask, q, k, causal)
+        allowed, bias = split_mask(mask, q, k, causal and q.shape[-2] > 1)
         position_bias = rest.get("position_bias")
         if position_bias is not None:
             bias = position_bias if bias is None else bias + position_bias
@@ -154,12 +154,13 @@ def split_mask(
         mask: True where allowed, or a number to add, broadcastable to (b, h, i, j); None asks `causal`.
         q: Queries, with shape (b, h, i, d).
         k: Keys, with shape (b, g, j, d).
-        causal: Whether no mask means that the future is forbidden.
+        causal: Whether no mask means that query i sees key j only if j <= i, by index, as torch's
+            `is_causal` does whatever the numbers of queries and keys.
     """
     n, m = q.shape[-2], k.shape[-2]
     if mask is None:
         allowed = torch.ones(1, 1, n, m, dtype=torch.bool, device=q.device)
-        return allowed.tril(m - n) if causal and n > 1 else allowed, None
+        return allowed.tril() if causal else allowed, None
     while mask.ndim < 4:
         mask = mask[None]
     mask = mask[..., :m].expand(*mask.shape[:2], n, m)

@@ -27,6 +27,35 @@ def neox():
     return transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(**SIZES, intermediate_size=48)).eval()
 
 
+def gemma2(softcap=1.0):
+    torch.manual_seed(0)
+    config = transformers.Gemma2Config(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=8,
+        intermediate_size=48,
+        initializer_range=0.5,
+        attn_logit_softcapping=softcap,
+    )
+    return transformers.Gemma2ForCausalLM(config).eval()
+
+
+def gpt_oss():
+    torch.manual_seed(0)
+    config = transformers.GptOssConfig(
+        **SIZES,
+        num_key_value_heads=2,
+        head_dim=8,
+        intermediate_size=16,
+        num_local_experts=2,
+        num_experts_per_tok=1,
+    )
+    model = transformers.GptOssForCausalLM(config).eval()
+    for layer in model.model.layers:
+        torch.nn.init.normal_(layer.self_attn.sinks, mean=2.0)
+    return model
+
+
 def logits(model, name, **inputs):
     model.config._attn_implementation = name
     ids = torch.randint(5, 50, (2, 70), generator=torch.Generator().manual_seed(1))
@@ -119,6 +148,47 @@ def test_a_bias_of_the_model_is_kept_and_its_layers_are_exact_and_named():
     assert_close(*outputs)
     assert len(plans) == 2
     assert all("the model adds a bias" in head.reason for made in plans for head in made.heads)
+
+
+@pytest.mark.parametrize(("build", "option"), [(gemma2, "softcap"), (gpt_oss, "s_aux")])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.usefixtures("always_fast")
+def test_capped_logits_and_sinks_are_kept_and_their_layers_are_exact_and_named(build, option, padded):
+    plans = []
+    name, model = register_attention(on_plan=lambda module, made: plans.append(made)), build()
+    real = torch.ones(2, 70, dtype=torch.long)
+    real[1, 60:] = 1 - padded
+    out, truth = (logits(model, impl, attention_mask=real) for impl in (name, "eager"))
+    assert_close(out, truth, atol=1e-5, rtol=1e-4)
+    assert len(plans) == 2
+    assert all(f"the model gives {option}" in head.reason for made in plans for head in made.heads)
+
+
+@pytest.mark.usefixtures("always_fast")
+def test_a_model_whose_cap_is_off_is_planned():
+    plans = []
+    name, model = register_attention(1e-3, lambda module, made: plans.append(made)), gemma2(softcap=None)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight *= 1e-2
+    assert_close(logits(model, name), logits(model, "eager"), atol=1e-2, rtol=1e-2)
+    assert any(head.choice == "polynomial" for made in plans for head in made.heads)
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(2, 5), (5, 2), (4, 4), (1, 5), (40, 70)])
+@pytest.mark.parametrize("fast", [True, False])
+def test_without_a_mask_queries_see_the_keys_that_the_library_s_kernel_shows_them(
+    n_q, n_k, fast, monkeypatch
+):
+    if fast:
+        monkeypatch.setattr(adapter, "plan", lambda *args, **named: plan(*args, **named).with_all_fast())
+    draw = torch.Generator().manual_seed(0)
+    q = 0.1 * torch.randn(1, 4, n_q, 8, generator=draw)
+    k, v = torch.randn(2, 1, 2, n_k, 8, generator=draw)
+    module = llama().model.layers[0].self_attn
+    kernels = transformers.AttentionInterface()
+    ours, theirs = (kernels[name](module, q, k, v, None)[0] for name in (register_attention(1e-4), "sdpa"))
+    assert_close(ours, theirs, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("name", BUILDS)

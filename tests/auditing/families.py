@@ -169,6 +169,12 @@ FAMILIES: dict[str, Callable[[], torch.nn.Module]] = {
     "olmo2": lambda: build("Olmo2", **GROUPED),
 }
 
+SINKS = GROUPED | {"head_dim": 16, "num_local_experts": 2, "num_experts_per_tok": 1}
+CHANGED: dict[str, Callable[[], torch.nn.Module]] = {  # whose attention is no plain softmax of products
+    "capped": lambda: build("Gemma2", **WINDOWED, attn_logit_softcapping=0.001),
+    "sinks": lambda: build("GptOss", **SINKS),
+}
+
 ODD: dict[str, Callable[[], torch.nn.Module]] = {
     "one key head": lambda: llama(num_key_value_heads=1),
     "wide heads": lambda: llama(head_dim=24),

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 import transformers
-from tests.auditing.families import FALCON, FAMILIES, GPT2, LENGTH, MPT, ODD, ROPES, build, llama
+from tests.auditing.families import CHANGED, FALCON, FAMILIES, GPT2, LENGTH, MPT, ODD, ROPES, build, llama
 
 from spectrope.auditing import Audit, audit
 from spectrope.models.adapters import open_model
@@ -158,3 +158,11 @@ def test_the_model_is_left_as_it_was():
     assert model.config._attn_implementation == implementation
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     torch.testing.assert_close(model(torch.tensor([[3, 4]])).logits, before)
+
+
+@pytest.mark.parametrize("model", CHANGED)
+def test_caps_and_sinks_raise_no_alarm_and_kernels_keep_to_the_cap(model):
+    found = audit(CHANGED[model](), length=64, paths=True)
+    assert [(name, str(finding)) for name, finding in found.findings] == []
+    kernels = torch.tensor([head.kernel for layer in found.layers for head in layer.heads])
+    assert (kernels.abs().max() <= 0.002) == (model == "capped")

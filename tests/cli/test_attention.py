@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.auditing.families import FAMILIES
+from tests.auditing.families import CHANGED, FAMILIES
 from tests.models.tokenizers import save_tokenizer
 
 from spectrope.cli import BAD_INPUT, main
@@ -18,8 +18,8 @@ def models(tmp_path_factory):
     """A run and checkpoints: with rotation, with ALiBi, with a window, with two stacks."""
     root = tmp_path_factory.mktemp("models")
     execute([experiment("distance", "rope", epochs=1, n_examples=100)], root / "runs", device="cpu")
-    for family in ("smollm3", "bloom", "mistral", "t5"):
-        FAMILIES[family]().save_pretrained(root / family)
+    for family in ("smollm3", "bloom", "mistral", "t5", "capped", "sinks"):
+        (FAMILIES | CHANGED)[family]().save_pretrained(root / family)
     save_tokenizer(root / "smollm3")
     (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
     return root
@@ -61,6 +61,12 @@ def test_a_checkpoint_is_planned_on_random_tokens_or_texts(models, capsys):
     assert [h["reach_bound"] for h in read["heads"]] != [h["reach_bound"] for h in drawn["heads"]]
 
 
+def test_heads_whose_logits_are_capped_are_exact(models, capsys):
+    found = planned(capsys, str(models / "capped"), "--length", "16", "--tokens", "16")
+    assert {head["choice"] for head in found["heads"]} == {"exact"}
+    assert all("form GENERAL" in head["reason"] for head in found["heads"])
+
+
 def test_the_table_says_how_many_and_why_not(models, capsys):
     assert main(("attention", "plan", str(models / "bloom"), "--tokens", "16")) == 0
     out = capsys.readouterr().out
@@ -79,6 +85,7 @@ def test_the_table_says_how_many_and_why_not(models, capsys):
         (("plan", "{root}/smollm3", "--tolerance", "1"), "tolerance must be between 0 and 1; got 1"),
         (("plan", "{root}/smollm3", "--tokens", "1"), "tokens must be at least 2; got 1"),
         (("plan", "{root}/smollm3", "--examples", "1"), "examples must be at least 2; got 1"),
+        (("plan", "{root}/sinks", "--tokens", "8"), "model.layers.0.self_attn has attention sinks"),
         (("bench", "--head-dim", "7"), "head_dim must be even and at least 2; got 7"),
         (("bench", "--reach", "-1"), "reach must be positive and at most 12"),
         (("bench", "--bias", "rope"), "bias must be an encoding that adds a bias of the lag; got 'rope'"),

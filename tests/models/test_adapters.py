@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 import transformers
-from tests.auditing.families import FAMILIES
+from tests.auditing.families import CHANGED, FAMILIES
 
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import Inputs, block_of, declared_config, layer_name, open_model, recorded
@@ -137,19 +137,16 @@ def test_the_file_is_read_beside_the_library_s_configuration(checkpoint):
     assert declared_config(renamed)["file"] == {}
 
 
-@pytest.mark.parametrize("family", ["llama-default", "gptj", "bloom", "mpt", "falcon-rope"])
+@pytest.mark.parametrize("family", ["llama-default", "gptj", "bloom", "mpt", "falcon-rope", "capped"])
 def test_calls_hold_what_makes_up_the_attention_pattern(family):
     """Softmax of the recorded logits is the pattern that the library itself returns."""
-    model = FAMILIES[family]()
+    model = (FAMILIES | CHANGED)[family]()
     ids = torch.randint(5, 60, (2, 12), generator=torch.Generator().manual_seed(1))
     calls = []
     with torch.no_grad(), recorded(model, calls.append):
         model(ids)
-    call, logits = calls[0], calls[0].logits
-    assert uses_interface(model) == (family == "llama-default")
-    if logits is None:
-        logits = call.scale * call.products() + (0 if call.bias is None else call.bias)
-    pattern = logits.masked_fill(~call.allowed, -torch.inf).softmax(-1)
+    assert uses_interface(model) == (family in ("llama-default", "capped"))
+    pattern = calls[0].unmasked().masked_fill(~calls[0].allowed, -torch.inf).softmax(-1)
     model.config._attn_implementation = "eager"
     with torch.no_grad():
         own = model(ids, output_attentions=True).attentions[0]
@@ -178,8 +175,7 @@ def test_torch_s_causal_mask_is_recorded_as_it_is_applied_to_fewer_queries_than_
     calls, model = [], Cached()
     with recorded(model, calls.append):
         out = model(q, k)
-    logits = calls[0].scale * calls[0].products()
-    pattern = logits.masked_fill(~calls[0].allowed, -torch.inf).softmax(-1)
+    pattern = calls[0].unmasked().masked_fill(~calls[0].allowed, -torch.inf).softmax(-1)
     torch.testing.assert_close(pattern @ k, out)
 
 

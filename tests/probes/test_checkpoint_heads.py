@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from tests.auditing.families import FAMILIES
+from tests.auditing.families import CHANGED, FAMILIES
 
 from spectrope.ablation.subject import Subject
 from spectrope.auditing.applied import applied_encodings
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.evaluation.language import whole_sequences
 from spectrope.models.adapters import head_sites
 from spectrope.probes.checkpoint_heads import MeasuredRotation, Unseen
@@ -28,12 +28,13 @@ def captured(model, batch=None, ids=IDS):
 
 
 @pytest.mark.parametrize(
-    "family", ["llama-yarn", "gptj", "bloom", "mpt", "deepseek_v3", "bert", "smollm3", "gpt_neox"]
+    "family",
+    ["llama-yarn", "gptj", "bloom", "mpt", "deepseek_v3", "bert", "smollm3", "gpt_neox", "capped"],
 )
 @pytest.mark.parametrize("batch", [None, 2])
 def test_softmax_of_the_logits_is_the_pattern_of_every_layer(family, batch):
     """The pattern of later layers is right only if earlier ones attended."""
-    model = FAMILIES[family]()
+    model = (FAMILIES | CHANGED)[family]()
     layers = captured(model, batch)
     model.config._attn_implementation = "eager"
     with torch.no_grad():
@@ -137,6 +138,16 @@ def test_where_only_masked_logits_with_a_bias_are_seen_nothing_is_permuted():
     assert tables["spectrum"]["p_value"].null_count() == 8
     assert tables["spectrum"]["toeplitz"].null_count() == 0
     assert "bands" not in tables
+
+
+def test_under_a_cap_logits_are_no_product_to_take_a_rotation_from():
+    assert all(isinstance(layer.encoding, Unseen) for layer in captured(CHANGED["capped"]()))
+
+
+def test_sinks_are_refused_in_one_line():
+    model = CHANGED["sinks"]()
+    with pytest.raises(UnsupportedError, match=r"^model\.layers\.0\.self_attn has attention sinks; [^\n]*$"):
+        checkpoint_spectrum(model, whole_sequences(model, IDS))
 
 
 def test_what_cannot_be_measured_is_refused():

@@ -22,7 +22,8 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
         seed: Of the contents.
 
     Returns:
-        By module; "unseen" where the model's code shows masked logits alone and there is a bias in them.
+        By module; "unseen" where the model caps its logits, or where its code shows masked logits alone and
+        there is a bias in them.
     """
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
     found: dict[str, Applied] = {}
@@ -36,9 +37,11 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
 
 
 def applied_by(kernel: Kernel, noise: float) -> Applied:
-    """What one layer applies."""
+    """What one layer applies; under a cap, logits are no product that anything could be taken out of."""
     call = kernel.call
     scale, bias = split_logits(call)
+    if call.softcap is not None:
+        return Applied(Unseen(Unseen.Config()), scale)
     if call.logits is not None and bias is not None:
         centred = row_centred(bias, call.allowed[0]).abs().max()
         if bool(centred > 50 * noise * call.logits.masked_fill(~call.allowed, 0.0).abs().max()):

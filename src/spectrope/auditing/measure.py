@@ -164,10 +164,13 @@ def _curve(
     """Distance from Toeplitz of one head's logits, and its lag effects at some lags."""
     q, k = kernel.call.q[0, head].double(), kernel.call.k[0].double()
     k, causal, n = k[head * len(k) // kernel.call.q.shape[1]], mask.shape.startswith("causal"), len(q)
-    if bias is None:
+    if bias is None and kernel.call.softcap is None:
         effects = lag_anova(scale * q, k, causal)
     else:
-        effects = fit_lag_effects(LogitSums.of_matrix(scale * q @ k.T + bias[head], causal))
+        scores = kernel.call.capped(scale * q @ k.T)
+        effects = fit_lag_effects(
+            LogitSums.of_matrix(scores if bias is None else scores + bias[head], causal)
+        )
     lag = torch.arange(0 if causal else 1 - n, n)
     kept = _kept(n) if causal else torch.cat([n - 1 - _kept(n).flip(0)[:-1], n - 1 + _kept(n)])
     values = effects.lags[kept] - effects.lags[0 if causal else n - 1]

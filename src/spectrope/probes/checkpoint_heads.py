@@ -134,20 +134,32 @@ def recorded_heads(place: int, call: Call, x: Float[Tensor, "b t c"], applied: A
         applied: What it applies whatever the content.
 
     Raises:
-        UnsupportedError: If it sees neither all of the past alone nor everything.
+        UnsupportedError: If it sees neither all of the past alone nor everything, or has sinks.
     """
+    refuse_sinks(call)
     pos, encoding = torch.arange(x.shape[1])[None], applied.encoding
     groups = call.q.shape[1] // call.k.shape[1]
     q, k = call.q.float(), call.k.float().repeat_interleave(groups, 1)
     if isinstance(encoding, Unseen):
-        assert call.logits is not None
-        logits, added = call.logits.float().masked_fill(~call.allowed, 0.0), None
+        logits, added = call.unmasked().float().masked_fill(~call.allowed, 0.0), None
     else:
         logits, added = (q @ k.mT) * applied.scale, call.bias
         logits = logits if added is None else logits + added
     if isinstance(encoding, MeasuredRotation):
         q, k = encoding.undone(q, pos, "query"), encoding.undone(k, pos, "key")
     return RecordedHeads(place, encoding, is_causal(call), Context(q, k, pos, pos, x, x), logits, added)
+
+
+def refuse_sinks(call: Call) -> None:
+    """Refuse a kernel whose weights of keys sum to less than one.
+
+    Raises:
+        UnsupportedError: If it has sinks.
+    """
+    if call.sinks:
+        raise UnsupportedError(
+            f"{call.module} has attention sinks; what is measured here knows softmax alone."
+        )
 
 
 def is_causal(call: Call) -> bool:

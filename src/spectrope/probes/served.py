@@ -63,9 +63,6 @@ def kernel_rows(
     call: Call,
 ) -> tuple[Float[Tensor, "b h i j"], Bool[Tensor, "b h i j"]]:
     """Logits without the mask, and which keys each query may see, for every row of the batch."""
-    logits = call.logits
-    if logits is None:
-        logits = call.products() * (call.scale or 1.0)
-        logits = logits if call.bias is None else logits + call.bias
+    logits = call.unmasked()
     allowed = call.allowed.expand(logits.shape)
     return logits.double().masked_fill(~allowed, 0.0), allowed

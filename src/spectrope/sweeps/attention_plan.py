@@ -15,7 +15,7 @@ from spectrope.core.errors import UnsupportedError, require
 from spectrope.encodings.base import Context, Encoding, Form
 from spectrope.encodings.nope import NoPE
 from spectrope.models.adapters import Call, evaluating, recorded
-from spectrope.probes.checkpoint_heads import Unseen
+from spectrope.probes.checkpoint_heads import Unseen, refuse_sinks
 from spectrope.probes.constant_content import attention_modules
 from spectrope.probes.heads import LayerHeads, capture_heads
 from spectrope.store import Run
@@ -90,7 +90,8 @@ def plan_checkpoint(
 ) -> pl.DataFrame:
     """Plan every head of a checkpoint by its logits on some sequences; the columns are those of a run's.
 
-    A bias that the checkpoint adds is no known function of the lag, so heads with one are exact.
+    A bias that the checkpoint adds is no known function of the lag, so heads with one are exact, and so are
+    those whose logits it caps.
 
     Args:
         model: A Hugging Face model with one stack of layers.
@@ -102,7 +103,8 @@ def plan_checkpoint(
         A row per layer and head, counted from 0.
 
     Raises:
-        UnsupportedError: If the model has two stacks, or no attention kernel could be observed.
+        UnsupportedError: If the model has two stacks or attention sinks, or no attention kernel could be
+            observed.
     """
     if model.config.is_encoder_decoder:  # pyright: ignore[reportAttributeAccessIssue]
         raise UnsupportedError(f"{type(model).__name__} has two stacks; plans are made for one.")
@@ -115,6 +117,7 @@ def plan_checkpoint(
     def receive(call: Call) -> None:
         if call.module not in modules:
             return
+        refuse_sinks(call)
         layer = modules.index(call.module)
         ctx, encoding, causal = _received(call, hidden=_slides(config, layer, aim.length))
         heads = forecast(ctx, encoding, aim.length, aim.tolerance, causal=causal)
@@ -160,7 +163,7 @@ def _received(call: Call, *, hidden: bool) -> tuple[Context, Encoding, bool]:
     causal = not everything and bool((call.allowed == torch.ones_like(call.allowed).tril()).all())
     pos = torch.arange(n, device=q.device)[None]
     ctx = Context(q, k, pos, pos, mask=None if (everything or causal) and not hidden else call.allowed)
-    if call.logits is not None:
+    if call.logits is not None or call.softcap is not None:
         return ctx, Unseen(Unseen.Config()), causal
     return ctx, (NoPE if call.bias is None else Added)(NoPE.Config()), causal
 

@@ -14,10 +14,10 @@ from spectrope.attention.plan import TOLERANCE, HeadPlan, Plan, plan
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import Context
 from spectrope.encodings.nope import NoPE
-from spectrope.models.adapters.record import split_mask
+from spectrope.models.adapters.record import SINKS, split_mask
 
 NAME = "spectrope"
-CHANGING = frozenset({"softcap", "s_aux", "sinks"})  # Options by which attention is no plain softmax.
+CHANGING = frozenset({"softcap", *SINKS})  # Options by which attention is no plain softmax.
 OnPlan = Callable[[nn.Module, Plan], None]
 
 

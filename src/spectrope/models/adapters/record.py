@@ -14,11 +14,14 @@ from torch.overrides import TorchFunctionMode
 
 FORBIDDEN = -3e4  # An additive mask at or below it forbids; float16, the narrowest dtype, ends at -65504.
 RECORDER = "spectrope_recorder"
+SINKS = ("s_aux", "sinks")  # Names under which the library's models hand sinks to a kernel.
 
 
 @dataclass(frozen=True, eq=False)
 class Call:
     r"""One call of an attention kernel, with logits :math:`s\,\langle q_i, k_j\rangle + \beta_{ij}`.
+
+    Under a cap c the product is :math:`c \tanh(s\,\langle q_i, k_j\rangle / c)` instead.
 
     Args:
         module: Dotted name of the module that made the call.
@@ -28,6 +31,8 @@ class Call:
         allowed: Which keys each query may see.
         scale: The factor s; None where it must be found from `logits`.
         logits: All of it with the mask, where the kernel shows no bias of its own.
+        softcap: The cap c, or None.
+        sinks: Whether softmax has further terms in its denominator, which no key adds.
     """
 
     module: str
@@ -37,6 +42,8 @@ class Call:
     allowed: Bool[Tensor, "#b #h i j"]
     scale: float | None
     logits: Float[Tensor, "b h i j"] | None = None
+    softcap: float | None = None
+    sinks: bool = False
 
     def cpu(self) -> "Call":
         """The same on the CPU."""
@@ -48,6 +55,17 @@ class Call:
         """Dot products of queries and keys, unscaled."""
         groups = self.q.shape[1] // self.k.shape[1]
         return self.q @ self.k.repeat_interleave(groups, 1).transpose(-1, -2)
+
+    def capped(self, scores: Tensor) -> Tensor:
+        r""":math:`c \tanh(x / c)` of scaled products x, or x where there is no cap."""
+        return scores if self.softcap is None else self.softcap * torch.tanh(scores / self.softcap)
+
+    def unmasked(self) -> Float[Tensor, "b h i j"]:
+        """Logits without the mask, except where the kernel shows no others."""
+        if self.logits is not None:
+            return self.logits
+        scores = self.capped(self.products() * (self.scale or 1.0))
+        return scores if self.bias is None else scores + self.bias
 
 
 Sink = Callable[[Call], None]
@@ -99,7 +117,9 @@ def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterato
         position_bias = rest.get("position_bias")
         if position_bias is not None:
             bias = position_bias if bias is None else bias + position_bias
-        sink(Call(names[module], q, k, bias, allowed, float(scale)))
+        sinks = any(rest.get(name) is not None for name in SINKS)
+        cap = rest.get("softcap")
+        sink(Call(names[module], q, k, bias, allowed, float(scale), softcap=cap, sinks=sinks))
         if attend:
             own = sys.modules[type(module).__module__].eager_attention_forward
             return own(module, q, k, v, mask, **rest)[0]

@@ -18,12 +18,21 @@ from spectrope.encodings.base import Context, LagBias
 from spectrope.encodings.kerple import KerpleLog
 from spectrope.encodings.t5 import T5
 
+
+class Cliff(LagBias):
+    """Flat up to some lag and steep from there on; at lag 0 its steep line is beyond any float."""
+
+    def lag_bias(self, lag):
+        return -(lag.abs() - 20).clamp(min=0)[..., None] * torch.tensor([0.125, 1.0, 40.0, 100.0])
+
+
 LENGTHS = [(1, 1), (2, 2), (63, 63), (64, 64), (65, 65), (1, 65), (5, 300), (300, 5), (300, 300)]
 LAGS = {
     "alibi": ALiBi(ALiBi.Config(n_heads=4)),
     "one-sided alibi": ALiBi(ALiBi.Config(n_heads=4, symmetric=False)),
     "t5": T5(T5.Config(n_heads=4)).requires_grad_(False),
     "t5, distant buckets": T5(T5.Config(n_heads=4, max_distance=180)).requires_grad_(False),
+    "cliff": Cliff(ALiBi.Config(n_heads=4)),
 }
 
 
@@ -143,6 +152,15 @@ def test_lower_precisions_accumulate_in_float32(dtype):
     assert_close(out.double(), exact, rtol=step, atol=1e-6)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_steep_tail_far_off_is_within_the_range_of_float32(causal):
+    q, k, v = (x.detach().float() for x in inputs(900, 900))
+    ctx = Context(q, k, torch.arange(900)[None], torch.arange(900)[None])
+    given = rule(2, causal, lag_weights(ctx, LAGS["cliff"], causal))
+    exact = dense_polynomial(*(x.double() for x in (q, k, v)), given, LAGS["cliff"].bias(ctx).double().exp())
+    assert_close(polynomial_attention(q, k, v, given).double(), exact, rtol=1e-5, atol=1e-5)
+
+
 def test_values_of_any_size_scale_the_output():
     q, k, v = (x.detach() for x in inputs(80, 80, dtype=torch.float32))
     out = polynomial_attention(q, k, v, rule(2, True))
@@ -171,6 +189,15 @@ def test_what_has_no_falling_straight_tail_is_refused():
 def test_lags_must_be_those_of_the_indices():
     with pytest.raises(UnsupportedError, match="needs consecutive positions"):
         lag_weights(positions(5, shift=1), LAGS["alibi"], True)
+
+
+def test_every_row_of_a_batch_must_start_where_its_queries_do():
+    x, pos = torch.zeros(2, 4, 5, 2), torch.arange(5)[None]
+    starts = torch.tensor([[0], [3]])
+    lag_weights(Context(x, x, pos + starts, pos + starts), LAGS["alibi"], True)
+    for q_pos, k_pos in ((pos, pos + starts), (pos + starts, pos)):
+        with pytest.raises(UnsupportedError, match="needs consecutive positions"):
+            lag_weights(Context(x, x, q_pos, k_pos), LAGS["alibi"], True)
 
 
 def test_tails_are_those_of_the_source():

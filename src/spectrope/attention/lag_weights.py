@@ -17,7 +17,10 @@ DEEPEST = 60.0  # Logit units: sums of weights down to e^-60 are far from the en
 
 @dataclass(frozen=True)
 class Tail:
-    r"""Weights of distances n from `start` on: :math:`T_h(n) = e^{\text{level} - \text{rate}\, n}`."""
+    r"""Weights from distance :math:`n_0`, the start, on: :math:`e^{\text{level} - \text{rate}\,(n - n_0)}`.
+
+    The level is that of the start, which no weight exceeds: at distance 0 the line may be beyond any float.
+    """
 
     start: int
     rate: Float[Tensor, " h"]
@@ -123,4 +126,4 @@ def _tail(bias: Float[Tensor, "h n"], encoding: Encoding) -> tuple[Tail, float]:
             f"attention impl 'polynomial' needs a lag bias that is straight and does not rise beyond lag "
             f"{LONGEST_NEAR}, as that of {type(encoding).__name__} is not."
         )
-    return Tail(start, rate.clamp(min=0), bias[:, start] + rate * start), off
+    return Tail(start, rate.clamp(min=0), bias[:, start]), off

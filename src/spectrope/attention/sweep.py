@@ -147,9 +147,13 @@ class _Decay:
         passed, self.edge = abs(edge - self.edge), edge
         return (-self._rate * passed).exp().to(self.dtype)
 
-    def of(self, places: Tensor) -> Float[Tensor, "b 1 m"]:
-        """Weights of places, the level left out."""
+    def of_targets(self, places: Tensor) -> Float[Tensor, "b 1 m"]:
+        """Weights of places from the edge on, the level left out."""
         return (-self._rate * (places - self.edge).abs()).exp().to(self.dtype)
+
+    def of_sources(self, places: Tensor) -> Float[Tensor, "b 1 m"]:
+        """Weights of places behind the edge, none of which is nearer than the tail's start."""
+        return (-self._rate * ((places - self.edge).abs() - self.start)).exp().to(self.dtype)
 
 
 @dataclass
@@ -222,7 +226,7 @@ class _Sweep:
         y, z = self.sources.cut(interval)
         if y.shape[-1] > 0:
             if decay is not None:
-                z = z * decay.of(self.sources.places(interval))
+                z = z * decay.of_sources(self.sources.places(interval))
             self.state.absorb(y, z)
 
     def _far(self, interval: Interval, decay: _Decay | None) -> None:
@@ -230,7 +234,7 @@ class _Sweep:
         x, w = self.targets.cut(interval)
         if x.shape[-1] == 0:
             return
-        scale = None if decay is None else decay.level * decay.of(self.targets.places(interval))
+        scale = None if decay is None else decay.level * decay.of_targets(self.targets.places(interval))
         if self.out.values is not None:
             sums = self.state.values(x)
             self._add(self.out.values, interval, sums if scale is None else sums.mul_(scale))

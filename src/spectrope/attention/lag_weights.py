@@ -102,9 +102,7 @@ def require_consecutive(ctx: Context) -> None:
     index = torch.arange(n_k, device=ctx.k_pos.device)
     start = ctx.k_pos[..., :1]
     keys = ((ctx.k_pos - start) == index).all()
-    queries = (
-        (ctx.q_pos - start[: len(ctx.q_pos)]) == torch.arange(n_k - n_q, n_k, device=index.device)
-    ).all()
+    queries = ((ctx.q_pos - start) == torch.arange(n_k - n_q, n_k, device=index.device)).all()
     if not bool(keys & queries):
         raise UnsupportedError(
             "fast attention with a lag bias needs consecutive positions, the last query at the last key."

@@ -149,6 +149,21 @@ def test_hidden_keys_are_never_read_and_blind_queries_get_nothing(causal):
     assert (out - truth)[~blind].abs().max() <= 1e-2 * v.abs().max()
 
 
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("n", [4, 30])
+def test_blind_queries_have_no_gradient_and_give_none(n, causal):
+    ctx, v = context(n, n)
+    leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
+    seen = torch.ones(2, 1, 1, n, dtype=torch.bool)
+    seen[0, ..., :3] = False
+    seen[1] = False
+    masked = dataclasses.replace(ctx, mask=seen)
+    out = attention(masked, v, NoPE(NoPE.Config()), causal=causal, impl="toeplitz_fft")
+    gradients = torch.autograd.grad(out.square().sum(), leaves)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert all((gradient[1] == 0).all() for gradient in gradients)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_other_precisions_are_computed_in_float64(dtype):
     ctx, v = context(40, 40, dtype=dtype)

@@ -83,7 +83,7 @@ def toeplitz_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, nois
     geometry, n_k = measure(turned.q, turned.k, turned.keys, negligible=TOLERANCE), ctx.k.shape[-2]
     setting = Setting(max(ctx.q.shape[-2], n_k), ctx.q.shape[-1], torch.float64, v.dtype)
     k, values = (_visible(x, turned.keys) for x in (turned.k, v.double()))
-    outputs = []
+    outputs, blind = [], _blind(ctx, turned.keys, causal)
     for head in range(ctx.q.shape[1]):
         found = cheapest(geometry, head, (1 - SHARE) * TOLERANCE, setting)
         norm = float(geometry.norm_bound[head])
@@ -95,9 +95,8 @@ def toeplitz_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, nois
             )
         near_q, near_k = moved(replace(turned, k=k), geometry, [head], found.rank)
         weights = lags.weights[[head]]
-        outputs.append(_head(near_q, near_k, values[:, [head]], weights, turned.keys, found))
-    blind = _blind(ctx, turned.keys, causal)
-    return torch.cat(outputs, 1).masked_fill(blind[:, None, :, None], 0.0).to(v.dtype)
+        outputs.append(_head(near_q, near_k, values[:, [head]], weights, turned.keys, blind, found))
+    return torch.cat(outputs, 1).to(v.dtype)
 
 
 def _visible(x: Tensor, keys: Tensor | None) -> Tensor:
@@ -116,14 +115,20 @@ def _blind(ctx: Context, keys: Tensor | None, causal: bool) -> Bool[Tensor, "b i
 
 
 def _head(
-    q: Tensor, k: Tensor, v: Tensor, lags: Tensor, keys: Tensor | None, found: Certificate
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    lags: Tensor,
+    keys: Tensor | None,
+    blind: Tensor,
+    found: Certificate,
 ) -> Float[Tensor, "b 1 i e"]:
     """One head, with the features of its certificate."""
 
     def expand(some: Terms) -> tuple[Tensor, Tensor, Tensor]:
         return some.products(q), _visible(some.products(k), keys), lags[:, None]
 
-    return normalised(Terms.of(found.rank, found.polynomial.coefficients), expand, v, q.shape[2])
+    return normalised(Terms.of(found.rank, found.polynomial.coefficients), expand, v, q.shape[2], blind)
 
 
 IMPLEMENTATIONS["toeplitz_fft"] = Implementation(toeplitz_fft, forms=FORMS, dropout=False, exact=False)

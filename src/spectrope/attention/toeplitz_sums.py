@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
@@ -89,11 +89,19 @@ def _part(terms: Terms, expand: Expand, u: Tensor, n_q: int, points: int) -> Ten
 
 
 def normalised(
-    terms: Terms, expand: Expand, v: Float[Tensor, "b h j e"], n_q: int
+    terms: Terms,
+    expand: Expand,
+    v: Float[Tensor, "b h j e"],
+    n_q: int,
+    blind: Bool[Tensor, "b i"] | None = None,
 ) -> Float[Tensor, "b h i e"]:
-    """Weighted means of the values."""
+    """Weighted means of the values; 0, with no gradient, at queries that are blind."""
     sums = toeplitz_sums(terms, expand, F.pad(v, (0, 1), value=1.0), n_q)
-    return sums[..., :-1] / sums[..., -1:]
+    above, below = sums[..., :-1], sums[..., -1:]
+    if blind is not None:  # before the division: the gradient of 0 / 0 is NaN wherever it is masked later
+        hidden = blind[:, None, :, None]
+        above, below = above.masked_fill(hidden, 0.0), below.masked_fill(hidden, 1.0)
+    return above / below
 
 
 def lag_form_attention(

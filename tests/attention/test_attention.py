@@ -107,3 +107,13 @@ def test_what_cannot_be_computed_is_refused_by_name():
     assert fastest(general, CPU) == "reference"
     assert fastest(build("nope"), CPU) == "explicit"
     assert fastest(build("nope"), torch.device("cuda")) == "fused"
+
+
+@pytest.mark.parametrize("impl", IMPLEMENTATIONS)
+@pytest.mark.parametrize("encoding", ["rope", "alibi"])
+def test_of_an_empty_batch_nothing_is_computed(impl, encoding):
+    ctx, v = inputs(5, 5, batch=0)
+    out = attention(ctx, v, build(encoding), causal=True, impl=impl)
+    assert out.shape == v.shape
+    leaves = (ctx.q, ctx.k, v)
+    assert [g.shape for g in torch.autograd.grad(out.sum(), leaves)] == [x.shape for x in leaves]

@@ -244,6 +244,12 @@ def test_lag_biases_that_vanish_at_all_visible_keys_are_refused():
     assert "within 60" not in reasons[1]
 
 
+def test_of_an_empty_batch_all_heads_are_exact():
+    x, pos = torch.zeros(0, HEADS, 5, DIM), torch.arange(5)[None]
+    made = plan(Context(x, x, pos, pos), ENCODINGS["alibi"], causal=True)
+    assert [h.reason for h in made.heads] == ["there are no queries to measure."] * HEADS
+
+
 @pytest.mark.parametrize("tolerance", [0.0, 1.0, -1.0])
 def test_tolerances_outside_the_unit_interval_are_refused(tolerance):
     with pytest.raises(ConfigError, match="tolerance must be between 0 and 1"):

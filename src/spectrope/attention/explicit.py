@@ -1,5 +1,6 @@
 """Attention by batched products with a hand-written backward pass: the workhorse on CPUs."""
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -81,7 +82,7 @@ def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
 
 
 def _examples(pattern: Tensor) -> int:
-    return max(1, CACHED_ENTRIES // max(1, pattern[0].numel()))
+    return max(1, CACHED_ENTRIES // max(1, math.prod(pattern.shape[1:])))
 
 
 def _pieces(pattern: Tensor) -> Iterator[slice]:

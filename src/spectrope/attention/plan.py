@@ -171,6 +171,8 @@ def _plan(ctx: Context, encoding: Encoding, tolerance: float, causal: bool, serv
     length = served.k.shape[-2]
     cost = Cost(served.q.shape, length, causal, encoding.form is not Form.DOT, ctx.q.device)
     try:
+        if ctx.q.numel() == 0:
+            raise UnsupportedError("there are no queries to measure.")
         turned, lags = rotated(ctx, encoding), None
         if encoding.form is Form.DOT_PLUS_LAG:
             require_consecutive(ctx)

@@ -1,5 +1,7 @@
 """Every implementation against the reference: values and gradients, at awkward lengths."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -107,6 +109,42 @@ def test_what_cannot_be_computed_is_refused_by_name():
     assert fastest(general, CPU) == "reference"
     assert fastest(build("nope"), CPU) == "explicit"
     assert fastest(build("nope"), torch.device("cuda")) == "fused"
+
+
+def test_on_cuda_float64_takes_another_kernel():
+    cuda, wide = torch.device("cuda"), torch.float64
+    assert fastest(build("nope"), cuda, dtype=wide) == "explicit"
+    assert fastest(build("nope"), cuda, dtype=torch.bfloat16) == "fused"
+    objection = IMPLEMENTATIONS["fused"].objection(build("nope"), cuda, None, wide)
+    assert objection == "has no kernel for float64 on CUDA"
+    assert IMPLEMENTATIONS["fused"].objection(build("nope"), CPU, None, wide) is None
+
+
+@pytest.mark.parametrize(("width", "of_values"), [(6, 6), (12, 12), (8, 8), (8, 10)])
+def test_fused_kernels_get_widths_that_are_multiples_of_8(width, of_values, monkeypatch):
+    widths, own = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*states, **options):
+        widths.extend(x.shape[-1] for x in states)
+        return own(*states, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    q, k, v = torch.randn(2, 3, 5, width), torch.randn(2, 3, 5, width), torch.randn(2, 3, 5, of_values)
+    pos, alibi = torch.arange(5)[None], build("alibi")
+    out = attention(Context(q, k, pos, pos), v, alibi, causal=True, impl="fused")
+    assert set(widths) == {8 if width == of_values == 8 or width == 6 else 16}
+    assert_close(out, attention(Context(q, k, pos, pos), v, alibi, causal=True))
+
+
+def test_fastest_is_resolved_where_attention_is_asked_for(monkeypatch):
+    ctx, v = inputs(5, 5)
+    taken = []
+    own = IMPLEMENTATIONS["explicit"]
+    watched = dataclasses.replace(own, compute=lambda *given: taken.append(1) or own.compute(*given))
+    monkeypatch.setitem(IMPLEMENTATIONS, "explicit", watched)
+    out = attention(ctx, v, build("alibi"), causal=True, impl="fastest")
+    assert taken == [1]
+    assert_close(out, attention(ctx, v, build("alibi"), causal=True))
 
 
 @pytest.mark.parametrize("impl", IMPLEMENTATIONS)

@@ -12,10 +12,10 @@ from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
-Limit = Callable[[Encoding, torch.device], str | None]
+Limit = Callable[[Encoding, torch.device, torch.dtype], str | None]
 
 
-def no_limit(encoding: Encoding, device: torch.device) -> str | None:
+def no_limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str | None:
     """The objection of an implementation that has no other."""
     return None
 
@@ -40,7 +40,13 @@ class Implementation:
     limit: Limit = no_limit
     exact: bool = True
 
-    def objection(self, encoding: Encoding, device: torch.device, noise: Noise | None) -> str | None:
+    def objection(
+        self,
+        encoding: Encoding,
+        device: torch.device,
+        noise: Noise | None,
+        dtype: torch.dtype = torch.float32,
+    ) -> str | None:
         """Why this implementation cannot serve, or None if it can."""
         if encoding.form not in self.forms:
             return f"cannot compute form {encoding.form.name}"
@@ -48,7 +54,7 @@ class Implementation:
             return f"needs {', '.join(sorted(tag.name for tag in missing))}"
         if noise is not None and not self.dropout:
             return "has no dropout"
-        return self.limit(encoding, device)
+        return self.limit(encoding, device, dtype)
 
 
 IMPLEMENTATIONS: dict[str, Implementation] = {}
@@ -70,18 +76,21 @@ def attention(
         v: Values, with shape (b, h, j, e).
         encoding: Says how positions enter the logits.
         causal: Whether query i sees key j only if j <= i, by index.
-        impl: A name in `IMPLEMENTATIONS`.
+        impl: A name in `IMPLEMENTATIONS`, or "fastest" for the exact one that serves best here.
         noise: Drops entries of the pattern, where given.
 
     Raises:
         UnknownNameError: If no implementation has that name.
         UnsupportedError: If the implementation cannot compute this encoding here; never silently replaced.
     """
+    if impl == "fastest":
+        impl = fastest(encoding, v.device, noise, v.dtype)
     if impl not in IMPLEMENTATIONS:
         raise UnknownNameError("attention implementation", impl, IMPLEMENTATIONS)
     chosen = IMPLEMENTATIONS[impl]
-    if objection := chosen.objection(encoding, v.device, noise):
-        able = [n for n, i in IMPLEMENTATIONS.items() if i.objection(encoding, v.device, noise) is None]
+    here = (encoding, v.device, noise, v.dtype)
+    if objection := chosen.objection(*here):
+        able = [n for n, i in IMPLEMENTATIONS.items() if i.objection(*here) is None]
         raise UnsupportedError(
             f"attention impl {impl!r} {objection}, as {type(encoding).__name__} would need; "
             f"available here: {', '.join(able)}."
@@ -89,7 +98,12 @@ def attention(
     return chosen.compute(ctx, v, encoding, causal, noise)
 
 
-def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None) -> str:
+def fastest(
+    encoding: Encoding,
+    device: torch.device,
+    noise: Noise | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> str:
     """The implementation that serves this form best on this kind of device.
 
     On a CPU that is explicit products, at the lengths and head widths of our models, as
@@ -98,7 +112,7 @@ def fastest(encoding: Encoding, device: torch.device, noise: Noise | None = None
     these computes take the reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
-    able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise) is None)
+    able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise, dtype) is None)
     return next(able, "parts" if len(list(encoding.parts())) > 1 else "reference")
 
 

@@ -11,6 +11,8 @@ from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
+ALIGNED = 8  # Widths that kernels on CUDA take in every precision are its multiples.
+
 
 def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """`scaled_dot_product_attention` on rotated queries and keys, with bias and mask as one additive mask."""
@@ -24,7 +26,7 @@ def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Nois
         bias = mask if bias is None else bias if mask is None else bias + mask.to(bias.dtype)
     if bias is not None:
         bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
-    own, width = v.shape[-1], max(q.shape[-1], v.shape[-1])
+    own, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // ALIGNED) * ALIGNED
     q, k, v = (_widened(x, width) for x in (q, k, v))  # flash knows one width alone
     with sdpa_kernel(BACKENDS):
         out = F.scaled_dot_product_attention(
@@ -37,13 +39,15 @@ def _widened(x: Tensor, width: int) -> Tensor:
     return x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1]))
 
 
-def _limit(encoding: Encoding, device: torch.device) -> str | None:
+def _limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str | None:
     of_content = (
         encoding.form is Form.DOT_PLUS_BIAS
     )  # such a bias has a gradient even where nothing is learned
     learned = encoding.form is not Form.DOT and Tag.LEARNED in encoding.tags
     if device.type == "cpu" and (of_content or learned):
         return "has no gradient for a bias that needs one on a CPU"
+    if device.type == "cuda" and dtype is torch.float64:
+        return "has no kernel for float64 on CUDA"
     return None
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.ablation.interventions import COLUMNS, HeadAblation
-from spectrope.attention import attention, fastest
+from spectrope.attention import attention
 from spectrope.attention.heads import Heads
 from spectrope.attention.latent import Latent
 from spectrope.core.errors import UnsupportedError
@@ -51,8 +51,8 @@ class Site:
 
     def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
         """What the heads would put out with another context or encoding, or on other values."""
-        name = fastest(encoding, self.v.device) if self.impl == "fastest" else self.impl
-        return attention(ctx, self.v if v is None else v, encoding, causal=self.heads.causal, impl=name)
+        v = self.v if v is None else v
+        return attention(ctx, v, encoding, causal=self.heads.causal, impl=self.impl)
 
     def changed(self, ablations: Iterable[HeadAblation]) -> Float[Tensor, "b h i k"]:
         """Outputs of all heads with some ablations of this layer made at once.

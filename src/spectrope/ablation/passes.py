@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.ablation.fills import LayerMeans, Site
-from spectrope.attention import attention, fastest
+from spectrope.attention import attention
 from spectrope.encodings.base import Context, Encoding, Form
 from spectrope.models.decoder import Block, Decoder, Stream
 from spectrope.tasks.base import Batch
@@ -60,8 +60,7 @@ class Piece:
         memory = hidden if stream.memory is None else _copied(stream.memory, copies)
         mask = None if stream.mask is None else _copied(stream.mask, copies)
         ctx = Context(q, k, pos, pos, hidden, memory, mask)
-        name = fastest(encoding, x.device) if self.model.impl == "fastest" else self.model.impl
-        outputs = attention(ctx, v, encoding, causal=block.heads.causal, impl=name)
+        outputs = attention(ctx, v, encoding, causal=block.heads.causal, impl=self.model.impl)
         donors = None if self.donors is None else _copied(self.donors[layer], copies)
         means = None if self.means is None else self.means[layer]
         return Site(block.heads, encoding, ctx, v, outputs, self.model.impl, means, donors)
@@ -96,8 +95,7 @@ class Piece:
             past = torch.ones(t, t, dtype=torch.bool, device=x.device).tril().repeat(copies, 1)
             mask = past if mask is None else mask & past
         ctx = Context(q, k, self.stream.pos.repeat(1, copies), self.stream.pos, mask=mask)
-        name = fastest(encoding, x.device) if self.model.impl == "fastest" else self.model.impl
-        outputs = attention(ctx, v, encoding, causal=False, impl=name)
+        outputs = attention(ctx, v, encoding, causal=False, impl=self.model.impl)
         return outputs.unflatten(2, (copies, t)).movedim(2, 0).flatten(0, 1)
 
 

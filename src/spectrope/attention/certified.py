@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask, attention, fastest
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask, attention
 from spectrope.attention.certificate import Certificate, Geometry
 from spectrope.attention.plan import FORMS, Plan, Rotated, plan, rotated
 from spectrope.attention.polynomial import polynomial_attention
@@ -28,8 +28,7 @@ def planned_attention(ctx: Context, v: Tensor, encoding: Encoding, chosen: Plan)
     """
     exact = [plan.head for plan in chosen.heads if plan.choice == "exact"]
     if len(exact) == len(chosen.heads):
-        impl = fastest(encoding, v.device)
-        return attention(ctx, v, encoding, causal=chosen.causal, impl=impl)
+        return attention(ctx, v, encoding, causal=chosen.causal, impl="fastest")
     turned = rotated(ctx, encoding)
     pieces = [(exact, _exact(ctx, turned, v, encoding, chosen.causal, exact))] if exact else []
     for certificate, heads in _groups(chosen):

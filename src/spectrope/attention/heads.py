@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from spectrope.attention.base import attention, fastest
+from spectrope.attention.base import attention
 from spectrope.core.config import Configured
 from spectrope.core.noise import Noise
 from spectrope.core.registry import Registry
@@ -127,8 +127,7 @@ class Heads(nn.Module, ABC):
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
         ctx, v = self.context(x, stream)
-        name = fastest(encoding, x.device, stream.noise) if impl == "fastest" else impl
-        return attention(ctx, v, encoding, causal=self.causal, impl=name, noise=stream.noise)
+        return attention(ctx, v, encoding, causal=self.causal, impl=impl, noise=stream.noise)
 
 
 def describe_attention(name: str) -> CatalogueEntry:

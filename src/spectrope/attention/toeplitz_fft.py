@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention
 from spectrope.attention.certificate import Certificate, Setting, measure
 from spectrope.attention.certified import moved
 from spectrope.attention.lag_weights import require_consecutive
@@ -79,7 +79,7 @@ def toeplitz_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, nois
         UnsupportedError: If some head's logits reach too far for any degree, or transforms lose too much.
     """
     if ctx.q.numel() == 0:
-        return attention(ctx, v, encoding, causal=causal, impl=fastest(encoding, v.device))
+        return attention(ctx, v, encoding, causal=causal, impl="fastest")
     wide = replace(ctx, q=ctx.q.double(), k=ctx.k.double())
     turned, lags = rotated(wide, encoding), lag_table(wide, encoding, causal)
     geometry, n_k = measure(turned.q, turned.k, turned.keys, negligible=TOLERANCE), ctx.k.shape[-2]

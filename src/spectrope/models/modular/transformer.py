@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.attention.base import attention, fastest
+from spectrope.attention.base import attention
 from spectrope.core.config import OneOf
 from spectrope.core.errors import require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig
@@ -114,5 +114,5 @@ class ModularTransformer(ModularModel, name="transformer"):
         asked = slice(-1 if last else None, None)
         (q,), (k, v) = layer.heads(x[:, asked], 0, 0), layer.heads(x, 1, 2)
         ctx = Context(q, k, self.pos[:, asked], self.pos, x[:, asked], x)
-        seen = attention(ctx, v, encoding, causal=True, impl=fastest(encoding, x.device))
+        seen = attention(ctx, v, encoding, causal=True, impl="fastest")
         return layer.after_heads(x[:, asked], seen.transpose(1, 2).flatten(2))

@@ -1,5 +1,6 @@
 """The polynomial of exp: against linear programming, many digits, and the laws of best approximation."""
 
+import math
 from itertools import pairwise
 
 import mpmath
@@ -15,6 +16,14 @@ INTERVALS = [(-0.01, 0.01), (-0.5, 0.5), (-2.0, 2.0), (-1.0, 3.0), (-4.0, 4.0), 
 
 def relative_error(polynomial, x):
     return np.polynomial.polynomial.polyval(x, polynomial.coefficients) * np.exp(-x) - 1
+
+
+@pytest.mark.parametrize("norm", [0.0, 2.0, 3.5])
+def test_the_magnitude_is_the_sum_of_moduli_at_the_farther_end(norm):
+    polynomial = exp_polynomial(3, -2.0, 1.0)
+    moduli = sum(abs(a) * max(norm, 2.0) ** m for m, a in enumerate(polynomial.coefficients))
+    assert polynomial.magnitude(norm) == pytest.approx(moduli, rel=1e-12)
+    assert polynomial.magnitude(1e300) == math.inf
 
 
 @pytest.mark.parametrize(("low", "high"), INTERVALS)

@@ -231,8 +231,7 @@ def rounding_bound(polynomial: ExpPolynomial, norm: float, rank: int, setting: S
     summed = min(features, SUMMED) + features // SUMMED
     steps = 4 * polynomial.degree + near + per_chunk * (setting.length // chunk + 4) + summed + 8
     unit = torch.finfo(setting.dtype).eps / 2
-    spread = max(norm, polynomial.reach)
-    moduli = sum(abs(a) * spread**m for m, a in enumerate(polynomial.coefficients))
+    moduli = polynomial.magnitude(norm)
     least = (1 - polynomial.error_bound) * math.exp(-polynomial.reach)
     lost = steps * unit / (1 - steps * unit) * moduli / least
     if steps * unit >= 0.5 or lost >= 0.5:

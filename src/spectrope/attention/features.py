@@ -18,6 +18,11 @@ def feature_count(dim: int, degree: int) -> int:
     return steps(dim, 2)[-1].target.stop
 
 
+def derivative(coefficients: tuple[float, ...]) -> tuple[float, ...]:
+    """Coefficients of P', the constant first, as are those of P."""
+    return tuple(m * a for m, a in enumerate(coefficients) if m)
+
+
 @dataclass(frozen=True)
 class Step:
     """Coordinates `axes`, one by one, times features `source` give features `target`, one degree above."""

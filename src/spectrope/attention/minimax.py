@@ -39,10 +39,16 @@ class ExpPolynomial:
         """The largest modulus of a logit in the interval."""
         return max(abs(self.low), abs(self.high))
 
-    @property
-    def magnitude(self) -> float:
-        r""":math:`\sum_m |a_m| B^m`: no sum of moduli in computing P on the interval is larger."""
-        return float(np.polynomial.polynomial.polyval(self.reach, np.abs(self.coefficients)))
+    def magnitude(self, norm: float) -> float:
+        r""":math:`\sum_m |a_m| N^m`: no sum of moduli in computing P is larger.
+
+        Args:
+            norm: A bound of :math:`|q||k|`; N is that, or the interval's reach where it is larger.
+        """
+        largest, total = max(norm, self.reach), 0.0
+        for coefficient in reversed(self.coefficients):
+            total = total * largest + abs(coefficient)
+        return total
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention.features import Monomials, raised, weights
+from spectrope.attention.features import Monomials, derivative, raised, weights
 
 SUMMED = 512  # Features in one product; longer sums are taken in parts, which bounds their rounding.
 CACHED_PRODUCTS = 2**20  # Of features and cotangents at once: 4 MiB in float32.
@@ -36,10 +36,9 @@ class State:
     def _slopes(self) -> tuple[Monomials, Tensor, Tensor]:
         """Features one degree below, their weights in P', and where they are when raised."""
         batch, dim, degree = len(self._sums), self._features.dim, len(self._coefficients) - 1
-        derivative = tuple(m * a for m, a in enumerate(self._coefficients) if m)
         below = Monomials(batch, dim, self._tokens, degree - 1, self._sums)
         index = raised(dim, degree).to(self._sums.device)
-        return below, weights(dim, derivative).to(self._sums)[:, None], index
+        return below, weights(dim, derivative(self._coefficients)).to(self._sums)[:, None], index
 
     def clear(self) -> None:
         """Forget all tokens."""

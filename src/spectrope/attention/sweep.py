@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention.features import feature_count
+from spectrope.attention.features import derivative, feature_count
 from spectrope.attention.lag_weights import LagWeights, Tail
 from spectrope.attention.state import State
 
@@ -84,7 +84,7 @@ class Rule:
     @property
     def derivative(self) -> tuple[float, ...]:
         """Coefficients of P'."""
-        return tuple(m * a for m, a in enumerate(self.coefficients) if m)
+        return derivative(self.coefficients)
 
     def chunk(self, dim: int) -> int:
         """Tokens in a chunk: fewer, the more features each has."""

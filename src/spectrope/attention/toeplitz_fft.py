@@ -65,8 +65,7 @@ def transform_bound(found: Certificate, norm: float, lags: Lags, n_k: int) -> fl
     unit = torch.finfo(torch.float64).eps / 2
     lost = unit * (FFT_STEP * math.log2(4 * n) + found.features)
     energy = float(lags.weights.detach().square().sum(1).max()) ** 0.5
-    spread = max(norm, polynomial.reach)
-    moduli = sum(abs(a) * spread**m for m, a in enumerate(polynomial.coefficients))
+    moduli = polynomial.magnitude(norm)
     least = (1 - polynomial.error_bound) * math.exp(-polynomial.reach) * lags.least
     share = 3.3 * 2**0.5 * lost * n * energy * moduli / max(least, 1e-300)
     return 2 * share / (1 - share) if share < 0.5 else math.inf

@@ -104,6 +104,11 @@ def test_ntk_slows_the_lowest_frequency_by_the_factor_and_the_highest_not_at_all
     assert_close(NTK(factor=5.0).frequencies(WIDTH), Geometric(base=larger).frequencies(WIDTH))
 
 
+def test_ntk_s_factor_is_not_rounded_to_float32():
+    lowest = NTK(factor=1.1).frequencies(WIDTH)[-1] / Geometric().frequencies(WIDTH)[-1]
+    assert lowest.item() == pytest.approx(1 / 1.1, rel=1e-14)
+
+
 @pytest.mark.parametrize("factor", [2.0, 5.0])
 def test_ntk_is_transformers_dynamic_one_held_at_one_length(factor):
     parameters = {"rope_type": "dynamic", "factor": 1.0}

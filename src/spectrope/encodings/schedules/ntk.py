@@ -32,7 +32,9 @@ class NTK(Schedule, name="ntk"):
         require(self.factor > 0, self, "factor", "positive")
 
     def frequencies(self, width: int) -> Float[Tensor, " m"]:
-        return geometric(self.base, width) * ntk_slowdown(width, torch.tensor(self.factor).double())
+        return geometric(self.base, width) * ntk_slowdown(
+            width, torch.tensor(self.factor, dtype=torch.float64)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

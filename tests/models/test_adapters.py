@@ -9,7 +9,15 @@ import transformers
 from tests.auditing.families import CHANGED, FAMILIES
 
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters import Inputs, block_of, declared_config, layer_name, open_model, recorded
+from spectrope.models.adapters import (
+    Inputs,
+    block_of,
+    declared_config,
+    evaluating,
+    layer_name,
+    open_model,
+    recorded,
+)
 from spectrope.models.adapters.record import RECORDER, split_mask, uses_interface
 
 
@@ -151,6 +159,15 @@ def test_calls_hold_what_makes_up_the_attention_pattern(family):
     with torch.no_grad():
         own = model(ids, output_attentions=True).attentions[0]
     torch.testing.assert_close(pattern, own, atol=1e-5, rtol=1e-4)
+
+
+def test_modules_come_back_in_the_mode_that_each_was_in():
+    model = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Sequential(torch.nn.Dropout()))
+    model[1].eval()
+    before = [module.training for module in model.modules()]
+    with evaluating(model):
+        assert not any(module.training for module in model.modules())
+    assert [module.training for module in model.modules()] == before
 
 
 def test_the_recorder_works_only_while_recording():

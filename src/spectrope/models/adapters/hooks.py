@@ -62,13 +62,14 @@ def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) ->
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout while the block runs."""
-    training = model.training
+    """Without dropout while the block runs; every module is then in the mode that it was in."""
+    training = {module: module.training for module in model.modules()}
     model.eval()
     try:
         yield
     finally:
-        model.train(training)
+        for module, before in training.items():
+            module.training = before
 
 
 @contextlib.contextmanager

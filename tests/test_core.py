@@ -1,3 +1,5 @@
+import importlib
+import sys
 import time
 
 import numpy as np
@@ -15,6 +17,50 @@ from spectrope.models.decoder import DecoderConfig
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(UnknownNameError, match="unknown encoding 'nopee'; did you mean nope"):
         ENCODINGS["nopee"]
+
+
+@pytest.fixture
+def shapes(tmp_path, monkeypatch):
+    """A registry of a package with two members, neither of which is imported yet."""
+    package = tmp_path / "shapes"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "base.py").write_text(
+        'from spectrope.core.registry import Registry\nSHAPES = Registry("shape", "shapes")\n'
+    )
+    for name in ("disc", "ring"):
+        (package / f"{name}.py").write_text(
+            f'from shapes.base import SHAPES\nclass Own: ...\nSHAPES.register("{name}", Own)\n'
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    yield importlib.import_module("shapes.base").SHAPES
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shapes"]:
+        del sys.modules[name]
+
+
+class Stranger:
+    pass
+
+
+def test_a_name_of_the_package_is_refused_even_before_it_is_looked_up_and_nothing_is_lost(shapes):
+    with pytest.raises(
+        ConfigError, match=r"^shape 'ring' is shapes\.ring\.Own already; choose another name\.$"
+    ):
+        shapes.register("ring", Stranger)
+    shapes.register("strange", Stranger)
+    assert list(shapes) == ["disc", "ring", "strange"]
+    assert shapes["ring"].__module__ == "shapes.ring"
+
+
+def test_a_member_that_cannot_be_imported_is_named_at_every_lookup(shapes, tmp_path):
+    broken = tmp_path / "shapes" / "broken.py"
+    broken.write_text("1 / 0")
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            shapes["ring"]
+    broken.write_text("")
+    importlib.invalidate_caches()
+    assert list(shapes) == ["disc", "ring"]
 
 
 def test_bits_depend_on_their_index_alone():

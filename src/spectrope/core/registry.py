@@ -5,7 +5,7 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from spectrope.core.errors import UnknownNameError
+from spectrope.core.errors import ConfigError, UnknownNameError
 
 T = TypeVar("T")
 
@@ -21,16 +21,23 @@ class Registry(Generic[T]):
     def __init__(self, what: str, package: str) -> None:
         self.what, self.package = what, package
         self._classes: dict[str, type[T]] = {}
-        self._complete = False
+        self._complete = self._discovering = False
 
     def register(self, name: str, cls: type[T]) -> None:
-        """Enter `cls` under `name`; its dataclass (itself, or its `Config`) learns the name as `kind`."""
+        """Enter `cls` under `name`; its dataclass (itself, or its `Config`) learns the name as `kind`.
+
+        Raises:
+            ConfigError: If another class has the name.
+        """
+        if not cls.__module__.startswith(f"{self.package}."):  # names of the package's own come first
+            self._discover()
         holder = self._classes.get(name)
         if holder is not None and (holder.__module__, holder.__qualname__) != (
             cls.__module__,
             cls.__qualname__,
         ):
-            raise TypeError(f"{self.what} {name!r} is {holder.__qualname__} already; choose another name")
+            owner = f"{holder.__module__}.{holder.__qualname__}"
+            raise ConfigError(f"{self.what} {name!r} is {owner} already; choose another name.")
         self._classes[name] = cls
         self.config_of(cls).kind = name  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -58,8 +65,13 @@ class Registry(Generic[T]):
         return len(self._classes)
 
     def _discover(self) -> None:
-        if not self._complete:
-            self._complete = True
+        if self._complete or self._discovering:
+            return
+        self._discovering = True
+        try:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(package.__path__):
                 importlib.import_module(f"{self.package}.{module.name}")
+            self._complete = True
+        finally:
+            self._discovering = False

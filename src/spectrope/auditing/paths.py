@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -12,15 +13,19 @@ from torch import Tensor, nn
 from spectrope.auditing.bias import row_centred
 from spectrope.auditing.compare import Finding
 from spectrope.auditing.records import PathRecord
-from spectrope.models.adapters import Inputs, layer_name
+from spectrope.models.adapters import Inputs, layer_name, trained_length
 from spectrope.probes.constant_content import attention_modules
 from spectrope.probes.constant_token import constant_token
 from spectrope.probes.served import Served, kernel_rows, served
 
-PROMPT, STEPS, PADDING = 20, 12, 5  # Tokens of a prompt, tokens decoded after it, padding before or after it.
+TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
 AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
 PLAIN = "that of a plain forward pass"
 Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by module.
+
+
+class Refused(Exception):  # noqa: N818
+    """A model does not run in some way; says how it failed."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Paths:
         tables: Row of the first position in each table of positions, by its dotted name.
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the constant content.
+        tokens: Of a prompt and what is decoded after it.
     """
 
     model: nn.Module
@@ -40,36 +46,68 @@ class Paths:
     tables: dict[str, int]
     noise: float
     seed: int = 0
+    tokens: int = TOKENS
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of a prompt; the others are decoded after it."""
+        return 5 * self.tokens // 8
+
+    @property
+    def padding(self) -> int:
+        """Tokens of a prompt that are padding, or its first sequence."""
+        return self.prompt // 4
 
     def check(self) -> Iterator[PathRecord]:
         """A record per path that the model has."""
-        plain = self._served(lambda: self._forward(PROMPT + STEPS))
-        reference = {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
+        for path, record in self._ways().items():
+            try:
+                found = record(path)
+            except Refused as refusal:
+                found = PathRecord(path, "cannot tell", (), str(refusal))
+            if found is not None:
+                yield found
+
+    def _ways(self) -> dict[str, Callable[[str], PathRecord | None]]:
+        """What checks each path."""
+        ways: dict[str, Callable[[str], PathRecord | None]] = {}
         if hasattr(self.model, "generate"):
-            yield self._decoding(reference)
+            ways["cached decoding"] = self._decoding
             if not self._config.is_encoder_decoder:
-                yield self._padded(reference, "left padding", slice(PADDING, PROMPT))
-        yield self._padded(reference, "right padding", slice(0, PROMPT - PADDING))
+                ways["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
+        ways["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
         if "position_ids" in inspect.signature(self.model.forward).parameters:
-            yield from self._packed(reference)
+            ways["packed sequences"] = self._packed
+        return ways
+
+    @cached_property
+    def _reference(self) -> Reference:
+        """Kernels of a plain forward pass."""
+        plain = self._served(lambda: self._forward(self.tokens))
+        return {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
 
     @property
     def _config(self) -> Any:
         return self.model.config
 
     def _served(self, run: Callable[[], Any]) -> Served:
-        return served(self.model, self.modules, [*self.tables], run, self.seed)
+        try:
+            return served(self.model, self.modules, [*self.tables], run, self.seed)
+        except Exception as error:  # what a model's own code may raise is not ours to list
+            first, *_ = str(error).splitlines() or [""]
+            raise Refused(f"{type(error).__name__}: {first}") from error
 
     def _forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
         return self.model(**Inputs(1, length).of(self.model, mask), **given)
 
-    def _decoding(self, reference: Reference) -> PathRecord:
+    def _decoding(self, path: str) -> PathRecord:
         """Prompt first, then token by token from the cache, as `generate` does it.
 
         Behind an encoder, which reads the prompt, a decoder begins with one token.
         """
-        ids = Inputs(1, PROMPT).of(self.model)["input_ids"]
-        found = self._served(lambda: self._generate(ids, torch.ones_like(ids), STEPS))
+        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
+        steps = self.tokens - self.prompt
+        found = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
         findings: list[Finding] = []
         for table, looked_up in found.rows.items():
             start = 0
@@ -81,37 +119,39 @@ class Paths:
             for call in calls:
                 logits, allowed = kernel_rows(call)
                 rows = slice(start, start + logits.shape[2])
-                findings += self._differing(module, reference, logits[0], allowed[0], rows)
+                findings += self._differing(module, logits[0], allowed[0], rows)
                 start = rows.stop
-        return _record("cached decoding", findings)
+        return _record(path, findings)
 
-    def _padded(self, reference: Reference, path: str, tokens: slice) -> PathRecord:
+    def _padded(self, path: str, tokens: slice) -> PathRecord:
         """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
-        ids = Inputs(1, PROMPT).of(self.model)["input_ids"]
+        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         mask = torch.zeros_like(ids)
         mask[:, tokens] = 1
         left = tokens.start > 0
-        found = self._served(lambda: self._generate(ids, mask, 1) if left else self._forward(PROMPT, mask))
+        found = self._served(
+            lambda: self._generate(ids, mask, 1) if left else self._forward(self.prompt, mask)
+        )
         findings = self._first_misplaced(found, tokens)
         for module, calls in found.calls.items():
             logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
-            findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
+            findings += self._differing(module, logits, allowed, slice(0, self.prompt - self.padding))
         return _record(path, findings)
 
-    def _packed(self, reference: Reference) -> Iterator[PathRecord]:
+    def _packed(self, path: str) -> PathRecord | None:
         """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
-        second = slice(PADDING, PROMPT)
-        positions = torch.cat([torch.arange(PADDING), torch.arange(PROMPT - PADDING)])[None]
+        second, own = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
+        positions = torch.cat([torch.arange(self.padding), torch.arange(own.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
-        found = self._served(lambda: self._forward(PROMPT, position_ids=positions))
+        found = self._served(lambda: self._forward(self.prompt, position_ids=positions))
         kernels = {module: kernel_rows(calls[0]) for module, calls in found.calls.items()}
         if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
-            return
+            return None
         findings = self._first_misplaced(found, second)
         for module, kernel in kernels.items():
             logits, allowed = (x[0, :, second, second] for x in kernel)
-            findings += self._differing(module, reference, logits, allowed, slice(0, PROMPT - PADDING))
-        yield _record("packed sequences", findings)
+            findings += self._differing(module, logits, allowed, own)
+        return _record(path, findings)
 
     def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
         generate: Any = self.model.generate
@@ -142,13 +182,12 @@ class Paths:
     def _differing(
         self,
         module: str,
-        reference: Reference,
         logits: Float[Tensor, "h i j"],
         allowed: Bool[Tensor, "h i j"],
         rows: slice,
     ) -> list[Finding]:
         """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen."""
-        plain, seen = (x[0][:, rows, : rows.stop] for x in reference[module])
+        plain, seen = (x[0][:, rows, : rows.stop] for x in self._reference[module])
         dropped = rows.stop - logits.shape[2]
         if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
             return [Finding(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
@@ -181,7 +220,7 @@ def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord,
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
     """
-    modules = attention_modules(model)
-    found = constant_token(model, modules, PROMPT)
+    modules, tokens = attention_modules(model), min(TOKENS, trained_length(model) or TOKENS)
+    found = constant_token(model, modules, tokens)
     tables = {one.table: int(one.rows[0]) for one in found if one.table}
-    return tuple(Paths(model, modules, tables, noise, seed).check())
+    return tuple(Paths(model, modules, tables, noise, seed, tokens).check())

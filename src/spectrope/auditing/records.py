@@ -104,11 +104,13 @@ class PathRecord:
         path: Which way.
         verdict: "matches" or "differs", or "cannot tell" where the model refuses it.
         findings: First layer that differs and by how much.
+        reason: What the model refuses it with, else "".
     """
 
     path: str
     verdict: Verdict
     findings: tuple[Finding, ...]
+    reason: str = ""
 
 
 @dataclass(frozen=True)

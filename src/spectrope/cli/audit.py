@@ -73,7 +73,8 @@ def reasons(found: auditing.Audit) -> list[tuple[str, str]]:
     """Where something does not match, and why."""
     findings = [(where, str(finding)) for where, finding in found.findings]
     others = [(f"layer {layer.name}", layer.reason) for layer in found.layers if layer.reason]
-    return [*findings, *others]
+    paths = [(f"path {record.path}", record.reason) for record in found.paths if record.reason]
+    return [*findings, *others, *paths]
 
 
 def _embeddings(found: auditing.Audit) -> list[tuple[str, ...]]:

@@ -27,13 +27,18 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     bands = out[out.index("mean energy of bands of frequencies, 1 to 0.") :].splitlines()[2:7]
     assert bands[0].split() == ["layer", *"12345678"]
     assert sum(map(float, bands[2].split()[1:])) == pytest.approx(1, abs=0.02)
-    heads = run.frame("spectrum").select("layer", "head")
+    assert out.endswith(
+        f"Tables in {run.path.relative_to(tmp_path)}, named as spectrum-16-examples-9-draws.\n"
+    )
+    heads = run.frame("spectrum-16-examples-9-draws").select("layer", "head")
     run.write_frame("ablation", heads.with_columns(drop=1.0 * pl.col("head")))
     assert main(("spectrum", run.id, "--examples", "16", "--draws", "9")) == 0
     out = capsys.readouterr().out
     assert "rank correlation with the drop" in out
     assert max(map(len, out[out.index("tokens of") :].splitlines()[:-2])) <= 80
-    assert run.frame("spectrum").height == 24
+    assert not run.has_frame("spectrum")
+    run.remove("ablation")
+    assert main(("report", "--figure", "predictors", "--out", "figure.svg")) == 0
 
 
 def test_an_encoding_is_bounded_without_a_model(tmp_path, capsys):

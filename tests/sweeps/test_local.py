@@ -14,12 +14,14 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
+from spectrope.ablation.protocols import PROTOCOLS
 from spectrope.core.errors import DeviceError, StoreError
 from spectrope.store import find_runs
 from spectrope.sweeps.ablate import Exact, ablate
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job, complete, train
 from spectrope.sweeps.local import execute, throttled
+from spectrope.sweeps.rows import Row
 from spectrope.sweeps.runs import experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted
@@ -84,9 +86,27 @@ def test_the_manifest_says_what_was_measured(tmp_path):
     )
 
 
-def test_ablation_can_be_measured_again_on_fewer_examples(tmp_path):
-    run = train(tiny(), tmp_path, CPU)
-    assert ablate(run, CPU, Exact(examples=10))["ablation"]["n"].to_list() == [10] * 4
+def test_ablation_on_fewer_examples_stands_beside_the_usual_one_and_is_none(tmp_path):
+    job = Job(tiny())
+    run = train(job.experiment, tmp_path, CPU)
+    assert ablate(run, CPU, Exact(examples=10))["ablation-10-examples"]["n"].to_list() == [10] * 4
+    assert not job.is_done(run)
+    assert not Row.of(run).covers(job)
+    usual = complete(job, tmp_path, CPU).frame("ablation")
+    assert usual["n"].to_list() == [30] * 4
+    ablate(run, CPU, Exact(examples=4))
+    assert_frame_equal(run.frame("ablation"), usual)
+
+
+def test_new_drops_take_correlations_with_the_old_ones_away(tmp_path):
+    run = complete(Job(tiny()), tmp_path, CPU)
+    stale = ("correlation", "correlation-16-examples-9-draws")
+    for name in stale:
+        run.write_frame(name, pl.DataFrame({"rho": [0.5]}))
+    ablate(run, CPU, Exact(protocol=PROTOCOLS["R10"]))
+    assert all(run.has_frame(name) for name in stale)
+    ablate(run, CPU)
+    assert not any(run.has_frame(name) for name in stale)
 
 
 def test_a_stop_between_steps_keeps_the_run(tmp_path):

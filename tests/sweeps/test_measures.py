@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from polars.testing import assert_frame_equal
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
 from spectrope.sweeps.job import Job, complete
@@ -75,6 +76,7 @@ def test_the_first_length_is_that_of_the_held_out_examples(tmp_path):
     table = run.frame("lengths")
     assert table.select("factor", "length").rows() == [(1.0, 32), (1.5, 48), (2.0, 64), (4.0, 128)]
     first = lengths(run, CPU, factors=(1.0,), examples=60)
+    assert_frame_equal(run.frame("lengths"), table)
     assert first["accuracy"][0] == pytest.approx(run.manifest["test_accuracy"])
     assert first["loss"][0] == pytest.approx(run.manifest["test_loss"], rel=1e-5)
 

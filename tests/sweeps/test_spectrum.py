@@ -12,9 +12,10 @@ from spectrope.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
 from spectrope.probes.spectrum import QUANTITIES
 from spectrope.spectral.kernel import rope_kernel
 from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.store import find_runs
+from spectrope.store import find_runs, open_run
 from spectrope.sweeps.encoding_kernels import kernel_tables, numbered, own_tables
 from spectrope.sweeps.local import execute
+from spectrope.sweeps.sizes import fullest
 from spectrope.sweeps.spectrum import Measurement, correlation_table, longest, spectrum
 from spectrope.training.scales import experiment
 
@@ -38,7 +39,8 @@ def test_the_tables_of_each_encoding(run):
     kernels = set() if name == "nope" else {"lags", "symbol", "extremes", "distances"}
     assert set(tables) == {"spectrum", "shares", "kernel", "eigenvalues", "szego"} | own | kernels
     for table, data in tables.items():
-        assert_frame_equal(run.frame(table), data)
+        assert_frame_equal(run.frame(f"{table}-12-examples-9-draws"), data)
+    assert not run.has_frame("spectrum")
     measured = tables["spectrum"]
     assert measured.select("layer", "head").rows() == [(la, h) for la in (1, 2, 3) for h in range(1, 9)]
     assert measured["toeplitz"].is_between(0, 1).all()
@@ -90,8 +92,13 @@ def test_an_ablated_run_has_correlations_and_the_rest_as_before(run):
     assert bands <= set(table["quantity"]) <= set(QUANTITIES) | bands
     assert set(table["scope"]) == {"heads", "within layers"}
     assert (table["rho_low"] <= table["rho_high"]).all()
+    assert_frame_equal(run.frame(f"correlation{FEW.mark}"), table)
     run.remove("ablation")
+    run.write_frame("ablation-10-examples", drops)
+    assert_frame_equal(spectrum(run, CPU, FEW)["correlation"], table)
+    run.remove("ablation-10-examples")
     again = spectrum(run, CPU, FEW)
+    assert not run.has_frame(f"correlation{FEW.mark}")
     for name, data in tables.items():
         assert_frame_equal(data, again[name])
 
@@ -140,6 +147,17 @@ def test_the_longest_examples_share_their_least_length():
 def test_measurements_are_checked(field, value, message):
     with pytest.raises(ConfigError, match=f"Measurement.{message}; got {value}"):
         Measurement(**{field: value})
+
+
+def test_the_usual_size_has_no_mark_and_the_largest_other_one_stands_in_for_it(tmp_path):
+    assert Measurement().mark == ""
+    run, table = open_run(tmp_path, {}, 1), pl.DataFrame({"drop": [1.0]})
+    assert fullest(run, "ablation") is None
+    for name in ("ablation-mean", "ablation-9-examples", "ablation-10-examples", "deposit"):
+        run.write_frame(name, table)
+    assert fullest(run, "ablation") == "-10-examples"
+    run.write_frame("ablation", table)
+    assert fullest(run, "ablation") == ""
 
 
 class TestKernels:

@@ -64,7 +64,7 @@ class Ablate(Checkpoints):
     examples: Annotated[
         int | None,
         tyro.conf.arg(
-            help=f"Examples of a run ({EXAMPLES}), held out unless R10; or sequences ({SEQUENCES})."
+            help=f"Examples of a run ({EXAMPLES}; names of tables tell others), or sequences ({SEQUENCES})."
         ),
     ] = None
     half_width: Annotated[

@@ -95,7 +95,8 @@ class Spectrum(Checkpoints):
         with bars([experiment_of(run).label]) as progress:
             tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
         _print_run(tables)
-        console.print(f"Tables in {run.path}.", highlight=False, soft_wrap=True)
+        names = f", named as spectrum{plan.mark}" if plan.mark else ""
+        console.print(f"Tables in {run.path}{names}.", highlight=False, soft_wrap=True)
 
     def _bound_encoding(self, name: str) -> None:
         length = POSITIONS if self.length is None else self.length

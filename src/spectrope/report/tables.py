@@ -12,6 +12,7 @@ from spectrope.probes.spectrum import QUANTITIES
 from spectrope.report.names import name_runs
 from spectrope.report.palette import ordered_encodings, ordered_settings
 from spectrope.store import Run
+from spectrope.sweeps.sizes import fullest
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
 SCORES = ("train_accuracy", "test_accuracy", "bayes_accuracy", "seconds", "n_parameters")
@@ -60,6 +61,9 @@ MEASURED: dict[str, dict[str, Any]] = {
     | dict.fromkeys(("gradient", "weight"), pl.Float64),
     "tuning": dict.fromkeys(("rate", "accuracy", "seconds"), pl.Float64) | {"chosen": pl.Boolean},
 }  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.
+LEADERS = {"deposit": "ablation"} | dict.fromkeys(
+    ("correlation", "bands", "shares", "kernel", "symbol", "extremes", "eigenvalues", "szego"), "spectrum"
+)  # What a table was measured with, and whose size is therefore its own.
 TAKEN_ALONG = {"spectrum": QUANTITIES}  # Numbers that a run has or has not.
 
 
@@ -126,7 +130,7 @@ def read_tables(runs: Sequence[Run]) -> Tables:
     if not runs:
         raise ConfigError("a report needs at least one run; got none.")
     keyed = _keyed(list({run.path.resolve(): run for run in runs}.values()))
-    heads = [_ablation(run, key) for run, key in keyed if run.has_frame("ablation")]
+    heads = [_ablation(run, key, name) for run, key in keyed if (name := _stored(run, "ablation"))]
     return Tables(
         sources=[run for run, _ in keyed],
         runs=pl.DataFrame([key | _scores(run) for run, key in keyed]),
@@ -137,8 +141,19 @@ def read_tables(runs: Sequence[Run]) -> Tables:
 
 
 def _measured(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
-    found = [_labelled(_frame(run, name, MEASURED[name]), key) for run, key in keyed if run.has_frame(name)]
+    stored = [(run, key, own) for run, key in keyed if (own := _stored(run, name))]
+    found = [
+        _labelled(_frame(run, own, MEASURED[name], TAKEN_ALONG.get(name, ())), key)
+        for run, key, own in stored
+    ]
     return pl.concat(found, how="diagonal") if found else pl.DataFrame()
+
+
+def _stored(run: Run, name: str) -> str | None:
+    """The table of a run that is drawn: of the usual size, or of the largest other one."""
+    mark = fullest(run, LEADERS.get(name, name))
+    own = f"{name}{mark}"
+    return own if mark is not None and run.has_frame(own) else None
 
 
 def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
@@ -184,15 +199,15 @@ def _metrics(run: Run, key: dict[str, Any]) -> pl.DataFrame:
     return _labelled(_frame(run, "metrics", METRICS), key).with_columns(pl.col("accuracy") * 100)
 
 
-def _ablation(run: Run, key: dict[str, Any]) -> pl.DataFrame:
-    return _labelled(_frame(run, "ablation", ABLATION), key).with_columns(pl.col("intact", "ablated") * 100)
+def _ablation(run: Run, key: dict[str, Any], name: str) -> pl.DataFrame:
+    return _labelled(_frame(run, name, ABLATION), key).with_columns(pl.col("intact", "ablated") * 100)
 
 
-def _frame(run: Run, name: str, columns: Mapping[str, Any]) -> pl.DataFrame:
+def _frame(run: Run, name: str, columns: Mapping[str, Any], optional: Sequence[str] = ()) -> pl.DataFrame:
     frame = run.frame(name)
     if missing := [column for column in columns if column not in frame.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
-    more = dict.fromkeys((c for c in TAKEN_ALONG.get(name, ()) if c in frame.columns), pl.Float64)
+    more = dict.fromkeys((c for c in optional if c in frame.columns), pl.Float64)
     wanted: dict[str, Any] = more | dict(columns)
     try:
         return frame.select(list(wanted)).cast(wanted)  # pyright: ignore[reportArgumentType]

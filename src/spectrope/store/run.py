@@ -75,6 +75,11 @@ class Run:
         """Write the manifest, after everything else."""
         write_json(self.path / MANIFEST, {"run": self.id, **manifest})
 
+    @property
+    def frames(self) -> list[str]:
+        """Names of the tables that have been written."""
+        return sorted(path.stem for path in self.path.glob("*.parquet"))
+
     def has_frame(self, name: str) -> bool:
         """Whether a table of that name has been written."""
         return self._frame(name).exists()

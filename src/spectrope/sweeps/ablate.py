@@ -20,6 +20,7 @@ from spectrope.stats.sequential import Aim
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener, silent
 from spectrope.sweeps.runs import experiment_of, load_model
+from spectrope.sweeps.sizes import mark_of, size_mark
 from spectrope.tasks.base import Batch
 
 EXAMPLES = 2000
@@ -75,7 +76,8 @@ class Exact:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         found = subject.sweep(chosen, self.protocol)
         analysis = analyse(found.intact, found.ablated, seed=subject.seed)
-        return _named(self.protocol, ablation=pl.DataFrame(found.drops()), deposit=deposit_table(analysis))
+        drops = pl.DataFrame(found.drops())
+        return _named(self.protocol, self.examples, ablation=drops, deposit=deposit_table(analysis))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +102,7 @@ class Adaptive:
             for head in found.drops
         ]
         table = pl.DataFrame(rows).with_columns(saving=pl.lit(found.saving))
-        return _named(self.protocol, adaptive=table)
+        return _named(self.protocol, EXAMPLES, adaptive=table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ class Cumulative:
             watch=subject.watch,
         )
         rows = [{**vars(step), **ends("drop", step.drop)} for step in steps]
-        return _named(self.protocol, cumulative=pl.DataFrame(rows))
+        return _named(self.protocol, self.examples, cumulative=pl.DataFrame(rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,8 @@ class Screen:
         protocol = replace(CONTROLLED, fill=self.fill)
         drops = pl.DataFrame(subject.sweep(data, protocol).drops()).select("layer", "head", "drop")
         estimated = estimates.loss_increase_estimate.ravel()
-        return _named(protocol, screen=drops.with_columns(loss_increase_estimate=pl.Series(estimated)))
+        table = drops.with_columns(loss_increase_estimate=pl.Series(estimated))
+        return _named(protocol, self.examples, screen=table)
 
 
 Method = Exact | Adaptive | Cumulative | Screen
@@ -148,6 +151,9 @@ Method = Exact | Adaptive | Cumulative | Screen
 def ablate(run: Run, device: torch.device, method: Method | None = None, listen: Listener = silent) -> Tables:
     """Ablate a finished run and keep the tables with it.
 
+    Tables on another number of examples than the usual `EXAMPLES` have names that say so, and leave those on
+    the usual number, which claims are judged by, as they are. New drops remove correlations with old ones.
+
     Args:
         run: A finished run.
         device: Where to compute.
@@ -155,6 +161,10 @@ def ablate(run: Run, device: torch.device, method: Method | None = None, listen:
         listen: Told of heads done.
     """
     tables = (method or Exact()).measure(Subject.of(run, device, listen))
+    if any(mark_of("ablation", name) is not None for name in tables):
+        for name in run.frames:
+            if mark_of("correlation", name) is not None:
+                run.remove(name)
     for name, table in tables.items():
         run.write_frame(name, table)
     return tables
@@ -192,9 +202,10 @@ def _indices(concentration: Concentration) -> dict[str, float | None]:
     return values
 
 
-def _named(protocol: Protocol, **tables: pl.DataFrame) -> Tables:
-    """Tables under names that tell protocols apart; the controlled one has the plain names."""
+def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> Tables:
+    """Tables under names that tell protocols and sizes apart; controlled ones of the usual size are plain."""
     marks = [protocol.fill] if protocol.fill != CONTROLLED.fill else []
     marks += [] if protocol.restored else ["unrestored"]
     marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
-    return {"-".join([name, *marks]): table for name, table in tables.items()}
+    size = "" if examples == EXAMPLES else size_mark(examples)
+    return {"-".join([name, *marks]) + size: table for name, table in tables.items()}

@@ -21,7 +21,10 @@ from spectrope.sweeps.ablate import Subject, Tables
 from spectrope.sweeps.eigenvalues import eigenvalue_tables
 from spectrope.sweeps.encoding_kernels import own_tables
 from spectrope.sweeps.events import Event, Listener, silent
+from spectrope.sweeps.sizes import fullest, size_mark
 from spectrope.tasks.base import Batch
+
+SOMETIMES = frozenset({"bands", "correlation", "lags", "symbol", "extremes", "distances"})  # Others, always.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,11 @@ class Measurement:
     def __post_init__(self) -> None:
         require(self.examples >= 4, self, "examples", "at least 4")
         require(self.draws >= 1, self, "draws", "at least 1")
+
+    @property
+    def mark(self) -> str:
+        """What follows the names of its tables; nothing at the usual size."""
+        return "" if self == Measurement() else size_mark(self.examples, self.draws)
 
 
 def spectrum(
@@ -50,8 +58,11 @@ def spectrum(
     Args:
         run: A finished run.
         device: Where to compute.
-        plan: How much to measure.
+        plan: How much to measure; where it is not as much as usual, names in the folder end in its mark.
         listen: Told of layers done.
+
+    Returns:
+        The tables by their plain names.
 
     Raises:
         UnsupportedError: If positions are not equally spaced.
@@ -76,12 +87,15 @@ def spectrum(
         **_unless_empty(bands=bands_table(spectra)),
         **own_tables(subject.model, n),
     }
-    if run.has_frame("ablation"):
-        drops = run.frame("ablation")
+    of_drops = fullest(run, "ablation")
+    if of_drops is not None:
+        drops = run.frame(f"ablation{of_drops}")
         found = correlation_table(tables["spectrum"], drops, tables.get("bands"))
         tables |= _unless_empty(correlation=found)
+    for name in SOMETIMES - set(tables):
+        run.remove(f"{name}{plan.mark}")
     for name, table in tables.items():
-        run.write_frame(name, table)
+        run.write_frame(f"{name}{plan.mark}", table)
     return tables
 
 

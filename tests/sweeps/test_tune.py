@@ -1,5 +1,6 @@
 """Learning rates from a grid: on whose examples, the same for all, chosen by what, run once."""
 
+import math
 from dataclasses import replace
 
 import polars as pl
@@ -10,7 +11,8 @@ from polars.testing import assert_frame_equal
 from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import StoreError
 from spectrope.store import find_runs
-from spectrope.sweeps.job import Job, train
+from spectrope.sweeps import job
+from spectrope.sweeps.job import Job, described, train
 from spectrope.sweeps.local import execute
 from spectrope.sweeps.runs import experiment_of, run_for
 from spectrope.sweeps.tune import FACTORS, Trial, Tuning, grid, run_tuned, trials_of, tune, tuned
@@ -60,6 +62,18 @@ def test_accuracy_decides_and_loss_between_equals(trials, rate, at_edge):
     found = Tuning("distance", "rope", trials)
     assert (found.chosen.rate, found.at_edge, found.seconds) == (rate, at_edge, 2.0 * len(trials))
     assert found.table().filter("chosen")["rate"].to_list() == [rate]
+
+
+def test_a_rate_that_diverged_is_never_chosen(tmp_path, monkeypatch):
+    def diverging(trainer, model):
+        loss = math.nan if trainer.config.learning_rate > tiny().training.learning_rate else 1.0
+        return described(trainer, model) | {"test_accuracy": 0.5, "test_loss": loss}
+
+    monkeypatch.setattr(job, "described", diverging)
+    (found,) = tune([tiny()], tmp_path, device="cpu")
+    assert math.isnan(found.trials[-1].loss)
+    assert found.chosen is found.trials[0]
+    assert found.table()["chosen"].to_list() == [True, False, False]
 
 
 def test_a_tuned_experiment_has_another_name_and_untuned_ones_keep_theirs():

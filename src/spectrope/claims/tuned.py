@@ -129,16 +129,7 @@ def tuning_of(experiment: Experiment, rows: Rows) -> Tuning | None:
     return Tuning(
         experiment.task.kind,
         experiment.encoding_name,
-        tuple(
-            Trial(
-                trial.training.learning_rate,
-                row.facts["test_accuracy"],
-                _loss(row.facts["test_loss"]),
-                row.facts["seconds"],
-                row.run,
-            )
-            for trial, row in zip(trials, found, strict=True)
-        ),
+        tuple(Trial.of(trial, row.facts, row.run) for trial, row in zip(trials, found, strict=True)),
     )
 
 
@@ -160,11 +151,6 @@ def _is_tried(claim: Claim, rows: Rows, scale: str) -> bool:
     firsts = (experiments(claim, condition, scale, 0) for condition in claim.conditions)
     trials = (trial for first in firsts for one in first.values() for trial in grid(one))
     return any(rows.get(trial) is not None for trial in trials)
-
-
-def _loss(value: float | None) -> float:
-    """A loss as rows hold it: None where it was not finite."""
-    return float("nan") if value is None else value
 
 
 def _told(seen: Seen) -> str:

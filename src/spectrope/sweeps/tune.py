@@ -1,9 +1,10 @@
 """One small grid of learning rates for every encoding, judged on examples that no test has seen."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -26,7 +27,7 @@ class Trial:
     Args:
         rate: Peak learning rate.
         accuracy: On the examples left out, as a fraction.
-        loss: On the same, in nats.
+        loss: On the same, in nats; NaN where training diverged.
         seconds: Training time.
         run: The run's id.
     """
@@ -36,6 +37,13 @@ class Trial:
     loss: float
     seconds: float
     run: str
+
+    @classmethod
+    def of(cls, experiment: Experiment, facts: Mapping[str, Any], run: str) -> "Trial":
+        """What came of a trial, by its manifest or its row, where a loss that is not finite is null."""
+        loss = math.nan if facts["test_loss"] is None else facts["test_loss"]
+        rate = experiment.training.learning_rate
+        return cls(rate, facts["test_accuracy"], loss, facts["seconds"], run)
 
     @property
     def merit(self) -> tuple[float, float]:
@@ -119,9 +127,11 @@ def tune(
         Interrupted: After Ctrl-C, once every unfinished trial is saved.
     """
     jobs = [Job(trial, tables=()) for trial in trials_of(plan, factors)]
-    runs = iter(execute(jobs, root, device=device, workers=workers, watch=watch))
+    runs = execute(jobs, root, device=device, workers=workers, watch=watch)
+    pairs = zip(trials_of(plan, factors), runs, strict=True)
+    trials = iter([Trial.of(trial, run.manifest, run.id) for trial, run in pairs])
     return [
-        Tuning(one.task.kind, one.encoding_name, tuple(_trial(next(runs), e) for e in grid(one, factors)))
+        Tuning(one.task.kind, one.encoding_name, tuple(next(trials) for _ in grid(one, factors)))
         for one in first_seeds(plan)
     ]
 
@@ -181,14 +191,3 @@ def run_tuned(
         own = next(t for t in tunings if (t.task, t.encoding) == (one.task.kind, one.encoding_name))
         run.write_frame("tuning", own.table())
     return runs
-
-
-def _trial(run: Run, experiment: Experiment) -> Trial:
-    manifest = run.manifest
-    return Trial(
-        rate=experiment.training.learning_rate,
-        accuracy=manifest["test_accuracy"],
-        loss=manifest["test_loss"],
-        seconds=manifest["seconds"],
-        run=run.id,
-    )

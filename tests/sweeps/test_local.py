@@ -1,5 +1,6 @@
 """Plans on this machine: the same results from any number of workers, one place that stops them all."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,9 +19,10 @@ from spectrope.ablation.protocols import PROTOCOLS
 from spectrope.core.errors import DeviceError, StoreError
 from spectrope.store import find_runs
 from spectrope.sweeps.ablate import Exact, ablate
+from spectrope.sweeps.engine import EngineError
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job, complete, train
-from spectrope.sweeps.local import execute, throttled
+from spectrope.sweeps.local import Local, execute, throttled
 from spectrope.sweeps.rows import Row
 from spectrope.sweeps.runs import experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
@@ -184,6 +186,44 @@ def test_a_failing_experiment_lets_the_others_finish(tmp_path, workers):
     with pytest.raises(StoreError, match=r"checkpoint\.safetensors is damaged"):
         execute(plan, tmp_path, device="cpu", workers=workers, watch=ignore)
     assert [run.finished for run in find_runs(tmp_path)].count(True) == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_plan_ends_where_its_watcher_fails(tmp_path, workers):
+    def refuse(number, event):
+        if event.done > 0:
+            raise StoreError("the rows cannot be written.")
+
+    plan = [tiny(name, epochs=400) for name in ("rope", "alibi", "nope", "t5")]
+    with pytest.raises(StoreError, match="the rows cannot be written"):
+        execute(plan, tmp_path, device="cpu", workers=workers, watch=refuse)
+    assert not any(run.finished for run in find_runs(tmp_path))
+
+
+def test_a_second_error_hides_the_first_no_more(tmp_path):
+    jobs = [Job(tiny("rope"), ()), Job(tiny("alibi"), ())]
+    complete(jobs[1], tmp_path, CPU)
+    kept = []
+
+    def refuse(row):
+        kept.append(row)
+        raise StoreError(f"error {len(kept)}.")
+
+    with pytest.raises(StoreError, match="error 1"):
+        Local("cpu")(jobs, tmp_path, ignore, refuse)
+    assert [row.experiment for row in kept] == [job.experiment for job in jobs]
+
+
+def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
+    def kill(number, event):
+        for worker in multiprocessing.active_children()[: event.done > 3]:
+            os.kill(worker.pid, signal.SIGKILL)
+
+    plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
+    with pytest.raises(EngineError, match="a worker process died, as when memory runs out; the same command"):
+        execute(plan, tmp_path, device="cpu", workers=2, watch=kill)
+    assert not any(run.finished for run in find_runs(tmp_path))
+    assert not multiprocessing.active_children()
 
 
 def test_a_plan_runs_outside_the_main_thread(tmp_path):

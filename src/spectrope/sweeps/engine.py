@@ -4,12 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from spectrope.core.errors import SpectropeError
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.rows import Row
 
 Watcher = Callable[[int, Event], None]  # Told the number of a job and what happened in it.
 Keep = Callable[[Row], None]
+
+
+class EngineError(SpectropeError):
+    """What carries jobs out cannot be reached, or has given one up."""
 
 
 class Engine(ABC):
@@ -26,6 +31,7 @@ class Engine(ABC):
             keep: Given, in this process, the row of each job that is done.
 
         Raises:
+            EngineError: If what carries them out breaks down.
             Interrupted: After Ctrl-C, once all that is done is kept.
             SpectropeError: If a job fails; the others are done first.
         """

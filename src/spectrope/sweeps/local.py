@@ -1,5 +1,6 @@
 """Many experiments on this machine: worker processes, their progress, one place that stops them."""
 
+import contextlib
 import multiprocessing
 import os
 import queue
@@ -8,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +22,7 @@ from spectrope.core.errors import SpectropeError, require
 from spectrope.core.watch import unwatched
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
-from spectrope.sweeps.engine import Engine, Keep, Watcher
+from spectrope.sweeps.engine import Engine, EngineError, Keep, Watcher
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
@@ -30,6 +32,10 @@ from spectrope.sweeps.together import Group, complete_together, grouped
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.2
+DIED = (
+    "a worker process died, as when memory runs out; the same command goes on from what is saved, and fewer "
+    "--workers need less memory."
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,22 @@ class Local(Engine):
                 keep(Row.of(run_for(left.pop(number).experiment, root)))
             watch(number, event)
 
+        place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
         try:
-            place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
             execute(jobs, root, **place, watch=told)
-        finally:  # A worker may end before what it told has come.
-            for job in left.values():
-                run = find_run(job.experiment, root)
-                if run is not None and job.is_done(run):
-                    keep(Row.of(run))
+        except BaseException:
+            for job in left.values():  # A worker may end before what it told has come.
+                with contextlib.suppress(SpectropeError):  # The first error is the one to tell.
+                    _keep_if_done(job, root, keep)
+            raise
+        for job in left.values():
+            _keep_if_done(job, root, keep)
+
+
+def _keep_if_done(job: Job, root: Path, keep: Keep) -> None:
+    run = find_run(job.experiment, root)
+    if run is not None and job.is_done(run):
+        keep(Row.of(run))
 
 
 def execute(
@@ -91,8 +105,9 @@ def execute(
         Their runs, in the order of the plan.
 
     Raises:
+        EngineError: If a worker process dies.
         Interrupted: After Ctrl-C, once every unfinished run is saved.
-        SpectropeError: If a job fails; the others are finished first.
+        SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
     place, jobs = choose_device(device), as_jobs(plan)
     groups = grouped(jobs, root, replicas)
@@ -115,16 +130,31 @@ def _in_turn(
 ) -> dict[int, Run]:
     runs: dict[int, Run] = {}
     mistakes: list[SpectropeError] = []
+    watched = _Watched(watch)
     for group in groups:
         try:
-            runs |= _one(group, root, device, lambda number: partial(watch, number), stop)
+            runs |= _one(group, root, device, lambda number: partial(watched, number), stop)
         except Interrupted:
             raise
         except SpectropeError as mistake:
+            if watched.failed:
+                raise
             mistakes.append(mistake)
     if mistakes:
         raise mistakes[0]
     return runs
+
+
+class _Watched:
+    """A watcher whose own failure is told from that of a job."""
+
+    def __init__(self, watch: Watcher) -> None:
+        self.watch, self.failed = watch, False
+
+    def __call__(self, number: int, event: Event) -> None:
+        self.failed = True
+        self.watch(number, event)
+        self.failed = False
 
 
 def _one(
@@ -141,19 +171,39 @@ def _in_processes(
     events, stopping = context.Queue(), context.Event()
     threads = max(1, (os.cpu_count() or 1) // workers)
     furnish = events, stopping, threads, loaded_files()
+    others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
-        futures = [
-            pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
-        ]
-        pending = set(futures)
-        while pending:
-            _forward(events, watch)
-            pending = {one for one in pending if not one.done()}  # `wait` overlooks what the pool cancels.
-            if stop() and not stopping.is_set():
-                stopping.set()
-                pool.shutdown(wait=False, cancel_futures=True)
+
+        def halt() -> None:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+        try:
+            futures = [
+                pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
+            ]
+            pending = set(futures)
+            while pending:
+                _forward(events, watch)
+                pending = {one for one in pending if not one.done()}  # `wait` overlooks what is cancelled.
+                if stop() and not stopping.is_set():
+                    halt()
+            _refuse_broken(futures)
+        except BrokenProcessPool as error:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.kill()  # They do not heed SIGTERM, which is all that the pool sends.
+            raise EngineError(DIED) from error
+        except BaseException:
+            halt()
+            raise
     _forward(events, watch, patience=0.0)
     return _results(futures)
+
+
+def _refuse_broken(futures: Sequence[Future[dict[int, Run]]]) -> None:
+    for future in futures:
+        if not future.cancelled() and isinstance(error := future.exception(), BrokenProcessPool):
+            raise error
 
 
 def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOKS) -> None:

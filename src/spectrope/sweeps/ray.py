@@ -12,7 +12,7 @@ import torch
 
 from spectrope.core.errors import SpectropeError, UnsupportedError, require
 from spectrope.encodings.foreign import load_file, loaded_files
-from spectrope.sweeps.engine import Engine, Keep, Watcher
+from spectrope.sweeps.engine import Engine, EngineError, Keep, Watcher
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.local import throttled
@@ -22,10 +22,6 @@ from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.5
 RETRIES = 10  # How often a job is begun again after its worker has died.
-
-
-class EngineError(SpectropeError):
-    """Ray cannot be reached, or has given a job up."""
 
 
 class Board:

@@ -123,6 +123,13 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
 
 
+@pytest.mark.parametrize("out", ["[red]/page.html", "[/b]/page.html", ":smile:/page.html"])
+def test_paths_are_printed_as_they_are(tmp_path, capsys, trained, out):
+    assert main(("report", "--out", out)) == 0
+    assert capsys.readouterr().out.rstrip() == f"Wrote {tmp_path / out}"
+    assert (tmp_path / out).exists()
+
+
 def test_a_run_is_measured_as_it_trains(tmp_path, capsys):
     options = ("train", "--encoding", "nope", "--epochs", "1", "--examples", "150", "--probe", "learning")
     assert main((*options, "--every", "1")) == 0

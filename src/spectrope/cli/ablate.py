@@ -12,7 +12,7 @@ from spectrope.ablation.interventions import Fill
 from spectrope.cli.ablate_checkpoint import Plan
 from spectrope.cli.checkpoints import Checkpoints
 from spectrope.cli.options import ROOT, RunsRoot
-from spectrope.cli.show import bars, console, frame
+from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
@@ -123,7 +123,7 @@ class Ablate(Checkpoints):
         method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
             tables = ablate(run, choose_device(self.device), method, lambda event: progress.watch(0, event))
-        console.print(f"Drops in percentage points; tables in {run.path}.", highlight=False, soft_wrap=True)
+        say(f"Drops in percentage points; tables in {run.path}.")
         for name, table in tables.items():
             _print(name, table)
 
@@ -159,4 +159,4 @@ def _print(name: str, table: pl.DataFrame) -> None:
     if kind == "screen":
         found = screening_agreement(table)
         rho = "undefined" if found.spearman is None else f"{found.spearman:.2f}"
-        console.print(f"rank correlation of the estimates with the exact drops: {rho}", highlight=False)
+        explain(f"rank correlation of the estimates with the exact drops: {rho}")

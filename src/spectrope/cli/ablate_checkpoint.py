@@ -10,7 +10,7 @@ from torch import nn
 from spectrope.ablation.checkpoint_sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
 from spectrope.ablation.subject import Subject
 from spectrope.cli.checkpoints import progress
-from spectrope.cli.show import console, frame
+from spectrope.cli.show import explain, frame
 from spectrope.core.errors import ConfigError
 from spectrope.evaluation.language import read_texts, task_sequences, text_sequences
 from spectrope.models.adapters import Tokenizer, parse_layers
@@ -83,12 +83,11 @@ class Plan:
         asked = (
             " The encoder reads the first half, the decoder is asked for the second." if two_stacks else ""
         )
-        console.print(
+        explain(
             f"{self.scored_on}: loss {found.loss:.4g} nats per token, accuracy {100 * found.accuracy:.1f} % "
             f"on {len(data)} sequences of up to {data.width} tokens.{asked} With a head's output replaced "
             f"({self.fill}): loss in nats, drop of accuracy in points, 95 % intervals over sequences; layers "
             "and heads count from 0.",
-            highlight=False,
         )
         names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
         shown = rows.with_columns(layer=names) if two_stacks else rows

@@ -25,7 +25,7 @@ from spectrope.attention.crossover import (
 from spectrope.attention.plan import TOLERANCE
 from spectrope.cli.checkpoints import Checkpoints, progress
 from spectrope.cli.options import ROOT, DeviceOption, RunsRoot
-from spectrope.cli.show import console, frame, table
+from spectrope.cli.show import frame, say, table
 from spectrope.cli.spectrum_checkpoint import Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
@@ -108,19 +108,17 @@ HEADS = {
 
 def _show_plan(found: pl.DataFrame, aim: Aim, tokens: int) -> None:
     fast = found.filter(pl.col("choice") == "polynomial")
-    console.print(
+    say(
         f"{len(fast)} of {len(found)} heads would be polynomial at {aim.length:,} tokens and a certified "
         f"error of {aim.tolerance:g} max|v|. Range: no centred logit is larger in modulus, on the first "
         f"{tokens} tokens of each sequence; that longer ones reach no farther is assumed. Speed-up: "
         "predicted for this machine, forward.",
-        highlight=False,
-        soft_wrap=True,
     )
     frame("", found.drop("reason", "rank").rename(HEADS))
     common = pl.col("reason").str.replace(" on logits up to .*", "")  # the range is in the table
     reasons = found.filter(common != "").group_by(common, maintain_order=True).len()
     for reason, heads in reasons.iter_rows():
-        console.print(f"{heads} exact: {reason}.", highlight=False, markup=False, soft_wrap=True)
+        say(f"{heads} exact: {reason}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +173,7 @@ class Bench:
         if self.out is not None:
             path = save_crossover(_frame(found), _frame(errors), layer.tolerance, self.out)
             if not self.json:
-                console.print(f"Wrote {path.resolve()}", highlight=False, soft_wrap=True)
+                say(f"Wrote {path.resolve()}")
 
 
 def _doubling(shortest: int, longest: int) -> list[int]:
@@ -222,7 +220,7 @@ def _show_bench(layer: Layer, found: Sequence[Timing], errors: Sequence[DegreeEr
     )
     frame(title, shown.sort("direction", "tokens", descending=[True, False]))
     for direction in ("forward", "both"):
-        console.print(_crossover_line(found, direction), highlight=False, soft_wrap=True)
+        say(_crossover_line(found, direction))
     rows = [
         (
             str(e.degree),

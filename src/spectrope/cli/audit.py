@@ -9,7 +9,7 @@ import tyro
 
 from spectrope import auditing
 from spectrope.cli.checkpoints import BatchOption, Checkpoints, LayersOption, LengthOption, progress
-from spectrope.cli.show import console, table
+from spectrope.cli.show import explain, say, table
 from spectrope.report.audit_page import reaches, write_audit
 
 MISMATCH = 1
@@ -48,7 +48,7 @@ class Audit(Checkpoints):
             return 0 if found.ok else MISMATCH
         show(found)
         if self.out is not None:
-            console.print(f"Page: {self.out.resolve()}", highlight=False, soft_wrap=True)
+            say(f"Page: {self.out.resolve()}")
         return 0 if found.ok else MISMATCH
 
 
@@ -62,11 +62,11 @@ def show(found: auditing.Audit) -> None:
         table("", ("path", "verdict"), [(record.path, record.verdict) for record in found.paths])
     for names, text in reaches(found).items():
         layers = "layers" if "," in names else "layer"
-        console.print(f"{layers} {names}: {text}", highlight=False, markup=False, soft_wrap=True)
+        say(f"{layers} {names}: {text}")
     for where, why in reasons(found):
-        console.print(f"{where}: {why}", highlight=False, markup=False, soft_wrap=True)
+        say(f"{where}: {why}")
     if found.ok:
-        console.print("Every layer applies what the configuration declares.", highlight=False)
+        explain("Every layer applies what the configuration declares.")
 
 
 def reasons(found: auditing.Audit) -> list[tuple[str, str]]:

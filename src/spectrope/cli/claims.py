@@ -12,7 +12,7 @@ from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.study import Study, carry_out, harvest, outstanding
 from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
-from spectrope.cli.show import complain, console, lasting, plan_bar, table
+from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.report.replication import write_replication
@@ -119,10 +119,10 @@ class Run:
             for claim in study.claims:
                 if claim.planned_later:
                     told = f"{claim.number} {claim.kind}: then {claim.planned_later}."
-                    console.print(told, highlight=False, soft_wrap=True)
+                    say(told)
             return
         while (more := outstanding(study.jobs(rows), rows)) and more != left:
-            console.print("What has been found asks for more runs.")
+            say("What has been found asks for more runs.")
             left = self._carry_out(study, rows)
         show_verdicts(study, rows)
 
@@ -193,7 +193,7 @@ class Report:
         claims = tried_claims(claims, rows, self.scale)
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         write_replication(study, rows, self.out)
-        console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
+        say(f"Wrote {self.out.resolve()}")
 
 
 Action = (
@@ -220,7 +220,7 @@ def gather(root: Path, jobs: list[Job], rows: Rows) -> None:
     found, complaints = harvest(root, {job.experiment for job in jobs}, rows)
     for complaint in complaints:
         complain(f"left out: {complaint}")
-    console.print(f"{found} new rows from {root}; {len(rows)} in all.", highlight=False, soft_wrap=True)
+    say(f"{found} new rows from {root}; {len(rows)} in all.")
 
 
 def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], workers: int) -> None:
@@ -235,14 +235,12 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         )
     table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
     seconds = sum(cost.total for cost in costs.values()) / workers
-    console.print(
+    say(
         f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.",
-        highlight=False,
-        soft_wrap=True,
     )
     for claim in study.claims:
         power = claim.power(len(study.seeds_of(claim)), study.counted(claim, rows), study.scale)
-        console.print(f"{claim.number} {claim.kind}: {power}", highlight=False, soft_wrap=True)
+        say(f"{claim.number} {claim.kind}: {power}")
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import tyro
 
 from spectrope.cli.options import ROOT, WORKERS, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
-from spectrope.cli.show import bars, console, table
+from spectrope.cli.show import bars, explain, say, table
 from spectrope.core.errors import require
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
@@ -81,7 +81,7 @@ class Compare:
             show(tuned, "the same at the learning rates chosen above")
             finished += tuned
         write_report(finished, self.out)
-        console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+        say(f"Report: {self.out.resolve()}")
 
     def tuned(self, plan: list[Experiment], untuned: list[Run]) -> list[Run]:
         """Choose learning rates, print what they and the choice cost, and run the plan at them."""
@@ -134,7 +134,7 @@ def show_tunings(tunings: list[Tuning]) -> None:
     edge = (
         " * is an end of the grid: a better rate may lie beyond." if any(t.at_edge for t in tunings) else ""
     )
-    console.print(f"The grids took {runs} runs and {cost:.0f} s of training.{edge}", highlight=False)
+    explain(f"The grids took {runs} runs and {cost:.0f} s of training.{edge}")
 
 
 SHOWN = "accuracy in %; drop in points when the worst head (layer.head) is silenced"

@@ -10,7 +10,7 @@ from spectrope.auditing import Difference, audit, diff
 from spectrope.auditing.run import default_length
 from spectrope.cli.audit import MISMATCH
 from spectrope.cli.checkpoints import Checkpoints, LayersOption, LengthOption, progress
-from spectrope.cli.show import console, table
+from spectrope.cli.show import say, table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,4 +48,4 @@ def show(found: Difference) -> None:
     for one in found.layers:
         for finding in one.findings:
             text = f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
-            console.print(text, highlight=False, markup=False, soft_wrap=True)
+            say(text)

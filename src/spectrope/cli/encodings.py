@@ -12,7 +12,7 @@ from rich.text import Text
 from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
 from spectrope.attention.heads import ATTENTIONS, describe_attention
 from spectrope.cli.options import DeviceOption
-from spectrope.cli.show import console, table
+from spectrope.cli.show import console, say, table
 from spectrope.core.config import Configured, to_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
@@ -86,9 +86,7 @@ def _show_costs(found: Sequence[Cost | Refused], length: int, device: str) -> No
     table(title, columns, rows, numeric=columns[2:])
     for refused in found:
         if isinstance(refused, Refused):
-            console.print(
-                f"{refused.encoding}: {refused.reason}", highlight=False, markup=False, soft_wrap=True
-            )
+            say(f"{refused.encoding}: {refused.reason}")
 
 
 def _ratio(ratio: Ratio) -> str:

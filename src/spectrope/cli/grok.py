@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.cli.grok_show import show_scores, train_shown
 from spectrope.cli.options import DeviceOption, StopAfter
-from spectrope.cli.show import console
+from spectrope.cli.show import say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
@@ -80,7 +80,7 @@ class Grok:
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_grok(done, self.out, self._scores(done))
-        console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+        say(f"Report: {self.out.resolve()}")
 
     def experiment(self, seed: int) -> GrokExperiment:
         """The experiment that these options describe.

@@ -8,7 +8,7 @@ import tyro
 
 from spectrope.cli.grok_show import train_shown
 from spectrope.cli.options import DeviceOption, StopAfter
-from spectrope.cli.show import console
+from spectrope.cli.show import say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.grokking.config import Grokked
@@ -53,7 +53,7 @@ class GrokShapes:
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_shapes(done, self.out)
-        console.print(f"Report: {self.out.resolve()}", highlight=False, soft_wrap=True)
+        say(f"Report: {self.out.resolve()}")
 
     def experiment(self, seed: int) -> ShapesExperiment:
         """The experiment that these options describe.

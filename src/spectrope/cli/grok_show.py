@@ -9,7 +9,7 @@ import polars as pl
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from spectrope.cli.show import console, frame, table
+from spectrope.cli.show import console, frame, say, table
 from spectrope.grokking.steps import GrokProgress
 from spectrope.report.grok_runs import scores_of
 from spectrope.store import Run
@@ -54,7 +54,7 @@ class GrokLines:
             self.progress.stop_task(bar)
             if not console.is_terminal:
                 line = f"{self.labels[number]}: step {progress.step}, {state}"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                say(line)
 
 
 def train_shown(plan: Sequence[StepExperiment], root: Path, device: torch.device) -> list[Run]:

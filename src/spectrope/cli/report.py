@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.cli.options import ROOT, RunsRoot
-from spectrope.cli.show import console
+from spectrope.cli.show import say
 from spectrope.core.errors import StoreError
 from spectrope.report import save_figure, write_report
 from spectrope.store import Run, find_runs, resolve_run
@@ -41,7 +41,7 @@ class Report:
             write_report(chosen, self.out)
         else:
             save_figure(chosen, self.figure, self.out)
-        console.print(f"Wrote {self.out.resolve()}", highlight=False, soft_wrap=True)
+        say(f"Wrote {self.out.resolve()}")
 
 
 def is_trial(run: Run) -> bool:

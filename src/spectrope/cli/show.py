@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.pace import Pace
@@ -28,7 +29,17 @@ STAGES = {
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    errors.print(f"spectrope: {message}", markup=False, highlight=False, soft_wrap=True)
+    errors.print(Text(f"spectrope: {message}"), soft_wrap=True)
+
+
+def say(line: str) -> None:
+    """Print a line as it is, however long: users' names and paths are no markup."""
+    console.print(Text(line), soft_wrap=True)
+
+
+def explain(text: str) -> None:
+    """Print words as they are, wrapped to the width of the terminal."""
+    console.print(Text(text))
 
 
 def table(
@@ -36,10 +47,10 @@ def table(
 ) -> None:
     """Print a table; columns named in `numeric` are aligned to the right."""
     if title:
-        console.print(title, highlight=False, markup=False, soft_wrap=True)
+        say(title)
     drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        drawn.add_column(column, justify="right" if column in numeric else "left")
+        drawn.add_column(escape(column), justify="right" if column in numeric else "left")
     for row in rows:
         drawn.add_row(*map(escape, row))
     console.print(drawn)
@@ -76,7 +87,7 @@ class Bars:
         if event.stage == "done":
             self.progress.stop_task(bar)
             if not console.is_terminal:
-                console.print(f"{self.labels[number]}: {stage}", highlight=False)
+                say(f"{self.labels[number]}: {stage}")
 
 
 @contextlib.contextmanager
@@ -113,7 +124,7 @@ def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Callable[[int, Event
                 done += 1
                 accuracy = "" if event.accuracy is None else f", held-out {100 * event.accuracy:.1f} %"
                 line = f"{done} of {len(labels)}: {labels[number]}{accuracy}; about {left} left"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                say(line)
             progress.update(bar, completed=pace.share, done=done, left=left)
 
         yield watch

@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.cli.checkpoints import Checkpoints
 from spectrope.cli.options import ROOT, RunsRoot
-from spectrope.cli.show import bars, console, frame
+from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.spectrum_checkpoint import LENGTH, Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
@@ -96,7 +96,7 @@ class Spectrum(Checkpoints):
             tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
         _print_run(tables)
         names = f", named as spectrum{plan.mark}" if plan.mark else ""
-        console.print(f"Tables in {run.path}{names}.", highlight=False, soft_wrap=True)
+        say(f"Tables in {run.path}{names}.")
 
     def _bound_encoding(self, name: str) -> None:
         length = POSITIONS if self.length is None else self.length
@@ -117,7 +117,7 @@ class Spectrum(Checkpoints):
                 self.out.mkdir(parents=True, exist_ok=True)
             for table, data in tables.items():
                 write_parquet(self.out / f"{table}.parquet", data)
-            console.print(f"Tables in {self.out}.", highlight=False, soft_wrap=True)
+            say(f"Tables in {self.out}.")
 
 
 HEAD_COLUMNS = {
@@ -137,12 +137,11 @@ LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
 def _print_run(tables: Tables) -> None:
     measured = tables["spectrum"]
     first = measured.row(0, named=True)
-    console.print(
+    explain(
         f"First {first['positions']} tokens of {first['examples']} held-out examples; row means removed. "
         f"Toeplitz: share of lags, {first['toeplitz_null']:.3f} by chance; p: adjusted for false "
         "discoveries; content: the same without the encoding; contr.: largest singular value with "
         "rotation over that without; rank: stable rank; residual: of content times position.",
-        highlight=False,
     )
     known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
@@ -161,9 +160,7 @@ def _print_run(tables: Tables) -> None:
             "rank correlation with the drop, over heads", kept.rename({"rho_low": "low", "rho_high": "high"})
         )
     else:
-        console.print(
-            "No drops that differ between heads; `spectrope ablate` measures drops.", highlight=False
-        )
+        explain("No drops that differ between heads; `spectrope ablate` measures drops.")
 
 
 def _print_controls(measured: pl.DataFrame) -> None:
@@ -213,7 +210,7 @@ def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:
         nonzero = kernel_spectrum(kernel).nonzero
         if nonzero is not None:
             leading = ", ".join(f"{value:.4g}" for value in nonzero[:EIGENVALUES_SHOWN].tolist())
-            console.print(f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ...", highlight=False)
+            explain(f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ...")
 
 
 def _print_extremes(table: pl.DataFrame) -> None:
@@ -241,11 +238,10 @@ def _print_distances(table: pl.DataFrame) -> None:
     for (kind,), part in longest.group_by("spectrum", maintain_order=True):
         barred = part.filter(~pl.col("theorem_applies"))
         if not barred.is_empty():
-            console.print(
+            explain(
                 f"{THEOREMS[str(kind)]} does not apply to {len(barred)} of {len(part)}: at least "
                 f"{barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond half of the "
                 "positions, so that the distance need not vanish.",
-                highlight=False,
             )
 
 

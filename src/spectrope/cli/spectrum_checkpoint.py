@@ -10,7 +10,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 
 from spectrope.cli.checkpoints import progress
-from spectrope.cli.show import console, frame
+from spectrope.cli.show import explain, frame
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
 from spectrope.evaluation.language import read_texts, whole_sequences
@@ -91,13 +91,12 @@ class Measured:
 def _show(tables: Tables) -> None:
     measured = tables["spectrum"]
     first = measured.row(0, named=True)
-    console.print(
+    explain(
         f"{first['examples']} sequences of {first['positions']} tokens; layers and heads count from 0. "
         f"Toeplitz: share of lags in logits, row means removed, {first['toeplitz_null']:.3f} by chance; p: "
         "adjusted for false discoveries; content: without rotation and bias; raw: row means kept; contr.: "
         "largest singular value with rotation over that without; rank: stable rank; residual: of content "
         "times position.",
-        highlight=False,
     )
     known = {old: new for old, new in COLUMNS.items() if measured[old].is_not_null().any()}
     shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)

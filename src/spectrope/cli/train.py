@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import tyro
 
 from spectrope.cli.options import ROOT, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
-from spectrope.cli.show import bars, console
+from spectrope.cli.show import bars, say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
@@ -52,8 +52,8 @@ class Train:
             run = train(one, self.runs, device, lambda e: progress.watch(0, e), stop, probe)
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
-        console.print(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
-        console.print(f"Run: {run.path}", highlight=False, soft_wrap=True)
+        say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
+        say(f"Run: {run.path}")
 
     def experiment(self) -> Experiment:
         """The experiment of the recipe, or of the options."""

@@ -1,6 +1,8 @@
 """Files of records: whole lines are read past whatever is damaged."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -35,6 +37,39 @@ def test_a_changed_record_is_named(tmp_path):
     path.write_text(path.read_text().replace("0.5", "0.9"))
     text = "rows.jsonl, line 1: run a does not match its checksum."
     assert read_records(path) == ([], [Complaint(text, run="a")])
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_a_number_that_is_none_costs_its_line_alone(tmp_path, number):
+    path = tmp_path / "rows.jsonl"
+    append_record(path, {"run": "a", "loss": 0.5})
+    append_record(path, {"run": "b"})
+    path.write_text(path.read_text().replace("0.5", number))
+    text = "rows.jsonl, line 1: no JSON, as a line that a crash has cut off."
+    assert read_records(path) == ([{"run": "b"}], [Complaint(text, run="a")])
+
+
+def test_what_the_disk_takes_by_parts_is_written_whole(tmp_path, monkeypatch):
+    path, write = tmp_path / "rows.jsonl", os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[:7]))
+    append_record(path, {"run": "a", "loss": 0.5})
+    assert read_records(path) == ([{"run": "a", "loss": 0.5}], [])
+
+
+def test_a_disk_that_fills_up_within_a_line_is_told(tmp_path, monkeypatch):
+    path, write, room = tmp_path / "rows.jsonl", os.write, [7]
+
+    def until_full(handle, content):
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, content[: room.pop()])
+
+    monkeypatch.setattr(os, "write", until_full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        append_record(path, {"run": "a"})
+    monkeypatch.undo()
+    append_record(path, {"run": "b"})
+    assert read_records(path)[0] == [{"run": "b"}]
 
 
 @pytest.mark.parametrize("line", ["[1]", json.dumps({"run": "a"}), "7"])

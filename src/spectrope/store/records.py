@@ -49,10 +49,16 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
         try:
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            os.write(handle, (b"\n" if torn else b"") + line.encode())
+            _write_all(handle, (b"\n" if torn else b"") + line.encode())
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    """Write until all is written: on a disk that fills up, the call writes a part, and the next one fails."""
+    while content:
+        content = content[os.write(handle, content) :]
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
@@ -78,11 +84,12 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
 def _record(line: bytes) -> dict[str, Any]:
     try:
         record = json.loads(line)
+        if not isinstance(record, dict) or CHECK not in record:
+            raise StoreError("no record with a checksum.")
+        check = record.pop(CHECK)
+        found = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except ValueError:
         raise StoreError("no JSON, as a line that a crash has cut off.") from None
-    if not isinstance(record, dict) or CHECK not in record:
-        raise StoreError("no record with a checksum.")
-    check = record.pop(CHECK)
-    if config_hash(record) != check:
+    if found != check:
         raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")
     return record

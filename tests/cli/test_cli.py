@@ -154,7 +154,12 @@ def test_a_recipe_is_an_experiment(tmp_path, capsys, trained):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "cannot be read: No such file"), ("{", "is no JSON"), ("[1]", "must hold one JSON object")],
+    [
+        (None, "cannot be read: No such file"),
+        ("{", "is no JSON"),
+        ("[1]", "must hold one JSON object"),
+        ('{"config": 5}', '"config" must hold a JSON object; got 5.'),
+    ],
 )
 def test_a_recipe_that_is_none_is_refused(tmp_path, capsys, content, message):
     if content is not None:
@@ -217,6 +222,8 @@ def test_costs_of_what_is_unknown_are_refused_without_a_table(capsys):
         (("report",), "runs is no folder; `spectrope compare --runs runs` makes it."),
         (("runs", "--runs", "nowhere"), "nowhere is no folder"),
         (("encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
+        (("ablate", "a" * 300), "aaa: File name too long."),
+        (("report", "a" * 300), "aaa: File name too long."),
     ],
 )
 def test_a_mistake_gets_one_line(capsys, arguments, message):

@@ -6,6 +6,7 @@ from pathlib import Path
 from spectrope.core.errors import ConfigError
 from spectrope.models.adapters import is_checkpoint
 from spectrope.store import Run, resolve_run
+from spectrope.store.files import disk_errors
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool) -> Run | str:
@@ -20,7 +21,9 @@ def run_or_checkpoint(name: str, root: Path, allow_download: bool) -> Run | str:
         ConfigError: If it is neither.
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
-    if Path(name).is_dir():
+    with disk_errors(Path(name), "read"):
+        is_folder = Path(name).is_dir()
+    if is_folder:
         return name if _of_model(Path(name)) else resolve_run(root, name)
     if root.is_dir() and any(path.name.startswith(name) for path in root.iterdir() if path.is_dir()):
         return resolve_run(root, name)

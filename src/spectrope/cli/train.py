@@ -84,4 +84,7 @@ def read_recipe(path: Path) -> Experiment:
         raise ConfigError(f"recipe {path} is no JSON: {error}.") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"recipe {path} must hold one JSON object; see recipes/ for examples.")
-    return from_dict(Experiment, fields.get("config", fields))
+    inner = fields.get("config", fields)
+    if not isinstance(inner, dict):
+        raise ConfigError(f'recipe {path}: "config" must hold a JSON object; got {inner!r}.')
+    return from_dict(Experiment, inner)

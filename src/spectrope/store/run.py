@@ -225,12 +225,14 @@ def resolve_run(root: Path, name: str) -> Run:
     Raises:
         StoreError: If none or several match, or the run cannot be read.
     """
-    if (Path(name) / CONFIG).exists():
+    with disk_errors(Path(name), "read"):
+        is_run, is_folder = (Path(name) / CONFIG).exists(), Path(name).is_dir()
+    if is_run:
         return load_run(Path(name))
     with disk_errors(root, "read"):
         folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
     matches = [path for path in folders if name and path.name.startswith(name)]
-    if not matches and name and Path(name).is_dir():
+    if not matches and name and is_folder:
         return load_run(Path(name))
     if not matches:
         raise StoreError(f"no run {name!r} in {root}; `spectrope runs --runs {root}` lists them.")

@@ -10,7 +10,8 @@ from tests.sweeps.test_local import ignore, tiny
 
 from spectrope.core.errors import ConfigError
 from spectrope.grokking.config import GrokExperiment
-from spectrope.sweeps.job import Job, complete
+from spectrope.sweeps import together
+from spectrope.sweeps.job import Job, complete, described
 from spectrope.sweeps.local import Local, execute
 from spectrope.sweeps.runs import find_run, load_model
 from spectrope.sweeps.together import complete_together, grouped
@@ -80,6 +81,22 @@ def test_a_stopped_group_goes_on_as_one(tmp_path):
     assert not begun.has_tensors(CHECKPOINT)
     for one, other in zip(whole, execute(jobs, tmp_path / "cut", device="cpu", replicas=2), strict=True):
         assert_frame_equal(one.frame("metrics"), other.frame("metrics"))
+
+
+def test_a_crash_while_a_group_is_scored_leaves_it_a_group(tmp_path, monkeypatch):
+    jobs, scored = seeds(tiny(), range(2)), []
+
+    def crashing(trainer, model):
+        scored.append(trainer.experiment.seed)
+        if scored == [0, 1]:
+            raise KeyboardInterrupt
+        return described(trainer, model)
+
+    monkeypatch.setattr(together, "described", crashing)
+    with pytest.raises(KeyboardInterrupt):
+        execute(jobs, tmp_path, device="cpu", replicas=2)
+    runs = execute(jobs, tmp_path, device="cpu", replicas=2)
+    assert [run.manifest["replicas"] for run in runs] == [2, 2]
 
 
 def test_no_group_is_begun_once_asked_to_stop(tmp_path):

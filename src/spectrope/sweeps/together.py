@@ -67,8 +67,9 @@ def train_together(
             listen(Event("train", progress.step, progress.steps, progress.accuracy))
 
     group.fit(watch, stop)
-    for trainer in trainers:
-        trainer.run.finish(described(trainer, trainer.state.model) | {"replicas": len(trainers)})
+    manifests = [described(one, one.state.model) | {"replicas": len(trainers)} for one in trainers]
+    for trainer, manifest in zip(trainers, manifests, strict=True):  # At once: what is left goes on alone.
+        trainer.run.finish(manifest)
     trainers[0].run.remove(group.checkpoint)
 
 

@@ -15,7 +15,7 @@ from spectrope.cli import BAD_INPUT, INTERRUPTED, main
 from spectrope.cli.show import console
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
-from spectrope.store import find_runs
+from spectrope.store import find_runs, open_run
 
 COMMANDS = ("compare", "train", "ablate", "spectrum", "audit", "diff", "report", "runs", "encodings")
 SMALL = ("--epochs", "1", "--examples", "60")
@@ -273,6 +273,22 @@ def test_a_damaged_run_hides_no_other(tmp_path, capsys, trained):
     assert trained in shown.out
     assert "broken: " in shown.err
     assert "is damaged" in shown.err
+
+
+def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_path, capsys, trained):
+    quick = ("--p", "7", "--fraction", "0.7", "--model", "mlp", "--steps", "2", "--evaluate-every", "1")
+    assert main(("grok", *quick, "--runs", "runs")) == 0
+    (other,) = (run for run in find_runs(tmp_path / "runs") if run.id != trained)
+    foreign = open_run(tmp_path / "runs", {"laboratory": "another", "seed": 0}, 1)
+    capsys.readouterr()
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr()
+    assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +[\d.]+", shown.out)
+    assert re.search(rf"{trained} +distance +rope", shown.out)
+    assert re.fullmatch(rf"spectrope: {foreign.id}: Experiment\..*\n", shown.err)
+    assert main(("report",)) == 0
+    assert trained in (tmp_path / "report.html").read_text()
+    assert f"run {other.id} is no training run" in refused(capsys, "report", other.id)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

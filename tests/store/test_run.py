@@ -25,6 +25,7 @@ from spectrope.store import (
     load_run,
     open_run,
     resolve_run,
+    survey,
 )
 
 CONFIG = {"task": {"kind": "distance"}, "model": {"betas": (0.9, 0.98)}, "seed": 0}
@@ -118,6 +119,7 @@ class TestDamage:
             assert one_line(error)
             assert find_runs(root) == [other]
             assert broken_runs(root) == [(run.path, str(error.value))]
+            assert survey(root) == (find_runs(root), broken_runs(root))
 
     def test_a_table_damaged_inside_is_refused_when_read(self, run):
         frame = run.path / "metrics.parquet"

@@ -11,6 +11,7 @@ from spectrope.cli.show import say
 from spectrope.core.errors import StoreError
 from spectrope.report import save_figure, write_report
 from spectrope.store import Run, find_runs, resolve_run
+from spectrope.sweeps.laboratories import MARK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,8 @@ class Report:
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
         tyro.conf.arg(
-            name="run", help="Ids (or their starts) or folders; none means all finished ones but trials."
+            name="run",
+            help="Ids (or their starts) or folders; none means all finished ones but trials and grokking.",
         ),
     ] = ()
     figure: Annotated[
@@ -34,7 +36,7 @@ class Report:
         if self.names:
             chosen = [resolve_run(self.runs, name) for name in self.names]
         else:
-            chosen = [run for run in find_runs(self.runs) if run.finished and not is_trial(run)]
+            chosen = [run for run in find_runs(self.runs) if run.finished and is_shown(run)]
         if not chosen:
             raise StoreError(f"no finished run in {self.runs}; `spectrope compare` makes some.")
         if self.figure is None:
@@ -44,6 +46,6 @@ class Report:
         say(f"Wrote {self.out.resolve()}")
 
 
-def is_trial(run: Run) -> bool:
-    """Whether a run was made only to choose a learning rate."""
-    return run.config.get("tuning") == "trial"
+def is_shown(run: Run) -> bool:
+    """Whether a run belongs to a report without being named: no trial of a rate, of no other laboratory."""
+    return run.config.get("tuning") != "trial" and MARK not in run.config

@@ -8,6 +8,16 @@ from spectrope.store.run import (
     load_run,
     open_run,
     resolve_run,
+    survey,
 )
 
-__all__ = ["RESULTS_VERSION", "Run", "broken_runs", "find_runs", "load_run", "open_run", "resolve_run"]
+__all__ = [
+    "RESULTS_VERSION",
+    "Run",
+    "broken_runs",
+    "find_runs",
+    "load_run",
+    "open_run",
+    "resolve_run",
+    "survey",
+]

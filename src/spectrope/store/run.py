@@ -207,7 +207,7 @@ def find_runs(root: Path) -> list[Run]:
     Raises:
         StoreError: If `root` is no folder or cannot be read.
     """
-    return [outcome for _, outcome in _survey(root) if isinstance(outcome, Run)]
+    return survey(root)[0]
 
 
 def broken_runs(root: Path) -> list[tuple[Path, str]]:
@@ -216,7 +216,27 @@ def broken_runs(root: Path) -> list[tuple[Path, str]]:
     Raises:
         StoreError: If `root` is no folder or cannot be read.
     """
-    return [(path, str(outcome)) for path, outcome in _survey(root) if isinstance(outcome, StoreError)]
+    return survey(root)[1]
+
+
+def survey(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
+    """The runs of `find_runs` and the folders of `broken_runs`, each of them opened once.
+
+    Raises:
+        StoreError: If `root` is no folder or cannot be read.
+    """
+    if not root.is_dir():
+        raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
+    with disk_errors(root, "read"):
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    runs: list[Run] = []
+    broken: list[tuple[Path, str]] = []
+    for path in folders:
+        try:
+            runs.append(load_run(path))
+        except StoreError as error:
+            broken.append((path, str(error)))
+    return runs, broken
 
 
 def resolve_run(root: Path, name: str) -> Run:
@@ -239,21 +259,6 @@ def resolve_run(root: Path, name: str) -> Run:
     if len(matches) > 1 and matches[0].name != name:
         raise StoreError(f"{name!r} begins several runs: {', '.join(path.name for path in matches)}.")
     return load_run(matches[0])
-
-
-def _survey(root: Path) -> list[tuple[Path, Run | StoreError]]:
-    if not root.is_dir():
-        raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
-    with disk_errors(root, "read"):
-        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return [(path, _attempt(path)) for path in folders]
-
-
-def _attempt(path: Path) -> Run | StoreError:
-    try:
-        return load_run(path)
-    except StoreError as error:
-        return error
 
 
 def _identity(path: Path) -> dict[str, Any]:

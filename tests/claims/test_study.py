@@ -118,11 +118,14 @@ def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):
     runs = execute([*plan, stranger], tmp_path / "runs", device="cpu")
     damaged = Path(runs[1].path) / "deposit.parquet"
     damaged.write_bytes(damaged.read_bytes()[:40])
+    unread = Path(runs[2].path) / "metrics.parquet"
+    unread.write_bytes(b"\xff" * 200 + unread.read_bytes()[200:])
     where = ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs")]
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     said = capsys.readouterr()
     assert "1 new rows" in said.out
     assert f"left out: {runs[1].id}: " in said.err
+    assert runs[2].id not in said.err
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     assert "0 new rows" in capsys.readouterr().out
     assert [row.experiment for row in Rows.load(tmp_path / "tiny.jsonl")] == plan[:1]

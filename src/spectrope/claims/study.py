@@ -8,10 +8,10 @@ from spectrope.claims.base import Claim
 from spectrope.claims.verdict import Verdict
 from spectrope.core.errors import SpectropeError, UnknownNameError, require
 from spectrope.core.watch import unwatched
-from spectrope.store import broken_runs, find_runs
+from spectrope.store import survey
 from spectrope.sweeps.engine import Engine, Watcher
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.laboratories import AnyExperiment
+from spectrope.sweeps.laboratories import AnyExperiment, read_experiment
 from spectrope.sweeps.rows import Row, Rows
 from spectrope.training.conditions import THROWN
 from spectrope.training.scales import SCALES
@@ -106,18 +106,19 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     Raises:
         StoreError: If `root` is no folder, or the rows cannot be written.
     """
-    complaints = [f"{path.name}: {reason}" for path, reason in broken_runs(root)]
+    runs, broken = survey(root)
+    complaints = [f"{path.name}: {reason}" for path, reason in broken]
     found = 0
-    for run in find_runs(root):
-        if not run.finished:
-            continue
+    for run in runs:
         try:
+            if not run.finished or read_experiment(run.config) not in wanted:
+                continue
             row = Row.of(run)
         except SpectropeError as error:
             complaints.append(f"{run.id}: {error}")
             continue
         known = rows.get(row.experiment)
-        if row.experiment in wanted and not set(row.tables) <= set(known.tables if known else ()):
+        if not set(row.tables) <= set(known.tables if known else ()):
             rows.add(row)
             found += 1
     return found, complaints

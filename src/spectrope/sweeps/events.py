@@ -9,7 +9,7 @@ class Event:
     """What happened in a job.
 
     Args:
-        stage: "train", "ablate", "spectrum", "lengths" or "done".
+        stage: "train", "ablate", "spectrum", "lengths", "learning" or "done".
         done: Steps, heads, layers or lengths done.
         total: Steps, heads, layers or lengths in all.
         accuracy: Latest held-out accuracy, as a fraction, or None.

@@ -65,6 +65,15 @@ def test_a_study_of_nothing_is_refused(field):
         replace(study(SingleHead()), **{field: ()})
 
 
+def test_a_study_whose_claims_no_condition_concerns_writes_no_page(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    words = ["--conditions", "released", "--rows", str(tmp_path), "--out", str(page)]
+    assert main(["claims", "report", "6", *words]) == 2
+    told = "none of these claims is tested under released; they are under controlled, described.\n"
+    assert capsys.readouterr().err == f"spectrope: {told}"
+    assert not page.exists()
+
+
 def test_rows_count_as_finished():
     claim = RoPEWithAbsolute()
     jobs = claim.jobs("controlled", "mini", range(3))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from spectrope.claims.base import Claim
 from spectrope.claims.verdict import Verdict
-from spectrope.core.errors import SpectropeError, UnknownNameError, require
+from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
 from spectrope.core.watch import unwatched
 from spectrope.store import survey
 from spectrope.sweeps.engine import Engine, Watcher
@@ -43,12 +43,19 @@ class Study:
         ]:
             if name not in known:
                 raise UnknownNameError(kind, name, known)
+        if not self.cases():
+            asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
+            raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
 
     def cases(self) -> list[tuple[Claim, str]]:
         """Each claim with each condition that concerns it."""
         return [
             (claim, name) for claim in self.claims for name in self.conditions if name in claim.conditions
         ]
+
+    def _concerned(self) -> list[str]:
+        """The conditions that concern any of the claims."""
+        return [name for name in THROWN if any(name in claim.conditions for claim in self.claims)]
 
     def jobs(self, rows: Rows | None = None) -> list[Job]:
         """What there is to do, claim by claim; a run that several claims need comes once, with all tables.

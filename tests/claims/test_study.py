@@ -165,6 +165,19 @@ def test_bad_options_are_refused(option, value, rule, capsys):
     assert f"Run.{rule}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--engine", "ray", "--device", "cpu"), "--device is for --engine local; on Ray --gpus says"),
+        (("--gpus", "0.5"), "--gpus is for --engine ray; this machine's processes take --device."),
+        (("--address", "auto"), "--address is for --engine ray"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(options, told, capsys):
+    assert main(["claims", "run", "6", *options]) == 2
+    assert told in capsys.readouterr().err
+
+
 def test_a_claim_about_something_rare_is_planned_on_more_seeds():
     own = study(RoPEWithAbsolute(), DistanceOrdering(), seeds=(2, 3))
     assert {job.experiment.seed for job in own.jobs_of(RoPEWithAbsolute(), "controlled")} == {8, 9, 10, 11}

@@ -7,7 +7,7 @@ import pytest
 
 from spectrope.cli import BAD_INPUT, main
 from spectrope.cli.show import console
-from spectrope.store import find_runs
+from spectrope.store import find_runs, open_run
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +39,14 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     assert not run.has_frame("spectrum")
     run.remove("ablation")
     assert main(("report", "--figure", "predictors", "--out", "figure.svg")) == 0
+
+
+@pytest.mark.parametrize("option", ["texts", "layers", "batch", "length", "out"])
+def test_options_of_checkpoints_are_refused_with_a_run(tmp_path, capsys, option):
+    run = open_run(tmp_path / "runs", {}, 1)
+    assert main(("spectrum", run.id, f"--{option}", "3")) == BAD_INPUT
+    told = f"--{option} is for checkpoints; runs/{run.id} is a run with its own examples."
+    assert capsys.readouterr().err == f"spectrope: {told}\n"
 
 
 def test_an_encoding_is_bounded_without_a_model(tmp_path, capsys):

@@ -14,7 +14,7 @@ from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
 from spectrope.core.device import choose_device
-from spectrope.core.errors import require
+from spectrope.core.errors import ConfigError, require
 from spectrope.report.replication import write_replication
 from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.engine import Engine
@@ -109,6 +109,7 @@ class Run:
         require(self.first_seed >= 0, self, "first_seed", "at least 0")
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.replicas >= 1, self, "replicas", "at least 1")
+        self._require_options_of_engine()
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tuned_claims(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
@@ -136,6 +137,15 @@ class Run:
             with plan_bar([job.experiment.label for job in left], pace) as watch:
                 carry_out(left, rows, self.runs, self._engine(), watch)
         return left
+
+    def _require_options_of_engine(self) -> None:
+        if self.engine == "ray" and self.device != "auto":
+            raise ConfigError(
+                "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
+            )
+        if self.engine == "local" and (self.gpus or self.address is not None):
+            option = "--gpus" if self.gpus else "--address"
+            raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
 
     def _engine(self) -> Engine:
         if self.engine == "ray":

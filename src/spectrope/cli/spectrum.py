@@ -91,6 +91,10 @@ class Spectrum(Checkpoints):
         self._keep(plan.tables(self.open(source), self.tokenizer(source)))
 
     def _measure_run(self, run: Run) -> None:
+        foreign = ("texts", "layers", "batch", "length", "out")
+        given = [name for name in foreign if getattr(self, name) is not None]
+        if given:
+            raise ConfigError(f"--{given[0]} is for checkpoints; {run.path} is a run with its own examples.")
         plan = Measurement(examples=self.examples, draws=self.draws)
         with bars([experiment_of(run).label]) as progress:
             tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))

@@ -14,7 +14,7 @@ from spectrope.claims.partial_deposit import PartialDeposit
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
-from spectrope.report.replication.page import cell, decisive, machines, mark, run_command
+from spectrope.report.replication.page import cell, decisive, machines, mark
 from spectrope.store.records import Complaint
 from spectrope.sweeps.rows import Rows
 
@@ -152,7 +152,7 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
     def last_line(one):
         return write_replication(one, Rows(), tmp_path / "page.md").read_text().splitlines()[-2]
 
-    assert run_command(study(*chosen_claims(()))) == "spectrope claims run --scale mini --seeds 6"
+    assert study(*chosen_claims(())).command == "spectrope claims run --scale mini --seeds 6"
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
     options = "distance-ordering --scale mini --seeds 2 --first-seed 6 --conditions controlled"
     assert f"`spectrope claims run {options}` does" in last_line(fresh)

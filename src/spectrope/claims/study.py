@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from spectrope.claims.base import Claim
+from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.verdict import Verdict
 from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
 from spectrope.core.watch import unwatched
@@ -46,6 +46,17 @@ class Study:
         if not self.cases():
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
             raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
+
+    @property
+    def command(self) -> str:
+        """The command that does what this study lacks."""
+        every, own = {claim.kind for claim in chosen_claims(())}, {claim.kind for claim in self.claims}
+        words = ["spectrope", "claims", "run"]
+        words += sorted(own & every) if own & every < every else []
+        words += ["--scale", self.scale, "--seeds", str(len(self.seeds))]
+        words += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
+        words += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
+        return " ".join(words)
 
     def cases(self) -> list[tuple[Claim, str]]:
         """Each claim with each condition that concerns it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jinja2
 
-from spectrope.claims.base import Claim, chosen_claims
+from spectrope.claims.base import Claim
 from spectrope.claims.predictions import LEVEL
 from spectrope.claims.study import Study, outstanding
 from spectrope.claims.verdict import Finding, Verdict
@@ -18,7 +18,6 @@ from spectrope.report.replication.forest import forest
 from spectrope.report.shell import write_page
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.rows import Rows
-from spectrope.training.conditions import THROWN
 
 IMAGES = Path("images") / "replication"
 
@@ -105,21 +104,9 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         missing=len(outstanding(study.jobs(rows), rows)),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
-        command=run_command(study),
+        command=study.command,
     )
     return write_page(page, path)
-
-
-def run_command(study: Study) -> str:
-    """The command that does what a study still lacks."""
-    words = ["spectrope", "claims", "run"]
-    every = {claim.kind for claim in chosen_claims(())}
-    own = [claim.kind for claim in study.claims if claim.kind in every]
-    words += own if set(own) < every else []
-    words += ["--scale", study.scale, "--seeds", str(len(study.seeds))]
-    words += ["--first-seed", str(min(study.seeds))] if min(study.seeds) else []
-    words += ["--conditions", *study.conditions] if set(study.conditions) < set(THROWN) else []
-    return " ".join(words)
 
 
 def overview(study: Study, section: Section) -> list[str]:

@@ -4,5 +4,7 @@ import os
 
 from jaxtyping import install_import_hook
 
+import spectrope.core.errors  # noqa: F401  # Not checked: it has no arrays, and every configuration calls it.
+
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch loads: sums depend on the number of threads.
 install_import_hook("spectrope", "beartype.beartype")

@@ -19,7 +19,6 @@ from spectrope.core.errors import StoreError
 from spectrope.store import (
     RESULTS_VERSION,
     Run,
-    broken_runs,
     files,
     find_runs,
     load_run,
@@ -118,8 +117,7 @@ class TestDamage:
                 load_run(run.path)
             assert one_line(error)
             assert find_runs(root) == [other]
-            assert broken_runs(root) == [(run.path, str(error.value))]
-            assert survey(root) == (find_runs(root), broken_runs(root))
+            assert survey(root) == (find_runs(root), [(run.path, str(error.value))])
 
     def test_a_table_damaged_inside_is_refused_when_read(self, run):
         frame = run.path / "metrics.parquet"
@@ -174,7 +172,7 @@ class TestForeign:
             open_run(run.path.parent, CONFIG, 1)
 
     def test_a_missing_root_is_told(self, tmp_path):
-        for read in (find_runs, broken_runs):
+        for read in (find_runs, survey):
             with pytest.raises(StoreError, match=r"nowhere is no folder; `spectrope compare --runs"):
                 read(tmp_path / "nowhere")
         with pytest.raises(StoreError, match="no run 'abc' in"):
@@ -276,7 +274,7 @@ class TestPlaces:
             Path, "read_bytes", lambda path: refusing(errno.EACCES)() if path == hidden else read(path)
         )
         assert find_runs(run.path.parent) == [other]
-        ((_, reason),) = broken_runs(run.path.parent)
+        ((_, reason),) = survey(run.path.parent)[1]
         assert reason == f"cannot read {hidden}: permission is denied; choose another place."
 
 

@@ -25,7 +25,11 @@ class Study:
         claims: The claims.
         conditions: Whose confounds; each claim is tested under those of them that concern it.
         scale: How large the runs are.
-        seeds: Seeds of every arm.
+        seeds: Seeds of every arm, counted from the first that a claim has not explored; a claim about
+            something rare takes more (`seeds_of`).
+
+    Raises:
+        ConfigError: If one of these is empty or unknown, or no claim is tested under the conditions.
     """
 
     claims: tuple[Claim, ...]
@@ -37,12 +41,11 @@ class Study:
         for field in ("claims", "conditions", "seeds"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
         require(min(self.seeds) >= 0, self, "seeds", "none below 0")
-        for kind, name, known in [
-            *(("condition", name, THROWN) for name in self.conditions),
-            ("scale", self.scale, SCALES),
-        ]:
-            if name not in known:
-                raise UnknownNameError(kind, name, known)
+        for name in self.conditions:
+            if name not in THROWN:
+                raise UnknownNameError("condition", name, THROWN)
+        if self.scale not in SCALES:
+            raise UnknownNameError("scale", self.scale, SCALES)
         if not self.cases():
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
             raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")

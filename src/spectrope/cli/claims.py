@@ -35,7 +35,9 @@ Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the rows, a
 Seeds = Annotated[int, tyro.conf.arg(help="Seeds of every run; 6 are the fewest that decide.")]
 FirstSeed = Annotated[
     int,
-    tyro.conf.arg(help="The first of them; verdicts are of later ones alone, to check a surprise afresh."),
+    tyro.conf.arg(
+        help="The first of them, of those that chose nothing; verdicts are of it and later ones alone."
+    ),
 ]
 RESULTS = Path("results")
 

@@ -3,7 +3,6 @@
 from spectrope.store.run import (
     RESULTS_VERSION,
     Run,
-    broken_runs,
     find_runs,
     load_run,
     open_run,
@@ -14,7 +13,6 @@ from spectrope.store.run import (
 __all__ = [
     "RESULTS_VERSION",
     "Run",
-    "broken_runs",
     "find_runs",
     "load_run",
     "open_run",

@@ -202,7 +202,7 @@ def load_run(path: Path) -> Run:
 
 
 def find_runs(root: Path) -> list[Run]:
-    """The readable runs under `root`, by name; `broken_runs` tells of the others.
+    """The readable runs under `root`, by name; `survey` tells of the others too.
 
     Raises:
         StoreError: If `root` is no folder or cannot be read.
@@ -210,17 +210,8 @@ def find_runs(root: Path) -> list[Run]:
     return survey(root)[0]
 
 
-def broken_runs(root: Path) -> list[tuple[Path, str]]:
-    """Folders under `root` that cannot be read as runs, with the reason.
-
-    Raises:
-        StoreError: If `root` is no folder or cannot be read.
-    """
-    return survey(root)[1]
-
-
 def survey(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
-    """The runs of `find_runs` and the folders of `broken_runs`, each of them opened once.
+    """The readable runs under `root`, by name, and each other folder with why it is none.
 
     Raises:
         StoreError: If `root` is no folder or cannot be read.

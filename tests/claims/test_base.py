@@ -8,14 +8,15 @@ import pytest
 from tests.claims.made import jitter, row, rows_of
 
 from spectrope.claims.base import CLAIMS, Claim, chosen_claims
-from spectrope.claims.predictions import ALPHA, AtLeast, AtMost, InRuns, Within, one_sided
+from spectrope.claims.predictions import ALPHA, AtLeast, AtMost, InRuns, Within, largest, one_sided
 from spectrope.claims.quantities import held_out
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.stats.power import detectable_difference
 from spectrope.stats.seeds import MIN_SEEDS, seed_proportion
-from spectrope.sweeps.rows import Rows
+from spectrope.store.records import Complaint
+from spectrope.sweeps.rows import Rows, run_name
 from spectrope.training.conditions import THROWN
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES, experiment
@@ -125,6 +126,23 @@ class TestVerdict:
         assert Toy().judge(rows, "described").outcome == "holds"
         assert Toy().judge(rows, "described", "small").n_seeds == 0
 
+    def test_seeds_that_were_not_planned_move_no_verdict(self):
+        def tell(arm, seed):
+            return say(90.0 if seed < 6 else 60.0)(arm, seed)
+
+        rows = rows_of(Toy(), tell, seeds=12)
+        assert Toy().judge(rows).outcome == "inconclusive"
+        planned, later = (Toy().judge(rows, seeds=range(first, first + 6)) for first in (0, 6))
+        assert [(one.outcome, one.n_seeds) for one in (planned, later)] == [("holds", 6), ("fails", 6)]
+
+    def test_a_planned_seed_of_which_nothing_can_be_read_is_named(self):
+        rows = rows_of(Toy(), say(90.0))
+        lost = Toy().arms("controlled", "mini", 6)["rope"]
+        rows.complaints.append(Complaint("mini.jsonl: torn.", run_name(lost)))
+        verdict = Toy().judge(rows, seeds=range(7))
+        assert verdict.reason == "all 2 parts hold; 1 run left out"
+        assert verdict.left_out == ("mini.jsonl: torn.",)
+
     def test_failing_is_corrected_for_the_number_of_parts(self):
         values = {seed: 2.0 - 1.2 + 1.1 * jitter(seed) for seed in range(6)}
         below = one_sided(np.array(list(values.values())), 2.0)[1]
@@ -169,10 +187,23 @@ class TestPredictions:
         assert some.weigh(np.zeros(6)).p_holds == 1.0
 
     def test_some_of_several_fails_only_if_each_falls_short(self):
-        values, wide = np.array([1.0, 1.1, 0.9, 1.0]), (0.5, 3.0, -2.0, 1.9)
-        assert AtLeast(2.0, tried=2).weigh(values).p_fails < 0.001
-        assert AtLeast(2.0, tried=2, others=(wide,)).weigh(values).p_fails > 0.1
-        assert AtLeast(2.0, tried=2, others=((),)).weigh(values).p_fails == 1.0
+        chosen, wide = dict(enumerate((1.0, 1.1, 0.9, 1.0, 1.0, 1.1, 0.9))), (0.5, 3.0, -2.0, 1.9, 2.5, 0.1)
+        values = np.array(list(chosen.values()))
+
+        def p_fails(**others):
+            candidates = {"chosen": chosen, **{name: dict(enumerate(one)) for name, one in others.items()}}
+            return AtLeast.of_some(2.0, "chosen", candidates).weigh(values).p_fails
+
+        assert p_fails() < 0.001
+        assert p_fails(wide=wide) > 0.1
+        assert p_fails(low=tuple(-one for one in wide)) < 0.01  # Six seeds of it are enough.
+        assert p_fails(few=(-9.0, -9.1)) == p_fails(none=()) == 1.0
+
+    def test_the_largest_of_several_has_seeds_enough_if_any_has(self):
+        six, few = dict.fromkeys(range(6), 1.0), {0: 5.0, 1: 5.0}
+        assert largest({"six": six, "few": few, "none": {}}) == "six"
+        assert largest({"few": few, "none": {}}) == "few"
+        assert AtLeast.of_some(0.0, "six", {"six": six, "few": few}).level == pytest.approx(0.975)
 
     @pytest.mark.parametrize("count", range(7))
     def test_proportions_decide_as_the_seed_proportion_does(self, count):
@@ -235,18 +266,38 @@ def test_claims_are_chosen_by_name_or_number():
 
 
 def test_the_power_of_a_plan_is_stated():
-    assert "1 seed can only be" in Toy().power(1, Rows())
-    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(5, Rows())
-    assert chosen_claims(("confounds",))[0].power(6, Rows()).startswith("6 seeds show")
-    told = Toy().power(6, Rows())
+    assert "1 seed can only be" in Toy().power((0,), Rows())
+    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(range(5), Rows())
+    told = Toy().power(range(6), Rows())
     assert told == (
         "6 seeds show, four times in five, that a part holds where its mean lies 1.43 standard deviations "
-        "between seeds beyond the smallest effect of interest, and fails where it lies 1.71 short of it."
+        "between seeds beyond the smallest effect of interest; that a part fails where its mean lies 1.71 "
+        "short of it; that its premise holds where its mean lies 1.43 beyond it."
     )
     (both,) = chosen_claims(("rope-with-absolute",))
-    assert both.power(6, Rows()).endswith(
-        "; that a part about most runs holds for a majority of 96 % and fails for no minority."
+    assert both.power(range(6), Rows()).endswith(
+        "; that a part about most runs holds for a majority of 96 % and fails for no minority; that its "
+        "premise holds where its mean lies 1.43 beyond it."
     )
+    (moved,) = chosen_claims(("partial-deposit",))
+    assert moved.power(range(12), Rows()).endswith("; that its premise about runs holds for a share of 50 %.")
+
+
+def test_the_power_of_equality_is_of_no_difference():
+    (biases,) = chosen_claims(("counting-biases",))
+    told = "the smallest effect of interest, 2 points, is at least 1.66 standard deviations"
+    assert told in biases.power(range(6), Rows())
+    rows = rows_of(biases, lambda arm, seed: {"test": 80.0 + 3 * jitter(seed) * (arm == "t5")})
+    spread = 3 * np.std([jitter(seed) for seed in range(6)], ddof=1)
+    assert f"{told} ({1.66 * spread:.3g}"[:-1] in biases.power(range(6), rows)
+
+
+def test_the_power_of_the_largest_of_several_is_corrected_for_their_number():
+    told = chosen_claims(("confounds",))[0].power(range(6), Rows())
+    assert told.startswith(
+        "6 seeds show, four times in five, that a part holds where its mean lies 2.01 to 2.4 "
+    )
+    assert "and so do the other candidates where the largest is judged" in told
 
 
 def test_where_rows_tell_the_spread_power_is_in_points():
@@ -254,10 +305,12 @@ def test_where_rows_tell_the_spread_power_is_in_points():
     spread = np.std([jitter(seed) for seed in range(6)], ddof=1)
     levels = (0.95, 0.975)  # A part that fails has Holm's correction for two.
     holds, fails = (f"{detectable_difference(6, level) * spread:.3g}" for level in levels)
-    assert f"({holds} and {fails} points, by the spread" in Toy().power(6, rows)
+    told = Toy().power(range(6), rows)
+    assert f"interest ({holds} points by the spread" in told
+    assert f"short of it ({fails} points by the spread" in told
     noisy = rows_of(Toy(), lambda arm, seed: {"test": 80.0 + jitter(seed) * (5 if arm == "rope" else -5)})
     low, high = (f"{detectable_difference(6) * 5 * size * spread:.3g}" for size in (1, 2))
-    assert f"({low} to {high} and " in Toy().power(6, noisy)
+    assert f"({low} to {high} points by" in Toy().power(range(6), noisy)
 
 
 def test_a_row_without_scores_gives_no_value():

@@ -3,11 +3,22 @@
 import pytest
 from tests.claims.made import deposits, jitter, rows_of
 
+from spectrope.claims import confounds
+from spectrope.claims.arms import NAMES_AND_MLA, TASKS
 from spectrope.claims.confounds import Confounds, switched
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.seen import Seen
+from spectrope.report.replication.page import cell
 
 CLAIM = Confounds()
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    """Some subjects stand for all sixteen, so that plans are short."""
+    monkeypatch.setattr(confounds, "TASKS", {"distance": TASKS["distance"]})
+    names = {name: NAMES_AND_MLA[name] for name in ("rope", "nope", "mla")}
+    monkeypatch.setattr(confounds, "NAMES_AND_MLA", names)
 
 
 EXTRA = ("value-bias-unrestored", "latent-columns", "all")
@@ -86,7 +97,8 @@ def test_switches_that_change_nothing_are_not_run():
     assert {"R11", "R14"} <= set(switched("distance", "mla", "mini", 0))
 
 
-def test_ends_are_runs_of_claim_1_and_ablated_as_the_switches_ask():
+def test_ends_are_runs_of_claim_1_and_ablated_as_the_switches_ask(monkeypatch):
+    monkeypatch.undo()  # Of all encodings.
     plan = CLAIM.plan("released", "mini", (0,))
     for condition in ("controlled", "released"):
         assert set(DistanceOrdering().plan(condition, "mini", (0,))) <= set(plan)
@@ -147,10 +159,26 @@ def test_a_small_difference_over_few_seeds_is_not_settled():
     def tell(arm, seed):
         return {"test": 90.0 - 4 * arm.endswith("released")}
 
-    few = rows_of(CLAIM, ends(tell), condition="released", seeds=1)
+    few = rows_of(CLAIM, ends(tell), condition="released", seeds=5)
     verdict = CLAIM.judge(few, "released")
     assert verdict.outcome == "inconclusive"
-    assert verdict.findings[0].part.note == "whether the difference is worth explaining is not known"
+    first = verdict.findings[0].part
+    assert first.quantity == "RoPE, Task 1, held-out accuracy: size of the difference"
+    assert first.note == "not known to be worth explaining, so that no switch is judged"
+
+
+def test_a_difference_about_the_smallest_of_interest_is_told_and_not_explained():
+    def tell(arm, seed):
+        change = (-4.0 + 3 * jitter(seed)) * (arm == "distance/nope/released")
+        return {"test": 90.0 + change}
+
+    rows = rows_of(CLAIM, ends(tell), condition="released")
+    assert asked(rows) == set()
+    verdict = CLAIM.judge(rows, "released")
+    (finding,) = verdict.findings
+    assert (verdict.outcome, verdict.reason, finding.n_seeds) == ("inconclusive", "1 of 1 parts undecided", 6)
+    assert finding.evidence.interval.estimate == pytest.approx(4.0)
+    assert cell(finding).startswith("4.0 [")
 
 
 def test_effects_are_there_for_the_figure():

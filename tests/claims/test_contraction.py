@@ -51,6 +51,11 @@ def test_known_ratios(tell, outcome):
     assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
 
 
+def test_a_seed_without_all_bases_has_no_correlation():
+    partial = rows_of(CLAIM, lambda arm, seed: None if (arm, seed) == ("30", 8) else say()(arm, seed))
+    assert [finding.n_seeds for finding in CLAIM.judge(partial).findings] == [6, 5]
+
+
 def test_rope_itself_is_the_run_of_claim_1():
     own = CLAIM.arms("released", "mini", 0)["10000"]
     assert own == DistanceOrdering().arms("released", "mini", 0)["rope"]

@@ -4,6 +4,7 @@ import pytest
 from tests.claims.made import jitter, rows_of
 
 from spectrope.claims.dropout import Dropout
+from spectrope.sweeps.rows import Rows
 
 CLAIM = Dropout()
 
@@ -37,6 +38,24 @@ def test_a_deposit_in_half_of_the_runs_is_lost_or_comes_and_goes():
     note = with_deposits(lost=True).findings[1].part.note
     counted = "a deposit in {} of 18 runs that learned the task"
     assert note == f"in any layer, without dropout {counted.format(9)}, with it {counted.format(0)}"
+
+
+def test_runs_with_dropout_are_planned_for_seeds_with_a_deposit_to_lose():
+    def tell(arm, seed):
+        return {"gaps": (40.0 if seed == 8 else 1.0, 1.0, 1.0)} if arm == "0" else None
+
+    def planned(rows):
+        jobs = CLAIM.jobs("controlled", "mini", range(4), rows)
+        return sorted((job.experiment.seed, job.experiment.model.dropout) for job in jobs)
+
+    without = [(seed, 0.0) for seed in range(6, 10)]
+    assert planned(None) == without
+    assert planned(rows_of(CLAIM, tell)) == sorted([*without, (8, 0.1), (8, 0.3)])
+
+
+def test_power_is_told_of_seeds_that_are_likely_to_have_a_deposit():
+    assert CLAIM.power(range(36), Rows()).startswith("12 seeds show")
+    assert CLAIM.power(range(12), Rows()).startswith("4 seeds can only be inconclusive")
 
 
 def test_the_paper_s_rate_is_the_run_of_claim_1():

@@ -69,8 +69,31 @@ def test_seeds_without_both_quantities_move_no_mean():
     x = [{seed: RUNS[seed] + 10 * arm for seed in range(6)} for arm in range(4)]
     y = [{seed: 2 * RUNS[seed] for seed in range(6)} for _ in range(4)]
     longer = [dict(values) | {6: 90.0, 7: -40.0} for values in x]
-    assert within_arms(x, y) == pytest.approx(dict.fromkeys(range(6), 1.0))
-    assert within_arms(longer, y) == pytest.approx(within_arms(x, y))
+    own = within_arms(x, y, range(6))
+    assert own == pytest.approx(dict.fromkeys(range(6), 1.0))
+    assert within_arms(longer, y, range(8)) == pytest.approx(own)
+    assert within_arms(longer, longer, range(6)) == pytest.approx(own)
+
+
+def test_no_arm_outweighs_another():
+    x = [dict(enumerate(RUNS)) for _ in range(4)]
+    y = [{seed: size * value for seed, value in enumerate(RUNS)} for size in (1.0, 1.0, 1.0, -100.0)]
+    assert np.mean(list(within_arms(x, y, range(6)).values())) == pytest.approx(0.5)
+
+
+def test_a_seed_counts_once_all_its_arms_have_run():
+    def tell(arm, seed):
+        lost = (arm, seed) in (("nope", 8), ("rope/0.3", 10))
+        return None if lost else say(1.0, 1.0, blend=-60.0)(arm, seed)
+
+    assert [f.n_seeds for f in CLAIM.judge(rows_of(CLAIM, tell)).findings] == [4, 4, 6]
+
+
+def test_arms_that_have_not_learned_are_left_out_of_a_seed():
+    def tell(arm, seed):
+        return say(1.0, 1.0)(arm, seed) | ({"test": 2.0, "train": 2.0} if arm == "nope" else {})
+
+    assert [f.n_seeds for f in CLAIM.judge(rows_of(CLAIM, tell)).findings] == [6, 6, 6]
 
 
 def test_runs_of_one_arm_without_a_relation_are_found_related_as_often_as_the_level_says():
@@ -78,7 +101,7 @@ def test_runs_of_one_arm_without_a_relation_are_found_related_as_often_as_the_le
     found = 0
     for _ in range(400):
         x, y = ([dict(enumerate(rng.normal(size=6))) for _ in range(8)] for _ in range(2))
-        values = np.array(list(within_arms(x, y).values()))
+        values = np.array(list(within_arms(x, y, range(6)).values()))
         found += AtLeast(0.0).weigh(values).p_holds <= 0.025
     assert found <= 20
 

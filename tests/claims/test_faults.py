@@ -72,7 +72,8 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
     assert verdict.reason == "all 2 parts hold; 1 run left out"
     (line,) = verdict.left_out
     assert told in line
-    page = write_replication(Study((CLAIM,), ("controlled",), "mini", (0,)), rows, tmp_path / "page.md")
+    study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
+    page = write_replication(study, rows, tmp_path / "page.md")
     assert f"Left out under `controlled`: {line}" in page.read_text()
 
 
@@ -115,5 +116,6 @@ def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 4)
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
     page = write_replication(study, rows, tmp_path / "page.md").read_text()
-    assert "(#dropout) | controlled | 54 | 38 |" in page
+    # Thirty-six seeds without dropout, of which four have a row; with it those four, which have theirs.
+    assert "(#dropout) | controlled | 44 | 32 | 0 |" in page
     assert "| 4 of 6 seeds |" in page

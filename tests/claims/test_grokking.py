@@ -52,12 +52,12 @@ def rows_of(claim: Claim, say, seeds: int = 6) -> Rows:
 
 def test_seeds_on_which_settings_were_chosen_do_not_count():
     claim = GrokMed()
-    assert [one.seed for one in claim.plan("described", "mini", (0, 1))] == [12, 13]
-    study = Study((claim,), ("described",), "mini", (0, 1))
-    rows = Rows.of(row(base("mini", seed), test_accuracy=(0.0, 1.0)) for seed in range(16))
-    assert [kept.experiment.seed for kept in study.counted(claim, rows)] == [12, 13, 14, 15]
-    later = Study((claim,), ("described",), "mini", (2,))
-    assert [kept.experiment.seed for kept in later.counted(claim, rows)] == [14, 15]
+    assert [one.seed for one in claim.plan("described", "mini", (0, 1))] == [24, 25]
+    rows = Rows.of(row(base("mini", seed), test_accuracy=(0.0, 1.0)) for seed in range(30))
+    for first in (0, 2):
+        study = Study((claim,), ("described",), "mini", (first,))
+        counted = sorted(seed for _, seed in study.seen(claim, "described", rows).rows)
+        assert counted == [24 + first, 25 + first]  # Twice as many as asked for, and no later ones.
 
 
 def outcome(claim: Claim, say, seeds: int = 6) -> str:

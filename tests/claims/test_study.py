@@ -91,9 +91,9 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
         lambda arm, seed: {"gaps": gaps[arm] if seed < 12 else tuple(reversed(gaps[arm]))},
         seeds=12,
     )
-    (all_of_them,) = study(claim).verdicts(rows)
+    (first,) = study(claim, seeds=tuple(range(3))).verdicts(rows)  # Twice as many: six.
     (fresh,) = study(claim, seeds=tuple(range(6, 12))).verdicts(rows)
-    assert (all_of_them.n_seeds, fresh.n_seeds) == (12, 6)
+    assert (first.outcome, first.n_seeds, fresh.n_seeds) == ("holds", 6, 6)
     assert fresh.reason == "its premise fails: RoPE alone, gap in layer 1"
     assert study(claim, seeds=tuple(range(6, 12))).jobs()[0].experiment.seed == 12
 
@@ -138,6 +138,13 @@ def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     assert "0 new rows" in capsys.readouterr().out
     assert [row.experiment for row in Rows.load(tmp_path / "tiny.jsonl")] == plan[:1]
+
+
+def test_a_run_that_is_made_again_has_what_its_earlier_row_had():
+    claim = RoPEWithAbsolute()
+    rows = rows_of(claim, lambda arm, seed: {}, seeds=1)
+    wanted = [Job(one, ("lengths",)) for one in claim.plan("controlled", "mini", (0,))]
+    assert {job.tables for job in outstanding(wanted, rows)} == {("lengths", "ablation")}
 
 
 def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):

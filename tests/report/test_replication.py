@@ -7,13 +7,15 @@ import pytest
 from tests.claims.made import deposits, jitter, rows_of
 
 from spectrope.claims.base import chosen_claims
-from spectrope.claims.confounds import Confounds
+from spectrope.claims.confounds import Confounds, Effects
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
 from spectrope.claims.partial_deposit import PartialDeposit
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
 from spectrope.report.replication import write_replication
+from spectrope.report.replication.charts import save_chart
+from spectrope.report.replication.extras import falls, waterfall
 from spectrope.report.replication.page import cell, decisive, machines, mark
 from spectrope.store.records import Complaint
 from spectrope.sweeps.rows import Rows
@@ -29,7 +31,7 @@ def say(arm, seed):
 
 def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     claims = chosen_claims(())
-    page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
+    page = write_replication(study(*claims, seeds=(0,)), Rows(), tmp_path / "replication.md").read_text()
     head = page.split("**holds**: every part")[0]
     for claim in claims:
         assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
@@ -37,8 +39,8 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
         assert claim.unplanned in page
     assert len([line for line in head.splitlines() if line.startswith("| ")]) == len(claims) + 2
     assert not (tmp_path / "images").exists()  # Nothing has been run.
-    assert "(#single-head) | controlled | 72 | 72 |" in page
-    assert "| not run | not run | not run |  |" in head
+    assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
+    assert "| no run yet | no run yet | no run yet |  |" in head
 
 
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):
@@ -46,7 +48,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
-    assert f"| **fails**, 8 of 17 hold | not run | not run | {surest} |" in page
+    assert f"| **fails**, 8 of 17 hold | no run yet | no run yet | {surest} |" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 2 points | 89.1 | 55.0 [" in line
     assert "holds, n = 6" in line
@@ -108,18 +110,46 @@ def test_confounds_are_drawn_as_a_waterfall(tmp_path):
             "tables": {"deposit": deposits((1.0,))},
         }
 
-    rows = rows_of(Confounds(), tell, condition="released")
-    write_replication(study(Confounds()), rows, tmp_path / "page.md")
-    drawn = (tmp_path / "images/replication/11-confounds-more.svg").read_text()
-    for word in ("together", "released", "NoPE, Task 1, held-out accuracy"):
-        assert word in drawn
+    seen = Confounds().see(rows_of(Confounds(), tell, condition="released", seeds=2), "released", "mini")
+    (effects,) = [one for one in Confounds().effects(seen) if one.subject.startswith("NoPE, Task 1, held")]
+    drawn = tmp_path / "waterfall.svg"
+    save_chart(waterfall(Confounds(), {"released": seen}), drawn)
+    for word in ("together", "released", effects.subject):
+        assert word in drawn.read_text()
+
+
+def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone():
+    whole = {6: -50.0, 7: -50.0, 8: -90.0}
+    part = {6: -30.0, 7: -30.0}
+
+    def bars(single):
+        steps = falls(Effects("distance/nope", "NoPE", whole, single))["layer"][1]["data"]["values"]
+        return {bar["step"]: bar["to"] - bar["from"] for bar in steps}
+
+    assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {
+        "R1": -30,
+        "R2": 0,
+        "together": -20,
+        "released": -50,
+    }
+    alone = {"released": pytest.approx(-190 / 3)}
+    assert bars({}) == bars({"R1": part, "R2": {}}) == alone
 
 
 def test_a_page_of_fresh_seeds_says_so(tmp_path):
     fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
     page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "page.md").read_text()
-    assert "Seeds below 6 do not count on this page" in page
-    assert "| not run | not run | not run |" in page
+    assert "This page checks on fresh seeds: the first 6 do not count." in page
+    assert "| no run yet | no run yet | no run yet |" in page
+
+
+def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_path):
+    rows = rows_of(Extrapolation(), lambda arm, seed: {} if seed < 8 else None)
+    page = write_replication(study(Extrapolation(), conditions=("controlled",)), rows, tmp_path / "page.md")
+    told = page.read_text()
+    assert "32 of those planned, each counted once, have no row yet" in told
+    assert "(#extrapolation) | controlled | 48 | 32 | 16 |" in told
+    assert "| no complete seed yet |" in told
 
 
 def test_machines_are_counted():

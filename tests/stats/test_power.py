@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.power import detectable_difference, detectable_proportion
+from spectrope.stats.power import detectable_difference, detectable_equality, detectable_proportion
 from spectrope.stats.seeds import seed_proportion, t_interval
 
 
@@ -30,6 +31,22 @@ def test_that_share_is_told_as_often_as_promised(n):
     assert np.mean([verdicts[int(k)] == "holds" for k in counts]) == pytest.approx(0.8, abs=0.03)
 
 
+@pytest.mark.parametrize("n", [3, 6, 12])
+def test_equality_is_shown_as_often_as_promised(n):
+    margin = detectable_equality(n)
+    values = np.random.default_rng(n).normal(0.0, 1.0, (1000, n))
+    shown = np.mean([max(-t.low, t.high) < margin for t in map(t_interval, values)])
+    assert shown == pytest.approx(0.8, abs=0.04)
+
+
+def test_a_share_beyond_another_than_half_takes_fewer_runs():
+    # Four of twelve: P(X >= 4 | 0.1) = 0.0256 is not enough, P(X >= 5 | 0.1) = 0.0043 is.
+    share = detectable_proportion(12, beyond=0.1)
+    assert share is not None
+    assert binom.sf(4, 12, share) == pytest.approx(0.8)
+    assert share < 0.5 < detectable_proportion(12)
+
+
 def test_five_of_five_tell_nothing():
     assert detectable_proportion(5) is None
     assert detectable_proportion(6) == pytest.approx(0.8 ** (1 / 6))
@@ -38,5 +55,7 @@ def test_five_of_five_tell_nothing():
 def test_too_few_are_refused():
     with pytest.raises(ConfigError, match="needs at least 2 seeds; got 1"):
         detectable_difference(1)
+    with pytest.raises(ConfigError, match="needs at least 2 seeds; got 1"):
+        detectable_equality(1)
     with pytest.raises(ConfigError, match="needs at least 1 seed; got 0"):
         detectable_proportion(0)

@@ -67,6 +67,19 @@ def test_a_later_row_adds_its_tables(run, tmp_path):
     assert row.tables["lengths"]["accuracy"].to_list() == [None]
 
 
+def test_two_trainings_of_one_experiment_are_not_mixed(run, tmp_path):
+    rows, first = Rows(tmp_path / "mini.jsonl"), Row.of(run)
+    again = replace(first, facts=first.facts | {"finished_at": "later", "test_accuracy": 0.1})
+    rows.add(first)
+    rows.add(replace(again, tables={"metrics": first.tables["metrics"]}))  # It has less to say.
+    assert rows.get(tiny()).facts["test_accuracy"] == first.facts["test_accuracy"]
+    lengths = pl.DataFrame({"factor": [1.0], "accuracy": [0.5]})
+    rows.add(replace(again, tables={"metrics": first.tables["metrics"], "lengths": lengths}))
+    for kept in (rows, Rows.load(tmp_path / "mini.jsonl")):
+        (row,) = kept
+        assert (row.facts["test_accuracy"], set(row.tables)) == (0.1, {"metrics", "lengths"})
+
+
 def test_a_run_that_diverged_is_written_without_its_loss(run, tmp_path):
     rows = Rows(tmp_path / "mini.jsonl")
     lost = Row.of(run)

@@ -1,7 +1,7 @@
 """What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -60,8 +60,8 @@ class Claim(ABC):
     def parts(self, seen: Seen) -> Iterator[Part]:
         """What the claim predicts of them; it holds if every part does."""
 
-    def named(self, condition: str, scale: str, seeds: Iterable[int]) -> dict[AnyExperiment, str]:
-        """All runs under a condition with their arms, seed by seed, the first being the first unexplored one.
+    def named(self, condition: str, scale: str, seeds: Sequence[int]) -> dict[AnyExperiment, str]:
+        """All runs under a condition with their arms, seed by seed, counted from the first unexplored one.
 
         Raises:
             ConfigError: If the claim is not tested under that condition.
@@ -72,11 +72,11 @@ class Claim(ABC):
         groups = (self.arms(condition, scale, self.explored + seed) for seed in seeds)
         return {one: arm for group in groups for arm, one in group.items()}
 
-    def plan(self, condition: str, scale: str, seeds: Iterable[int]) -> list[AnyExperiment]:
+    def plan(self, condition: str, scale: str, seeds: Sequence[int]) -> list[AnyExperiment]:
         """The same without names."""
         return list(self.named(condition, scale, seeds))
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
         """The same with what is measured on each; a claim may need fewer for what `rows` show already."""
         return [Job(one, self.measured(arm, one)) for one, arm in self.named(condition, scale, seeds).items()]
 
@@ -85,27 +85,47 @@ class Claim(ABC):
         own = (own_ablation(experiment),) if ABLATION in self.tables else ()
         return tuple(dict.fromkeys((*self.tables, *own)))
 
-    def see(self, rows: Rows, condition: str, scale: str) -> Seen:
-        """The rows of this claim's arms."""
-        seeds = sorted({row.experiment.seed for row in rows})
-        arms = {seed: self.arms(condition, scale, seed) for seed in seeds}
+    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+        """The rows of this claim's arms.
+
+        Args:
+            rows: All rows that there are.
+            condition: Whose confounds the runs keep.
+            scale: Their size.
+            seeds: Those that were planned, counted as in `plan`, so that no verdict grows with seeds that
+                were added after a look; None takes all that the rows have.
+        """
+        everything = {row.experiment.seed for row in rows}
+        chosen = everything if seeds is None else {self.explored + seed for seed in seeds}
+        arms = {seed: self.arms(condition, scale, seed) for seed in sorted(chosen)}
         lost = rows.lost(one for group in arms.values() for one in group.values())
         return Seen.of(rows, arms, tuple(map(str, lost)))
 
-    def judge(self, rows: Rows, condition: str = "controlled", scale: str = "mini") -> Verdict:
-        """The verdict of the rows that there are, over all of their seeds."""
-        seen = self.see(rows, condition, scale)
+    def judge(
+        self,
+        rows: Rows,
+        condition: str = "controlled",
+        scale: str = "mini",
+        seeds: Sequence[int] | None = None,
+    ) -> Verdict:
+        """The verdict of the rows that `see` sees."""
+        seen = self.see(rows, condition, scale, seeds)
         return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
 
-    def power(self, seeds: int, rows: Rows, scale: str = "mini") -> str:
-        """What a number of seeds can show, stated before they run, in points where rows tell the spread."""
-        if seeds < self.minimum_seeds:
-            few = f"{seeds} seed{'s' * (seeds != 1)}"
+    def power(self, seeds: Sequence[int], rows: Rows, scale: str = "mini") -> str:
+        """What planned seeds can show, stated before they run, in points where rows tell the spread."""
+        n = len(seeds)
+        if n < self.minimum_seeds:
+            few = f"{n} seed{'s' * (n != 1)}"
             return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."
         first = self.conditions[0]
-        known = self.see(rows, first, scale)
+        known = self.see(rows, first, scale, seeds)
         arms = known.arms or tuple(self.arms(first, scale, self.explored))
-        return power_of(list(self.parts(replace(known, arms=arms))), seeds)
+        return power_of(self.foreseen(replace(known, arms=arms)), n)
+
+    def foreseen(self, seen: Seen) -> list[Part]:
+        """The parts that power is told of: all, where rows do not decide which there are."""
+        return list(self.parts(seen))
 
 
 def chosen_claims(names: Sequence[str]) -> list[Claim]:

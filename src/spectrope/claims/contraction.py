@@ -63,6 +63,7 @@ class Contraction(Claim, name="contraction"):
             values=rank_correlations(
                 [seen.values(arm, contraction) for arm in seen.arms],
                 [seen.values(arm, speed) for arm in seen.arms],
+                seen.complete(seen.arms, contraction, speed),
             ),
         )
 

@@ -28,15 +28,23 @@ class CountingClaim(Claim):
 
 
 class CountingText(CountingClaim, name="counting-text"):
-    """RoPE ahead of NoPE, as the text has it."""
+    """RoPE ahead of absolute, as the text has it."""
 
-    title = "Task 2, as the text has it: RoPE ahead of NoPE"
-    statement = "On a position-agnostic task RoPE's test accuracy is superior."
-    prediction = "acc(RoPE) − acc(NoPE) ≥ 2 points"
-    paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %"
+    title = "Task 2, as the text has it: RoPE ahead of absolute"
+    statement = (
+        "On a position-agnostic task absolute positions cost a little accuracy and RoPE less, whose test "
+        "accuracy is superior."
+    )
+    prediction = "acc(RoPE) − acc(absolute) ≥ 2 points"
+    test = (
+        f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE, as this claim read it "
+        "until six seeds without confounds were there, would contradict the sentence before, by which all "
+        "positional biases cost accuracy. Those seeds speak against either reading."
+    )
+    paper = "figure 3; of the two, Table 1 has RoPE alone, at 69.43 %"
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        yield _ahead(seen, "rope", "nope", paper=69.43 - 77.69)
+        yield _ahead(seen, "rope", "sinusoidal")
 
 
 class CountingTable(CountingClaim, name="counting-table"):

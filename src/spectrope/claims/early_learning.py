@@ -84,7 +84,9 @@ class EarlyLearning(Claim, name="early-learning"):
             quantity="P2: speed on Task 1 against the kernel's rank, over bases",
             prediction=AtLeast(CORRELATION, "rho"),
             values=rank_correlations(
-                [seen.values(arm, kernel_rank) for arm in bases], [seen.values(arm, speed) for arm in bases]
+                [seen.values(arm, kernel_rank) for arm in bases],
+                [seen.values(arm, speed) for arm in bases],
+                seen.complete(bases, kernel_rank, speed),
             ),
         )
         for name in ("nope", "mla", "t5"):

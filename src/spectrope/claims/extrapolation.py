@@ -8,9 +8,9 @@ from scipy import stats
 
 from spectrope.claims.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import AtLeast
+from spectrope.claims.predictions import AtLeast, Values
 from spectrope.claims.quantities import ABLATION, gap
-from spectrope.claims.seen import Seen, Values
+from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
@@ -42,8 +42,10 @@ class Extrapolation(Claim, name="extrapolation"):
         "that labels stay; the loss is the part of the accuracy that is lost, in percent, averaged over the "
         "three. One correlation per seed over eight arms: six encodings, and RoPE at two other rates of "
         "dropout. Spearman's as they are, one value per seed; Pearson's once each arm's mean over seeds is "
-        "taken off, so that only differences between runs of one arm count, by the jackknife over seeds. "
-        "Student's t. Tables of random positions end with the length of training and cannot take part."
+        "taken off and what is left is divided by its standard deviation, so that only differences between "
+        "runs of one arm count and no arm outweighs another, by the jackknife over seeds. Student's t. A "
+        "seed counts once all its arms have run; of these, models that have learned the task. Tables of "
+        "random positions end with the length of training and cannot take part."
     )
     paper = "untested by the authors"
     conditions = ("controlled", "described")
@@ -55,17 +57,18 @@ class Extrapolation(Claim, name="extrapolation"):
         return usual | {f"rope/{p:g}": distance_at(p, "rope", condition, scale, seed) for p in RATES}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
+        seeds = seen.complete(seen.arms, gap(), length_loss)
         gaps = {name: seen.values(name, gap(), only_learned=True) for name in seen.arms}
         losses = {name: seen.values(name, length_loss, only_learned=True) for name in seen.arms}
         yield Part(
             quantity="gap against loss, over arms",
             prediction=AtLeast(CORRELATION, "rho"),
-            values=rank_correlations(list(gaps.values()), list(losses.values())),
+            values=rank_correlations(list(gaps.values()), list(losses.values()), seeds),
         )
         yield Part(
             quantity="gap against loss, over runs of the same arm",
             prediction=AtLeast(CORRELATION, "r"),
-            values=within_arms(list(gaps.values()), list(losses.values())),
+            values=within_arms(list(gaps.values()), list(losses.values()), seeds),
             note="seeds are pseudo-values of the jackknife",
         )
         rope, blend = losses.get("rope", {}), losses.get("blend", {})
@@ -86,21 +89,21 @@ def length_loss(row: Row) -> float | None:
     return 100 * (1 - sum(longer) / len(longer) / own) if own > 0 else None
 
 
-def within_arms(first: Sequence[Values], second: Sequence[Values]) -> Values:
+def within_arms(first: Sequence[Values], second: Sequence[Values], seeds: Collection[int]) -> Values:
     """Pearson's correlation over the runs of each arm, all arms pooled, as one pseudo-value per seed.
 
-    Each arm's mean is taken off both quantities, over the seeds that have both. With r the correlation of
-    all S seeds, and r₋ₛ that without seed s, the pseudo-value of s is S r − (S − 1) r₋ₛ (the jackknife), so
-    that their mean has an interval over seeds although means tie them together.
+    Each arm's two quantities are standardised over those of the seeds that have both. With r the correlation
+    of all S seeds, and r₋ₛ that without seed s, the pseudo-value of s is S r − (S − 1) r₋ₛ (the jackknife),
+    so that their mean has an interval over seeds although means tie them together.
     """
     arms = [
-        {seed: (x[seed], y[seed]) for seed in sorted(x.keys() & y.keys())}
+        {seed: (x[seed], y[seed]) for seed in sorted(x.keys() & y.keys() & set(seeds))}
         for x, y in zip(first, second, strict=True)
     ]
-    seeds = sorted(set[int]().union(*arms))
-    whole = _pooled(arms, seeds)
-    without = {seed: _pooled(arms, [other for other in seeds if other != seed]) for seed in seeds}
-    n = len(seeds)
+    there = sorted(set[int]().union(*arms))
+    whole = _pooled(arms, there)
+    without = {seed: _pooled(arms, [other for other in there if other != seed]) for seed in there}
+    n = len(there)
     return {
         seed: n * whole - (n - 1) * rest
         for seed, rest in without.items()
@@ -109,19 +112,20 @@ def within_arms(first: Sequence[Values], second: Sequence[Values]) -> Values:
 
 
 def _pooled(arms: Sequence[Pairs], seeds: Collection[int]) -> float | None:
-    """Correlation of what two quantities differ by from their arm's means; None without spread."""
+    """Correlation of two quantities standardised arm by arm; None where no arm has spread in both."""
     chosen = ([pair for seed, pair in arm.items() if seed in seeds] for arm in arms)
     tables = [np.array(pairs, dtype=float) for pairs in chosen if len(pairs) > 1]
-    centred = np.concatenate([np.zeros((0, 2)), *(table - table.mean(0) for table in tables)])
-    if len(centred) < FEWEST or not (np.ptp(centred, axis=0) > FLAT).all():
+    spread = [table for table in tables if (np.ptp(table, axis=0) > FLAT).all()]
+    scores = np.concatenate([np.zeros((0, 2)), *((table - table.mean(0)) / table.std(0) for table in spread)])
+    if len(scores) < FEWEST:
         return None
-    return float(stats.pearsonr(centred[:, 0], centred[:, 1])[0])  # pyright: ignore[reportArgumentType]
+    return float(stats.pearsonr(scores[:, 0], scores[:, 1])[0])  # pyright: ignore[reportArgumentType]
 
 
-def rank_correlations(first: Sequence[Values], second: Sequence[Values]) -> Values:
-    """Spearman's correlation of two quantities over arms, seed by seed, where there is one."""
+def rank_correlations(first: Sequence[Values], second: Sequence[Values], seeds: Collection[int]) -> Values:
+    """Spearman's correlation of two quantities over arms, for each of some seeds that has one."""
     found: Values = {}
-    for seed in sorted(set[int]().union(*first)):
+    for seed in sorted(seeds):
         pairs = [(x[seed], y[seed]) for x, y in zip(first, second, strict=True) if seed in x and seed in y]
         columns = np.array(pairs, dtype=float).reshape(-1, 2)
         if len(columns) >= FEWEST and (np.ptp(columns, axis=0) > FLAT).all():

@@ -9,8 +9,8 @@ import numpy as np
 
 from spectrope.claims.grok_distribution import GROKKED
 from spectrope.claims.grokking import BEYOND, HELD, SIDES, GrokClaim, base, held, last
-from spectrope.claims.predictions import AtLeast, Within
-from spectrope.claims.seen import Seen, Values
+from spectrope.claims.predictions import AtLeast, Values, Within
+from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.grokking.compare import rank
 from spectrope.grokking.config import GrokExperiment

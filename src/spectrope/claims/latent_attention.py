@@ -28,7 +28,7 @@ class LatentAttention(Claim, name="latent-attention"):
         "MLA, which concatenates a plain and a rotary part, spreads the deposit over heads at a small cost "
         "in accuracy on Task 1, and is best on Task 2."
     )
-    source = "Sec. 5.3, Table 1 and figure 7"
+    source = "Sec. 5.2, Table 1 and figure 7"
     prediction = (
         "Task 1: acc(RoPE) − acc(MLA) ≤ 10 points, acc(MLA) − acc(NoPE) ≥ 2, gap ≤ 10 in every layer of "
         "MLA; Task 2: acc(MLA) − acc(NoPE) ≥ 2, acc(NoPE) − acc(RoPE) ≥ 2"

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import numpy as np
 import polars as pl
 
 from spectrope.claims.arms import WITHOUT_DROPOUT, distance_at
@@ -10,7 +9,7 @@ from spectrope.claims.base import Claim
 from spectrope.claims.gaps import GAP
 from spectrope.claims.partial_rope import WHY as NOT_RELEASED
 from spectrope.claims.partial_rope import counts_of, on_heads
-from spectrope.claims.predictions import AtLeast, InRuns
+from spectrope.claims.predictions import AtLeast, InRuns, largest
 from spectrope.claims.quantities import ABLATION, deposit, deposits_of
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
@@ -31,7 +30,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
         "The deposit moves to layer 2 or 3 for some k of the heads with RoPE (shown for k = 2, 3, 5, 6, 13, "
         "15 of 16)."
     )
-    source = "Sec. 5.1, figures 9 to 14"
+    source = "App. C.3, figures 9 to 14"
     prediction = (
         "for some 0 < k < H the mean layer of the gaps (claim 3), weighted by their sizes, lies 0.25 or more "
         "below that of full RoPE, given a deposit in layer 1 in more than 10 % of all runs of full RoPE"
@@ -64,16 +63,10 @@ class PartialDeposit(Claim, name="partial-deposit"):
             premise=True,
         )
         moves = {k: seen.minus(k, whole, depth, only_learned=True) for k in partial}
-        means = {k: np.mean(list(values.values())) if values else -np.inf for k, values in moves.items()}
-        furthest = max(means, key=lambda k: means[k], default="some")
+        furthest = largest(moves)
         yield Part(
             quantity=f"RoPE on {furthest} of the heads minus on all, mean layer of the gaps",
-            prediction=AtLeast(
-                MOVED,
-                "layers",
-                tried=max(1, len(partial)),
-                others=tuple(tuple(values.values()) for k, values in moves.items() if k != furthest),
-            ),
+            prediction=AtLeast.of_some(MOVED, furthest, moves, "layers"),
             values=moves.get(furthest, {}),
             note=_counted(seen, [*partial, whole]),
         )

@@ -6,6 +6,7 @@ is false" and `p_fails` of "it is true", both at its edge. For means they are th
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +14,9 @@ from jaxtyping import Float
 from scipy import stats
 
 from spectrope.stats.interval import Interval
-from spectrope.stats.seeds import seed_proportion, t_interval
+from spectrope.stats.seeds import MIN_SEEDS, seed_proportion, t_interval
 
+Values = dict[int, float]  # One per seed.
 LEVEL = 0.95
 ALPHA = (1 - LEVEL) / 2  # Of each one-sided test.
 
@@ -80,12 +82,20 @@ class AtLeast(OfMean):
 
     Where it says so of some of several candidates, the values are those of the largest. `tried` says how many
     there are: the interval and `p_holds` are corrected by Bonferroni. `others` are the values of the rest:
-    none of them may reach `interest` either where the prediction is to fail, and one with too few values
-    leaves that open.
+    none of them may reach `interest` either where the prediction is to fail, and one with fewer values than a
+    verdict takes leaves that open.
     """
 
     tried: int = 1
     others: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def of_some(
+        cls, interest: float, chosen: str, candidates: Mapping[str, Values], unit: str = "points"
+    ) -> "AtLeast":
+        """The same of some candidate, judged by the values of a chosen one, the `largest`."""
+        others = tuple(tuple(one.values()) for name, one in candidates.items() if name != chosen)
+        return cls(interest, unit, tried=max(1, len(candidates)), others=others)
 
     @property
     def level(self) -> float:
@@ -97,7 +107,7 @@ class AtLeast(OfMean):
     def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
         above, below = one_sided(values, self.interest)
         short = [
-            one_sided(np.array(one), self.interest)[1] if len(one) >= len(values) else 1.0
+            one_sided(np.array(one), self.interest)[1] if len(one) >= MIN_SEEDS else 1.0
             for one in self.others
         ]
         return min(1.0, self.tried * above), max([below, *short])
@@ -149,6 +159,16 @@ class InRuns(Prediction):
         n = found.n_seeds
         above = float(stats.binom.sf(found.count - 1, n, self.interest))
         return Evidence(found.proportion, above, float(stats.binom.cdf(found.count, n, self.interest)))
+
+
+def largest(candidates: Mapping[str, Values]) -> str:
+    """The candidate of largest mean, among those with as many seeds as a verdict takes if there are any."""
+
+    def rank(name: str) -> tuple[bool, float]:
+        values = list(candidates[name].values())
+        return len(values) >= MIN_SEEDS, float(np.mean(values)) if values else -np.inf
+
+    return max(candidates, key=rank, default="some")
 
 
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:

@@ -1,14 +1,13 @@
 """The rows of a claim, arm by arm and seed by seed."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from spectrope.claims.predictions import Values
 from spectrope.claims.quantities import Quantity, learned
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.rows import Row, Rows
-
-Values = dict[int, float]  # One per seed.
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,11 @@ class Seen:
         own = {seed: row for (name, seed), row in self.rows.items() if name == arm}
         read = {seed: quantity(row) for seed, row in own.items() if learned(row) or not only_learned}
         return {seed: value for seed, value in sorted(read.items()) if value is not None}
+
+    def complete(self, arms: Collection[str], *quantities: Quantity) -> set[int]:
+        """Seeds of which every one of some arms has every one of some quantities."""
+        found = [self.values(arm, quantity).keys() for arm in arms for quantity in quantities]
+        return set[int].intersection(*map(set, found)) if found else set()
 
     def minus(self, first: str, second: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of the first arm minus that of the second, by seed, where both have it."""

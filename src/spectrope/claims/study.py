@@ -1,10 +1,11 @@
 """Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spectrope.claims.base import Claim, chosen_claims
+from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Verdict
 from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
 from spectrope.core.watch import unwatched
@@ -81,8 +82,7 @@ class Study:
 
     def jobs_of(self, claim: Claim, condition: str, rows: Rows | None = None) -> list[Job]:
         """What one claim needs under one condition."""
-        known = None if rows is None else self.counted(claim, rows)
-        return claim.jobs(condition, self.scale, self.seeds_of(claim), known)
+        return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
     def seeds_of(self, claim: Claim) -> tuple[int, ...]:
         """The study's seeds, and as many after them as make the times that the claim needs."""
@@ -90,14 +90,19 @@ class Study:
         return (*self.seeds, *range(max(self.seeds) + 1, max(self.seeds) + 1 + more))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
-        """The verdict of each case on the rows that there are."""
+        """The verdict of each case on the rows that there are of its planned seeds."""
         return [
-            claim.judge(self.counted(claim, rows), condition, self.scale) for claim, condition in self.cases()
+            claim.judge(rows, condition, self.scale, self.seeds_of(claim))
+            for claim, condition in self.cases()
         ]
 
-    def counted(self, claim: Claim, rows: Rows) -> Rows:
-        """The rows that count for a claim: of its first planned seed and all later ones."""
-        return rows.since(claim.explored + min(self.seeds))
+    def seen(self, claim: Claim, condition: str, rows: Rows) -> Seen:
+        """The rows that count for a claim."""
+        return claim.see(rows, condition, self.scale, self.seeds_of(claim))
+
+    def power(self, claim: Claim, rows: Rows) -> str:
+        """What the planned seeds can show of a claim."""
+        return claim.power(self.seeds_of(claim), rows, self.scale)
 
 
 def merged(jobs: Iterable[Job]) -> list[Job]:
@@ -109,8 +114,15 @@ def merged(jobs: Iterable[Job]) -> list[Job]:
 
 
 def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
-    """The jobs whose rows are not there yet."""
-    return [job for job in jobs if not rows.covers(job)]
+    """The jobs whose rows are not there yet, each with what its row has already.
+
+    Where the run folder is gone, the run is made anew, and its row takes the place of the earlier one.
+    """
+    return [
+        replace(job, tables=tuple(dict.fromkeys((*job.tables, *rows.measured(job.experiment)))))
+        for job in jobs
+        if not rows.covers(job)
+    ]
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:

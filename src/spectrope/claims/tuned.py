@@ -1,6 +1,6 @@
 """Claims 1 and 2 again, each encoding at the best learning rate of one grid for all."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -44,7 +44,7 @@ class AtBestRates(Claim):
         own = experiments(self.inner, condition, scale, seed)
         return {name: at_best_rate(one, tuning) for name, one in own.items() if (tuning := found[name])}
 
-    def jobs(self, condition: str, scale: str, seeds: Iterable[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
         """The trials, and the runs at those rates that they have chosen already."""
         first = experiments(self.inner, condition, scale, 0).values()
         trials = [Job(trial, ()) for one in first for trial in grid(one)]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.claims.predictions import ALPHA, Evidence, Prediction
-from spectrope.claims.seen import Seen, Values
+from spectrope.claims.predictions import ALPHA, Evidence, Prediction, Values
+from spectrope.claims.seen import Seen
 from spectrope.stats.multiplicity import holm
 from spectrope.stats.seeds import Verdict as Outcome
 
@@ -103,7 +103,7 @@ def decide(
         Finding(part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok))
         for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
     )
-    outcome, reason = _whole(findings, minimum)
+    outcome, reason = _whole(findings, seen, minimum)
     n_lost = len(seen.left_out)
     reason += f"; {n_lost} run{'s' * (n_lost != 1)} left out" if n_lost else ""
     return Verdict(
@@ -129,9 +129,9 @@ def _outcome(evidence: Evidence | None, p_fails: float, enough: bool) -> Outcome
     return "fails" if p_fails <= ALPHA else "inconclusive"
 
 
-def _whole(findings: Sequence[Finding], minimum: int) -> tuple[Outcome, str]:
+def _whole(findings: Sequence[Finding], seen: Seen, minimum: int) -> tuple[Outcome, str]:
     if findings and not any(finding.n_seeds for finding in findings):
-        return "inconclusive", "no run yet"
+        return "inconclusive", "no complete seed yet" if seen.rows else "no run yet"
     if missing := next((f for f in findings if f.part.premise and f.outcome != "holds"), None):
         return "inconclusive", f"its premise {_told(missing)}: {missing.part.quantity}"
     parts = [finding for finding in findings if not finding.part.premise]

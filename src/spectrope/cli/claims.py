@@ -36,7 +36,7 @@ Seeds = Annotated[int, tyro.conf.arg(help="Seeds of every run; 6 are the fewest 
 FirstSeed = Annotated[
     int,
     tyro.conf.arg(
-        help="The first of them, of those that chose nothing; verdicts are of it and later ones alone."
+        help="The first of them, of those that chose nothing: 6 checks a surprise on fresh ones alone."
     ),
 ]
 RESULTS = Path("results")
@@ -61,12 +61,14 @@ class List:
 
     names: Names = ()
     scale: Scale = "mini"
+    seeds: Seeds = 6
+    first_seed: FirstSeed = 0
     rows: Results = RESULTS
 
     def run(self) -> None:
         """Print a row per claim."""
-        rows = load_rows(self.rows, self.scale)
-        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, (0,))
+        rows, seeds = load_rows(self.rows, self.scale), seeds_from(self.first_seed, self.seeds)
+        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, seeds)
         told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
             told[claim].append(f"{condition}: {verdict.outcome}, {verdict.n_seeds}")
@@ -251,8 +253,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.",
     )
     for claim in study.claims:
-        power = claim.power(len(study.seeds_of(claim)), study.counted(claim, rows), study.scale)
-        say(f"{claim.number} {claim.kind}: {power}")
+        say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

@@ -1,7 +1,7 @@
 """What a number of seeds can show, before any of them is run."""
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
 from spectrope.core.errors import ConfigError
 
@@ -15,9 +15,7 @@ def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> fl
     Raises:
         ConfigError: If there are fewer than two seeds.
     """
-    if n < 2:
-        raise ConfigError(f"the power of a t interval needs at least 2 seeds; got {n}.")
-    critical = stats.t.ppf((1 + level) / 2, n - 1)
+    critical = _critical(n, level)
 
     def lacking(d: float) -> float:
         return float(stats.nct.sf(critical, n - 1, d * np.sqrt(n))) - power
@@ -25,11 +23,36 @@ def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> fl
     return float(optimize.brentq(lacking, 0.0, 10 * critical))  # pyright: ignore[reportArgumentType]
 
 
-def detectable_proportion(n: int, level: float = 0.95, power: float = 0.8) -> float | None:
+def detectable_equality(n: int, level: float = 0.95, power: float = 0.8) -> float:
+    r"""Smallest margin about 0 within which n seeds show a mean to lie that is 0, in standard deviations.
+
+    The m at which Student's interval of that level lies within ±m with the given probability, with s the
+    standard deviation of n seeds: :math:`E_s[2\Phi(\sqrt n\,m-t_{n-1,(1+level)/2}\,s)-1]_+=power`.
+
+    Raises:
+        ConfigError: If there are fewer than two seeds.
+    """
+    critical, scale = _critical(n, level), (n - 1) ** -0.5
+
+    def lacking(margin: float) -> float:
+        reach = margin * np.sqrt(n)
+
+        def inside(s: float) -> float:
+            both_sides = 2 * stats.norm.cdf(reach - critical * s) - 1
+            return float(both_sides * stats.chi.pdf(s, n - 1, scale=scale))
+
+        return float(integrate.quad(inside, 0.0, reach / critical)[0]) - power
+
+    return float(optimize.brentq(lacking, 1e-9, 10 * critical))  # pyright: ignore[reportArgumentType]
+
+
+def detectable_proportion(
+    n: int, level: float = 0.95, power: float = 0.8, beyond: float = 0.5
+) -> float | None:
     """Smallest share of all runs that must show something for n of them to tell that most do.
 
-    "Tell" as in `seed_proportion`: the Clopper-Pearson interval lies above one half. None where even n of n
-    would not.
+    "Tell" as in `seed_proportion`: the Clopper-Pearson interval lies above one half, or `beyond` another
+    share. None where even n of n would not.
 
     Raises:
         ConfigError: If there is no seed.
@@ -37,7 +60,13 @@ def detectable_proportion(n: int, level: float = 0.95, power: float = 0.8) -> fl
     if n < 1:
         raise ConfigError(f"the power of a proportion needs at least 1 seed; got {n}.")
     alpha = (1 - level) / 2
-    enough = next((k for k in range(n + 1) if stats.binom.sf(k - 1, n, 0.5) <= alpha), None)
+    enough = next((k for k in range(n + 1) if stats.binom.sf(k - 1, n, beyond) <= alpha), None)
     if enough is None:
         return None
     return float(stats.beta.ppf(power, enough, n - enough + 1))
+
+
+def _critical(n: int, level: float) -> float:
+    if n < 2:
+        raise ConfigError(f"the power of a t interval needs at least 2 seeds; got {n}.")
+    return float(stats.t.ppf((1 + level) / 2, n - 1))

@@ -108,8 +108,14 @@ class Row:
         return job.experiment == self.experiment and set(job.tables) <= set(self.tables)
 
     def joined(self, later: "Row") -> "Row":
-        """This row with what a later one of the same experiment adds or replaces."""
-        return replace(later, tables={**self.tables, **later.tables})
+        """This row with what a later one of the same training adds or replaces.
+
+        Of two trainings of one experiment the one with more tables counts, else the later one: scores of one
+        beside tables of the other would be of no network at all.
+        """
+        if self.facts["finished_at"] == later.facts["finished_at"]:
+            return replace(later, tables={**self.tables, **later.tables})
+        return self if set(later.tables) < set(self.tables) else later
 
 
 @dataclass
@@ -150,10 +156,6 @@ class Rows:
             found._take(row)
         return found
 
-    def since(self, seed: int) -> "Rows":
-        """Those of a seed and of later ones, in memory."""
-        return Rows(None, self.complaints, {one: row for one, row in self._rows.items() if one.seed >= seed})
-
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 
@@ -163,6 +165,11 @@ class Rows:
     def get(self, experiment: AnyExperiment) -> Row | None:
         """The row of an experiment, if there is one."""
         return self._rows.get(experiment)
+
+    def measured(self, experiment: AnyExperiment) -> list[str]:
+        """What has been measured on an experiment's run, by the names of measures."""
+        row = self.get(experiment)
+        return [] if row is None else [name for name in row.tables if name in MEASURES]
 
     def lost(self, experiments: Iterable[AnyExperiment]) -> list[Complaint]:
         """What was left out of the rows of some experiments that have none now."""

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from spectrope.claims.seen import Values
+from spectrope.claims.predictions import Values
 from spectrope.report.save import WRITERS
 from spectrope.report.spec import INK, LEGEND, QUIET, THEME
 from spectrope.stats.seeds import t_interval

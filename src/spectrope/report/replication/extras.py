@@ -1,6 +1,6 @@
 """What some claims show beside their parts: learning curves, accuracy against RoPE heads, a waterfall."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -11,6 +11,7 @@ from spectrope.claims.base import Claim
 from spectrope.claims.confounds import Confounds, Effects
 from spectrope.claims.contraction import contraction
 from spectrope.claims.extrapolation import length_loss
+from spectrope.claims.predictions import Values
 from spectrope.claims.quantities import Quantity, gap, held_out, speed
 from spectrope.claims.seen import Seen
 from spectrope.report.palette import styles
@@ -76,10 +77,14 @@ def against_heads(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
 
 
 def waterfall(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
-    """From `controlled` to `released`: each switch by itself, then what they do beyond their sum."""
+    """From `controlled` to `released`: each switch by itself, then what they do beyond their sum.
+
+    Steps are means over the seeds that have all of them; where some switch was not thrown, which is so where
+    the whole difference is not worth explaining, the difference stands alone.
+    """
     assert isinstance(claim, Confounds)
     found = [effects for one in seen.values() for effects in claim.effects(one) if effects.whole]
-    return whole(beside([_falls(effects) for effects in found], columns=2)) if found else None
+    return whole(beside([falls(effects) for effects in found], columns=2)) if found else None
 
 
 def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
@@ -108,10 +113,12 @@ def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
     return draw
 
 
-def _falls(effects: Effects) -> Spec:
-    single = {name: fmean(values.values()) for name, values in effects.single.items() if values}
-    total = fmean(effects.whole.values())
-    steps = [*single.items(), ("together", total - sum(single.values()))]
+def falls(effects: Effects) -> Spec:
+    """One panel of it."""
+    shared = set(effects.whole).intersection(*effects.single.values())
+    single = {name: _mean(values, shared) for name, values in effects.single.items()} if shared else {}
+    total = _mean(effects.whole, shared or effects.whole)
+    steps = [*single.items(), ("together", total - sum(single.values()))] if single else []
     place, bars = 0.0, []
     for name, change in steps:
         bars.append({"step": name, "from": place, "to": place + change})
@@ -124,6 +131,10 @@ def _falls(effects: Effects) -> Spec:
     zero = layer([{"zero": 0}], RULE, y={"field": "zero", "type": "quantitative"})
     bar = layer(bars, {"type": "bar", "size": 16}, x=x, y=y, y2={"field": "to"}, color=colour)
     return panel(effects.subject, 330, 170, [zero, bar])
+
+
+def _mean(values: Values, seeds: Collection[int]) -> float:
+    return fmean(values[seed] for seed in seeds)
 
 
 def _curve(seen: Seen, arm: str, split: str) -> list[dict[str, Any]]:
@@ -160,7 +171,8 @@ EXTRAS: Mapping[str, tuple[str, Extra]] = {
     ),
     "confounds": (
         "From controlled to released: each switch by itself, what they do together beyond their sum, and the "
-        "whole difference.",
+        "whole difference, over the seeds that have all of these; alone, the difference is one whose "
+        "switches were not thrown.",
         waterfall,
     ),
     "grok-distribution": (

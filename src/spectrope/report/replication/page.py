@@ -1,6 +1,6 @@
 """The page itself, as Markdown, with its pictures beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
@@ -10,13 +10,14 @@ import jinja2
 
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import LEVEL
-from spectrope.claims.study import Study, outstanding
+from spectrope.claims.study import Study, merged, outstanding
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.replication.charts import Spec, save_chart
 from spectrope.report.replication.extras import EXTRAS
 from spectrope.report.replication.forest import forest
 from spectrope.report.shell import write_page
 from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.sweeps.job import Job
 from spectrope.sweeps.rows import Rows
 
 IMAGES = Path("images") / "replication"
@@ -36,6 +37,28 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """How much of a plan there is.
+
+    Args:
+        runs: All of it.
+        untrained: Runs without a row.
+        unmeasured: Runs whose row lacks a table.
+    """
+
+    runs: int
+    untrained: int
+    unmeasured: int
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job], rows: Rows) -> "Planned":
+        """Look up each job."""
+        left = outstanding(jobs, rows)
+        untrained = sum(rows.get(job.experiment) is None for job in left)
+        return cls(len(jobs), untrained, len(left) - untrained)
+
+
+@dataclass(frozen=True)
 class Section:
     """One claim of the page.
 
@@ -43,14 +66,14 @@ class Section:
         claim: The claim.
         verdicts: One per condition that it is tested under.
         pictures: Its charts.
-        planned: Runs that its plan has and those of them that have no row, by condition.
+        planned: Its plan by condition.
         power: What the planned seeds can show.
     """
 
     claim: Claim
     verdicts: list[Verdict]
     pictures: list[Picture]
-    planned: dict[str, tuple[int, int]]
+    planned: dict[str, Planned]
     power: str
 
     @property
@@ -85,8 +108,9 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
     """
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
+    jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
     sections = [
-        _section(study, rows, claim, [verdict for _, verdict in group], path.parent)
+        _section(study, rows, claim, [verdict for _, verdict in group], jobs, path.parent)
         for claim, group in grouped
     ]
     template = files("spectrope.report").joinpath("templates", "replication.md").read_text(encoding="utf-8")
@@ -101,7 +125,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
-        missing=len(outstanding(study.jobs(rows), rows)),
+        missing=Planned.of(merged(job for own in jobs.values() for job in own), rows),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
         command=study.command,
@@ -120,7 +144,7 @@ def overview(study: Study, section: Section) -> list[str]:
 def mark(verdict: Verdict) -> str:
     """An outcome in a few words: in bold where it is one, else what is lacking; and how many parts hold."""
     if not any(finding.n_seeds for finding in verdict.findings):
-        return "not run"
+        return verdict.reason.partition(";")[0]
     if verdict.outcome == "holds":
         return "**holds**"
     if verdict.outcome == "inconclusive" and verdict.n_seeds < MIN_SEEDS:
@@ -151,10 +175,10 @@ def number(finding: Finding, value: float) -> str:
 
 def cell(finding: Finding) -> str:
     """Estimate and interval with the outcome, as a table shows them."""
-    if finding.evidence is None:
-        return f"{finding.n_seeds} seeds"
-    interval = finding.evidence.interval
     note = f"; {finding.part.note}" if finding.part.note else ""
+    if finding.evidence is None:
+        return f"{finding.n_seeds} seed{'s' * (finding.n_seeds != 1)}" + note * bool(finding.n_seeds)
+    interval = finding.evidence.interval
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
     return f"{estimate} [{low} to {high}]{level} {finding.outcome}, n = {finding.n_seeds}{note}"
@@ -174,11 +198,17 @@ def machines(rows: Rows) -> list[str]:
     return [f"{count} runs: {name}" for name, count in sorted(found.items(), key=lambda item: -item[1])]
 
 
-def _section(study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path) -> Section:
-    jobs = {v.condition: study.jobs_of(claim, v.condition, rows) for v in verdicts}
-    planned = {name: (len(own), len(outstanding(own, rows))) for name, own in jobs.items()}
-    power = claim.power(len(study.seeds_of(claim)), study.counted(claim, rows), study.scale)
-    return Section(claim, list(verdicts), _pictures(study, rows, claim, verdicts, folder), planned, power)
+def _section(
+    study: Study,
+    rows: Rows,
+    claim: Claim,
+    verdicts: Sequence[Verdict],
+    jobs: Mapping[tuple[Claim, str], Sequence[Job]],
+    folder: Path,
+) -> Section:
+    planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
+    pictures = _pictures(study, rows, claim, verdicts, folder)
+    return Section(claim, list(verdicts), pictures, planned, study.power(claim, rows))
 
 
 def _pictures(
@@ -192,8 +222,7 @@ def _pictures(
     drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
     if claim.kind in EXTRAS:
         told, draw = EXTRAS[claim.kind]
-        own = study.counted(claim, rows)
-        seen = {v.condition: claim.see(own, v.condition, study.scale) for v in verdicts}
+        seen = {v.condition: study.seen(claim, v.condition, rows) for v in verdicts}
         drawn.append((f"{name}-more", told, draw(claim, seen)))
     pictures = []
     for stem, told, spec in drawn:

@@ -306,8 +306,8 @@ def test_where_rows_tell_the_spread_power_is_in_points():
     levels = (0.95, 0.975)  # A part that fails has Holm's correction for two.
     holds, fails = (f"{detectable_difference(6, level) * spread:.3g}" for level in levels)
     told = Toy().power(range(6), rows)
-    assert f"interest ({holds} points by the spread" in told
-    assert f"short of it ({fails} points by the spread" in told
+    assert f"interest ({holds} points by the seeds so far" in told
+    assert f"short of it ({fails} points by the seeds so far" in told
     noisy = rows_of(Toy(), lambda arm, seed: {"test": 80.0 + jitter(seed) * (5 if arm == "rope" else -5)})
     low, high = (f"{detectable_difference(6) * 5 * size * spread:.3g}" for size in (1, 2))
     assert f"({low} to {high} points by" in Toy().power(range(6), noisy)

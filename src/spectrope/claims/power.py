@@ -85,7 +85,7 @@ def _in_units(factors: Factors) -> str:
     ]
     units = dict.fromkeys(unit for unit, _ in spreads)
     known = [f"{_ends(size for one, size in spreads if one == unit)} {unit}" for unit in units]
-    return f" ({', '.join(known)} by the spread of the seeds that there are)" if known else ""
+    return f" ({', '.join(known)} by the seeds so far)" if known else ""
 
 
 def _range(factors: Factors) -> str:

@@ -96,6 +96,71 @@ def test_gradient_descent_has_the_first_beta_for_its_momentum(tmp_path):
         assert_close(first.detach(), before - learning_rate(step, trainer.steps, one.training) * moved)
 
 
+def drawn(one: Experiment, root: Path, epoch: int) -> Batch:
+    """All that the steps of an epoch see, in their order."""
+    trainer = Trainer(one, run_at(root, one), CPU)
+    assert trainer.steps_per_epoch == 5
+    batches = [trainer.batch(epoch, within) for within in range(5)]
+    assert [len(batch) for batch in batches] == [32, 32, 32, 32, 12]
+    return Batch(
+        *(torch.cat([getattr(b, name) for b in batches]) for name in ("inputs", "labels", "lengths"))
+    )
+
+
+def test_an_epoch_is_every_training_example_once(tmp_path):
+    one = tiny()
+    data, _ = one.task.build().split(one.n_train, one.n_test, one.seed)
+    assert len(data) == 140
+    pairs = [
+        (example.tolist(), label) for example, label in zip(data.inputs, data.labels.tolist(), strict=True)
+    ]
+    for epoch in (0, 1):
+        seen = drawn(one, tmp_path, epoch)
+        found = zip(seen.inputs, seen.labels.tolist(), strict=True)
+        assert sorted((example.tolist(), label) for example, label in found) == sorted(pairs)
+        assert torch.equal(seen.lengths, (seen.inputs != 0).sum(1))
+    assert len({tuple(example) for example, _ in pairs}) == 140
+
+
+def test_every_epoch_and_seed_has_an_order_of_its_own(tmp_path, monkeypatch):
+    data, _ = tiny().task.build().split(140, 60, 0)
+    monkeypatch.setattr(
+        type(tiny().task.build()), "split", lambda task, n_train, n_test, seed: (data, data[:1])
+    )
+    first, later = (drawn(tiny(), tmp_path, epoch).inputs for epoch in (0, 1))
+    other = drawn(tiny(seed=1), tmp_path, 0).inputs
+    again = drawn(tiny(), tmp_path, 0).inputs
+    assert torch.equal(first, again)
+    for one, another in itertools.combinations((data.inputs, first, later, other), 2):
+        assert not torch.equal(one, another)
+
+
+@pytest.mark.parametrize("clip", [None, 0.05])
+def test_steps_are_those_of_a_plain_loop(tmp_path, clip):
+    base = tiny()
+    training = replace(base.training, weight_decay=0.3, betas=(0.8, 0.7), learning_rate=1e-2, clip=clip)
+    training = replace(training, precision="float32")
+    one = replace(base, training=training, model=replace(base.model, dropout=0.0))
+    ours = Trainer(one, run_at(tmp_path, one), CPU)
+    ours.state.model.double()
+    model = build_model(one, CPU).double()
+    adam = torch.optim.AdamW(model.parameters(), weight_decay=0.3, betas=(0.8, 0.7), eps=1e-8, fused=False)
+    for step in range(4):
+        batch = ours.batch(0, step)
+        adam.param_groups[0]["lr"] = learning_rate(step, 10, training)
+        adam.zero_grad()
+        torch.nn.functional.cross_entropy(model(batch), batch.labels).backward()
+        if clip is not None:
+            norm = math.sqrt(sum(p.grad.square().sum() for p in model.parameters() if p.grad is not None))
+            assert norm > clip
+            for p in model.parameters():
+                p.grad = None if p.grad is None else p.grad * clip / norm
+        adam.step()
+        ours.step(batch)
+    for name, parameter in ours.state.model.named_parameters():
+        assert_close(parameter, model.get_parameter(name), rtol=1e-4, atol=1e-6, msg=name)
+
+
 def test_a_control_that_came_later_leaves_the_names_of_runs_as_they_were():
     assert "optimiser" not in to_dict(tiny())["training"]
     assert from_dict(Experiment, to_dict(by_descent())) == by_descent()

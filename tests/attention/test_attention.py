@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from spectrope.attention import IMPLEMENTATIONS, attention, fastest
+from spectrope.attention.explicit import _pieces
 from spectrope.core.errors import UnknownNameError, UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
@@ -59,6 +60,21 @@ def test_equals_the_reference_in_values_and_gradients(name, causal, impl):
         assert (grad is None) == (wanted is None)
         if wanted is not None:
             assert_close(grad, wanted)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("name", ["nope", "t5", "kerple_log", "cope", "tupe"])
+def test_pieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
+    encoding, (ctx, v) = build(name), inputs(8, 9, batch=5)
+    if not shared:  # Positions of each example's own, hence biases too.
+        ahead = torch.arange(5)[:, None]
+        ctx = dataclasses.replace(ctx, q_pos=ctx.q_pos + ahead, k_pos=2 * ctx.k_pos + ahead)
+    monkeypatch.setattr("spectrope.attention.explicit.CACHED_ENTRIES", 2 * 3 * 8 * 9 + 1)
+    pattern = torch.empty(5, 3, 8, 9)
+    assert [len(pattern[piece]) for piece in _pieces(pattern)] == [2, 2, 1]
+    for dropout in ([None, None], [Noise(0.3, 5, CPU) for _ in range(2)]):
+        expected = outcome(ctx, v, encoding, False, "reference", dropout[0])
+        assert_close(outcome(ctx, v, encoding, False, "explicit", dropout[1]), expected)
 
 
 @pytest.mark.parametrize("impl", FAST)

@@ -13,6 +13,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
+import torch.nn.functional as F
 from polars.testing import assert_frame_equal
 
 from spectrope.ablation.protocols import PROTOCOLS
@@ -86,6 +87,31 @@ def test_the_manifest_says_what_was_measured(tmp_path):
     assert_frame_equal(
         ablation.select(drop=100 * (pl.col("intact") - pl.col("ablated"))), ablation.select("drop")
     )
+
+
+def test_scores_are_those_of_the_trained_model_on_each_split(tmp_path):
+    base = tiny(epochs=8)
+    training = replace(base.training, eval_examples=20, learning_rate=2e-2, precision="float32")
+    one = replace(base, training=training)
+    run = train(one, tmp_path, CPU)
+    model, parts = load_model(run, CPU), one.task.build().split(one.n_train, one.n_test, one.seed)
+    last = run.frame("metrics").filter(pl.col("epoch") == 8)
+    assert last["split"].to_list() == ["train", "test"]
+    scored = {}
+    for split, data in zip(("train", "test"), parts, strict=True):
+        logits = model(data).detach()
+        hits, losses = (
+            logits.argmax(-1) == data.labels,
+            F.cross_entropy(logits, data.labels, reduction="none"),
+        )
+        scored[split] = hits
+        assert run.manifest[f"{split}_accuracy"] == pytest.approx(hits[:30].double().mean().item())
+        (row,) = last.filter(pl.col("split") == split).rows(named=True)
+        assert row["accuracy"] == pytest.approx(hits[:20].double().mean().item())
+        assert row["loss"] == pytest.approx(losses[:20].mean().item(), rel=1e-4)
+    assert run.manifest["test_loss"] == pytest.approx(losses.mean().item(), rel=1e-4)
+    for n in (20, 30):
+        assert scored["train"][:n].sum() != scored["test"][:n].sum()
 
 
 def test_ablation_on_fewer_examples_stands_beside_the_usual_one_and_is_none(tmp_path):

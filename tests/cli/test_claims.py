@@ -1,0 +1,24 @@
+"""What `spectrope claims` makes of its options."""
+
+import pytest
+
+from spectrope.cli.claims import Run
+from spectrope.sweeps.local import Local
+from spectrope.sweeps.ray import Ray
+
+
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [
+        (
+            Run(engine="ray", address="auto", workers=3, gpus=0.5, replicas=2),
+            Ray(address="auto", workers=3, gpus=0.5, replicas=2),
+        ),
+        (Run(engine="ray", workers=1), Ray()),
+        (Run(device="cuda", workers=3, replicas=2), Local("cuda", workers=3, replicas=2)),
+        (Run(workers=1), Local()),
+    ],
+)
+def test_options_reach_the_engine(command, engine):
+    command._require_options_of_engine()
+    assert command._engine() == engine

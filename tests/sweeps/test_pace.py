@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.sweeps.test_local import tiny
 
-from spectrope.sweeps.calibrate import Cost, calibrate, shortened, time_training
+from spectrope.sweeps.calibrate import Cost, Timing, calibrate, shortened, time_training
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.measures import MEASURES
@@ -68,14 +68,24 @@ def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
     assert Cost(1.0, 2.0).total == 3.0
 
 
-def test_cost_grows_with_epochs_and_examples():
+def test_cost_grows_with_epochs_and_examples(monkeypatch):
+    monkeypatch.setattr("spectrope.sweeps.calibrate.time_training", lambda one, *rest: Timing(0.5, 2.0))
+    monkeypatch.setattr("spectrope.sweeps.calibrate.time_measure", lambda one, *rest: 7.0)
     few, many = (experiment("distance", "nope", epochs=n, n_examples=n * 1000) for n in (1, 30))
     small, large = calibrate([Job(few), Job(many)], CPU)
-    assert large.training > 100 * small.training
+    assert shortened(few).n_train == few.training.batch_size == 128  # And 256 examples held out.
+    steps, scored = 700 / 128, 2 * 1000 / 128 / 3  # Before and after the epoch.
+    assert small.training == pytest.approx(0.5 * 1000 / 384 + 2.0 * (steps + scored))
+    steps, scored = 30 * 21000 / 128, 31 * 4000 / 128 / 3
+    assert large.training == pytest.approx(0.5 * 30000 / 384 + 2.0 * (steps + scored))
+    assert small.measuring == large.measuring == 7.0
+
+
+def test_measures_are_taken_on_as_many_examples_as_there_are():
+    few, many = (experiment("distance", "nope", n_examples=n * 1000) for n in (1, 30))
     assert MEASURES["ablation"].examples(many) == 2000
     assert MEASURES["ablation-all"].examples(few) == 1000
     assert MEASURES["ablation-all"].examples(many) == 2000
-    assert shortened(few).n_train == few.training.batch_size
 
 
 def test_runs_that_train_together_cost_their_share_of_a_batched_step(monkeypatch):

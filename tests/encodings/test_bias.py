@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 from transformers.models.bloom.modeling_bloom import build_alibi_tensor
@@ -61,7 +61,6 @@ def test_alibi_may_leave_the_future_alone_or_learn_its_slopes():
     assert_close(grad, torch.tensor([-6.0, -6.0]))
 
 
-@settings(deadline=None)
 @given(n_heads=st.integers(1, 130), near=st.integers(0, 5000), further=st.integers(1, 5000))
 def test_alibi_falls_with_distance_alike_on_both_sides(n_heads, near, further):
     alibi = ALiBi.Config(n_heads=n_heads).build()

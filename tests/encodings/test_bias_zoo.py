@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 from transformers import DebertaConfig
@@ -52,7 +52,6 @@ def numbers(encoding):
     return {name: parameter.detach().tolist() for name, parameter in encoding.named_parameters()}
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 999), lag=st.integers(-5000, 5000))
 def test_kerple_is_its_two_kernels_within_range(seed, lag):
     torch.manual_seed(seed)
@@ -66,7 +65,6 @@ def test_kerple_is_its_two_kernels_within_range(seed, lag):
         assert_close(kerple.lag_bias(torch.tensor(lag)).tolist(), expected, rtol=1e-6, atol=1e-6)
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 999), positions=st.lists(st.integers(0, 300), min_size=2, max_size=7, unique=True))
 def test_kerple_is_conditionally_positive_definite(seed, positions):
     torch.manual_seed(seed)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 from transformers.models.gptj import modeling_gptj
@@ -44,7 +44,6 @@ def test_adjacent_pairs_are_gptjs_rotation():
     assert_close(Rotary.Config().build().rotate(x, pos, "query"), expected, atol=1e-5, rtol=1e-5)
 
 
-@settings(deadline=None)
 @given(width=WIDTHS, p=POSITIONS, r=POSITIONS, seed=st.integers(0, 99), pairs=st.sampled_from(PAIRS))
 def test_rotations_form_a_group(width, p, r, seed, pairs):
     rope, x = Rotary.Config(head_dim=width, pairs=pairs).build(), vectors(1, 1, 1, width, seed=seed)
@@ -57,7 +56,6 @@ def test_rotations_form_a_group(width, p, r, seed, pairs):
     assert torch.equal(turn(x, 0.0), x)
 
 
-@settings(deadline=None)
 @given(width=WIDTHS, p=POSITIONS, seed=st.integers(0, 99), pairs=st.sampled_from(PAIRS))
 def test_rotations_keep_norms(width, p, seed, pairs):
     x = vectors(2, 1, 1, width, seed=seed)
@@ -65,7 +63,6 @@ def test_rotations_keep_norms(width, p, seed, pairs):
     assert_close(turned.norm(dim=-1), x.norm(dim=-1))
 
 
-@settings(deadline=None)
 @given(lag=POSITIONS, shift=POSITIONS, seed=st.integers(0, 99), pairs=st.sampled_from(PAIRS))
 def test_logits_depend_on_the_lag_alone(lag, shift, seed, pairs):
     rope = Rotary.Config(head_dim=8, pairs=pairs).build()

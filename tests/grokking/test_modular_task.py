@@ -90,7 +90,7 @@ def is_held(distribution: Distribution, a: int, b: int) -> bool:
     return False
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     p=st.sampled_from(PRIMES),
     distribution=DISTRIBUTED,

@@ -33,7 +33,7 @@ def explained(design, y):
     return float(np.linalg.lstsq(design, y, rcond=None)[0] @ (design.T @ y))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(n=SIZES, seed=st.integers(0, 2**32 - 1), causal=st.booleans(), columns=st.booleans())
 def test_effects_are_the_least_squares_fit(n, seed, causal, columns):
     q, k = head(n, 5, seed)
@@ -76,7 +76,7 @@ def test_shares_of_independent_entries_are_zero_on_average_once_calibrated(causa
         assert abs(values.mean()) < 3.5 * values.std() / math.sqrt(len(values))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(n=SIZES, seed=st.integers(0, 2**32 - 1), causal=st.booleans())
 def test_shares_of_a_product_are_those_of_its_matrix(n, seed, causal):
     q, k = head(n, 3, seed)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError
@@ -47,7 +47,6 @@ def turning(frequencies):
     return SimpleNamespace(rotate=rotate)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), hermitian=st.booleans())
 def test_products_with_correlation_matrices_contract(n, seed, is_complex, hermitian):
     w, c = gaussian(n, seed, is_complex), correlation(n, seed + 1, is_complex)
@@ -63,7 +62,6 @@ def test_products_with_correlation_matrices_contract(n, seed, is_complex, hermit
         assert (found.eigenvalues is None) == (n > 1 or is_complex)
 
 
-@settings(deadline=None)
 @given(n=st.sampled_from([2, 3, 13, 31]), seed=SEEDS)
 def test_the_variance_identity_and_schurs_bounds(n, seed):
     w, c = gaussian(n, seed), correlation(n, seed + 1)
@@ -75,7 +73,6 @@ def test_the_variance_identity_and_schurs_bounds(n, seed):
     assert product[-1].item() <= high * (1 + 1e-12)
 
 
-@settings(deadline=None)
 @given(n=st.sampled_from([1, 2, 63]), seed=SEEDS)
 def test_the_symbol_of_the_product_is_a_mean_of_shifts(n, seed):
     operator = ToeplitzOperator(

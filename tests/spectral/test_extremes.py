@@ -130,7 +130,7 @@ def test_a_factorisation_exposes_a_run_that_met_a_neighbour():
     assert found.value <= proven < 4.0
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     n=st.sampled_from([1, 2, 3, 63, 127, 131, 257, 400]),
     seed=st.integers(0, 2**32 - 1),

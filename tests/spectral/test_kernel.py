@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -34,7 +34,6 @@ def kms_symbol(rho, theta):
     return (1 - rho**2) / (1 - 2 * rho * theta.cos() + rho**2)
 
 
-@settings(deadline=None)
 @given(n=st.sampled_from([1, 2, 5, 63, 97]), m=st.integers(1, 9), seed=st.integers(0, 2**32 - 1))
 def test_the_small_gram_has_the_kernels_eigenvalues(n, m, seed):
     theta = 3 * torch.rand(m, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

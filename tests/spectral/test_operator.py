@@ -5,7 +5,7 @@ import math
 import pytest
 import scipy.linalg
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -27,7 +27,6 @@ def fejer(width, n):
     return ToeplitzOperator.hermitian((1 - torch.arange(n, dtype=torch.float64) / width).clamp(min=0))
 
 
-@settings(deadline=None)
 @given(
     n=SIZES,
     seed=SEEDS,
@@ -48,7 +47,6 @@ def test_products_adjoint_and_energy_equal_the_dense_ones(n, seed, is_complex, c
     assert operator.energy() == pytest.approx((dense.abs() ** 2).sum().item())
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
 def test_dense_is_scipys_and_the_flags_tell_the_kind(n, seed, is_complex):
     t = lags(n, seed, is_complex)
@@ -70,7 +68,6 @@ def test_an_operator_of_a_lag_function_and_a_hadamard_product():
     torch.testing.assert_close(decay.hadamard(wave).dense(), decay.dense() * wave.dense())
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), points=st.integers(193, 300))
 def test_symbols_on_a_grid_are_those_at_its_angles(n, seed, is_complex, points):
     operator = ToeplitzOperator(lags(n, seed, is_complex))
@@ -81,7 +78,6 @@ def test_symbols_on_a_grid_are_those_at_its_angles(n, seed, is_complex, points):
         assert grid.is_complex() != kind.is_hermitian
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
 def test_fejer_means_are_rayleigh_quotients_of_plane_waves(n, seed, is_complex):
     operator = ToeplitzOperator(lags(n, seed, is_complex))
@@ -98,7 +94,6 @@ def test_fejers_kernel_has_its_closed_symbol(width):
     torch.testing.assert_close(fejer(width, 40).symbol(theta), closed)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), oversampling=st.sampled_from([3, 4, 8]))
 def test_the_bracket_holds_the_eigenvalues_and_the_symbol(n, seed, is_complex, oversampling):
     operator = ToeplitzOperator(lags(n, seed, is_complex)).hermitian_part()
@@ -118,14 +113,12 @@ def test_decaying_lags_are_bracketed_far_tighter_than_by_the_grid_alone():
     assert 1 / 3 - 1e-6 <= found.lower_bound <= 1 / 3
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
 def test_the_modulus_bounds_the_spectral_norm(n, seed, is_complex):
     operator = ToeplitzOperator(lags(n, seed, is_complex))
     assert torch.linalg.matrix_norm(operator.dense(), 2).item() <= modulus_bound(operator) * (1 + 1e-12)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS)
 def test_levinson_solves_positive_definite_systems(n, seed):
     t = lags(n, seed)[n - 1 :]

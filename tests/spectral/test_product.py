@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError
@@ -37,7 +37,6 @@ def dense(q, k, causal):
     return logits.tril() if causal else logits
 
 
-@settings(deadline=None)
 @given(n=SIZES, d=WIDTHS, seed=SEEDS, causal=st.booleans())
 def test_sums_equal_the_dense_ones(n, d, seed, causal):
     q, k = head(n, d, seed)
@@ -51,7 +50,6 @@ def test_sums_equal_the_dense_ones(n, d, seed, causal):
     torch.testing.assert_close(causal_matmul(q, k, x, chunk=16), (q @ k.T).tril() @ x)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, causal=st.booleans())
 def test_the_nearest_toeplitz_matrix_leaves_a_residual_orthogonal_to_all(n, seed, causal):
     q, k = head(n, 5, seed)
@@ -103,7 +101,6 @@ def test_the_nearest_toeplitz_matrix_of_a_complex_and_of_a_toeplitz_matrix():
     torch.testing.assert_close(nearest_toeplitz(operator.dense()).lags, waves)
 
 
-@settings(deadline=None)
 @given(n=SIZES, d=WIDTHS, seed=SEEDS, causal=st.booleans())
 def test_the_softmax_gauge_is_fixed_by_factors(n, d, seed, causal):
     q, k = head(n, d, seed)
@@ -119,7 +116,6 @@ def test_positional_factors_give_what_rotation_changes():
     torch.testing.assert_close(left @ right.T, a @ b.T - q @ k.T)
 
 
-@settings(deadline=None)
 @given(n=SIZES, d=WIDTHS, seed=SEEDS)
 def test_singular_values_of_full_logits(n, d, seed):
     q, k = head(n, d, seed)

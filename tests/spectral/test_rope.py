@@ -30,7 +30,6 @@ def turned(x, frequencies, pairs):
     return torch.view_as_real(z).flatten(1) if pairs == "adjacent" else torch.cat([z.real, z.imag], 1)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, pairs=PAIRS)
 def test_the_exact_form_is_a_real_part_of_unimodular_products(n, seed, pairs):
     (q, k), theta = head(n, 6, seed), geometric(3)
@@ -45,7 +44,6 @@ def test_the_exact_form_is_a_real_part_of_unimodular_products(n, seed, pairs):
     torch.testing.assert_close(logits, turned(q, theta, pairs) @ turned(k, theta, pairs).T)
 
 
-@settings(deadline=None)
 @given(n=SIZES, seed=SEEDS, pairs=PAIRS, causal=st.booleans())
 def test_the_band_gram_equals_the_dense_one(n, seed, pairs, causal):
     q, k = head(n, 8, seed)
@@ -66,7 +64,7 @@ def test_bands_that_cancel_have_negative_shares():
         _ = BandGram(torch.tensor([[1.0, -1.0], [-1.0, 1.0]], dtype=torch.float64)).shares
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     n=st.sampled_from([1, 2, 31, 63]), seed=SEEDS, causal=st.booleans(), bands=st.integers(1, 4), pairs=PAIRS
 )

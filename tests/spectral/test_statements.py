@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.spectral.kernel import rope_kernel
@@ -24,7 +24,6 @@ def lags(n, seed):
     return torch.randn(2 * n - 1, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-@settings(deadline=None)
 @given(n=st.sampled_from([2, 3, 31, 63]), seed=SEEDS)
 def test_remark_3_1_fails_softmax_keeps_toeplitz_only_where_rows_have_equal_sums(n, seed):
     toeplitz = ToeplitzOperator(lags(n, seed)).dense()
@@ -47,7 +46,6 @@ def test_remark_3_1_fails_for_alibi_and_for_no_logits_at_all():
     assert toeplitz_share_of_matrix(uniform, causal=True).raw == pytest.approx(0.488, abs=5e-4)
 
 
-@settings(deadline=None)
 @given(n=st.sampled_from([2, 31, 63]), seed=SEEDS, causal=st.booleans())
 def test_softmax_ignores_row_constants_which_spectra_do_not(n, seed, causal):
     rng = torch.Generator().manual_seed(seed)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
@@ -142,7 +142,6 @@ class TestTaskContract:
 
 
 @pytest.mark.parametrize("name", list(TASKS))
-@settings(deadline=None)
 @given(data=st.data())
 def test_sizes_are_refused_in_one_line_that_names_the_field_or_they_work(name, data):
     changes = data.draw(with_any_sizes(name))

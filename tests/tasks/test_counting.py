@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.tasks.exact import as_batch, counting_joint, goodness_of_fit, uniformity
 from torch.testing import assert_close
@@ -101,7 +101,6 @@ def configs(draw):
     )
 
 
-@settings(deadline=None)
 @given(config=configs(), seed=st.integers(0, 2**32 - 1))
 def test_every_configuration_shows_at_least_as_many_triggers_as_its_label(config, seed):
     task = config.build()

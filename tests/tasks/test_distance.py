@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.tasks.exact import as_batch, distance_joint, goodness_of_fit, uniformity
 from torch.testing import assert_close
@@ -187,7 +187,6 @@ def fits(words: list[int], left: int, label: int, pair: list[int], config: Dista
     )
 
 
-@settings(deadline=None)
 @given(config=configs(), seed=st.integers(0, 2**32 - 1))
 def test_every_sequence_of_every_configuration_has_its_label_among_the_possible(config, seed):
     task = config.build()

@@ -1,16 +1,22 @@
 """Every Python example of the documentation runs, page by page, in an empty folder."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from spectrope.encodings.base import ENCODINGS
+from spectrope.training.scales import SCALES, Preset
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+
+
+def small(preset: Preset) -> Preset:
+    return replace(preset, model=replace(preset.model, d_model=16, n_heads=2, n_layers=2, d_ff=16))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -19,6 +25,8 @@ def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.setattr(
         ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS}
     )  # an example may register one
+    if page.name == "README.md":  # Its example says nothing of a model's size, which here is small.
+        monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})
     namespace = {"__name__": "__main__"}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, str(page), "exec"), namespace)

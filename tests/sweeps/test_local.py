@@ -46,17 +46,17 @@ def ignore(number: int, event: Event) -> None:
 
 def test_workers_and_one_process_give_the_same(tmp_path):
     plan = [tiny("rope"), tiny("alibi"), tiny("nope", "counting")]
-    heard = set()
+    heard, rows = set(), []
+
+    def hear(number: int, event: Event) -> None:
+        heard.add((number, event.stage))
+
     alone = execute(plan, tmp_path / "one", device="cpu", workers=1, watch=ignore)
-    many = execute(
-        plan,
-        tmp_path / "two",
-        device="cpu",
-        workers=2,
-        watch=lambda number, event: heard.add((number, event.stage)),
-    )
+    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, rows.append)
     assert heard == {(number, stage) for number in range(3) for stage in ("train", "ablate", "done")}
-    for first, second, one in zip(alone, many, plan, strict=True):
+    assert sorted(row.run for row in rows) == sorted(run.id for run in alone)
+    for first, one in zip(alone, plan, strict=True):
+        second = run_for(one, tmp_path / "two")
         assert first.id == second.id
         assert experiment_of(second) == one
         assert second.finished

@@ -10,6 +10,7 @@ from tests.sweeps.test_local import ignore, tiny
 
 from spectrope.core.errors import ConfigError
 from spectrope.grokking.config import GrokExperiment
+from spectrope.store import Run
 from spectrope.sweeps import together
 from spectrope.sweeps.job import Job, complete, described
 from spectrope.sweeps.local import Local, execute
@@ -46,14 +47,20 @@ def test_what_was_begun_alone_goes_on_alone(tmp_path):
     assert [list(group) for group in grouped(jobs, tmp_path, 4)] == [[0, 3], [1], [2]]
 
 
+PLAN = [*seeds(without_dropout(tiny()), range(3)), Job(tiny("alibi"))]
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory) -> list[Run]:
+    return execute(PLAN, tmp_path_factory.mktemp("apart"), device="cpu")
+
+
 @pytest.mark.parametrize("workers", [1, 2])
-def test_together_and_apart_leave_the_same_runs(tmp_path, workers):
-    plan = [*seeds(without_dropout(tiny()), range(3)), Job(tiny("alibi"))]
+def test_together_and_apart_leave_the_same_runs(apart, tmp_path, workers):
     heard = set()
-    apart = execute(plan, tmp_path / "apart", device="cpu")
     together = execute(
-        plan,
-        tmp_path / "together",
+        PLAN,
+        tmp_path,
         device="cpu",
         workers=workers,
         replicas=3,

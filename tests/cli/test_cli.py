@@ -1,5 +1,6 @@
 """Commands as a user types them: what they print, what they leave behind, how they refuse."""
 
+import io
 import json
 import re
 import shutil
@@ -14,10 +15,12 @@ from spectrope.attention import cost
 from spectrope.attention.cost import Refused
 from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import BAD_INPUT, INTERRUPTED, Command, main
+from spectrope.cli.runs import Runs
 from spectrope.cli.show import console
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import find_runs, open_run
+from spectrope.sweeps.runs import experiment_of
 
 COMMANDS = [get_args(command)[1].name for command in get_args(Command)]
 SMALL = ("--epochs", "1", "--examples", "60")
@@ -118,6 +121,36 @@ def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
     assert re.search(r"isometric +not declared +broken, error", out)
     assert "the declaration is wrong" not in out
     assert "distance/mine/seed 0: done" in out
+    (mine,) = (run for run in find_runs(tmp_path / "runs") if run.config["encoding_name"] == "mine")
+    assert list(mine.config["own_encodings"]) == ["mine"]
+    assert experiment_of(mine).encoding_name == "mine"
+    monkeypatch.setattr(foreign, "_digests", {})
+    assert "encoding 'mine' comes from a file, and none is run unasked" in refused(capsys, "ablate", mine.id)
+    assert main(("report", mine.id, "--out", "page.html")) == 0
+    capsys.readouterr()
+
+
+def test_a_fault_of_the_program_is_no_answer(capsys, monkeypatch):
+    def fail(self):
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(Runs, "run", fail)
+    assert main(("runs",)) == 70
+    assert "ZeroDivisionError: by nothing" in capsys.readouterr().err
+
+
+class Closed(io.TextIOWrapper):
+    """A pipe that nobody reads any more."""
+
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_whoever_stops_reading_ends_the_command_without_a_word(tmp_path, capsys, monkeypatch):
+    with (tmp_path / "pipe").open("wb") as file:
+        monkeypatch.setattr(sys, "stdout", Closed(file))
+        assert main(("encodings",)) == 141
+    assert capsys.readouterr().err == ""
 
 
 def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained):

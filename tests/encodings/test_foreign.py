@@ -7,7 +7,14 @@ import pytest
 from spectrope.core.errors import ConfigError
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS, Tag
-from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding, loaded_files
+from spectrope.encodings.foreign import (
+    is_foreign,
+    laws_of,
+    load_encoding,
+    loaded_files,
+    require_versions,
+    versions_in,
+)
 
 MINE = '''
 from dataclasses import dataclass
@@ -55,6 +62,32 @@ def test_a_false_declaration_is_found(tmp_path):
     load_encoding(f"{written(tmp_path / 'false.py', '{Tag.ISOMETRIC}')}:Mine")
     wrong = {check.law for check in laws_of("mine") if not check.honest}
     assert wrong == {Tag.ISOMETRIC, Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE}
+
+
+def test_an_edited_file_is_another_version(tmp_path, monkeypatch):
+    file = written(tmp_path / "mine.py")
+    config = {"kind": "sum", "parts": [{"kind": "rope"}, {"kind": load_encoding(f"{file}:Mine")}]}
+    first = versions_in(config)
+    assert list(first) == ["mine"]
+    require_versions(first)
+    monkeypatch.setattr(foreign, "_loaded", {})
+    others = {name: ENCODINGS[name] for name in ENCODINGS if name != "mine"}
+    monkeypatch.setattr(ENCODINGS, "_classes", others)
+    with pytest.raises(ConfigError, match="encoding 'mine' comes from a file, and none is run unasked"):
+        require_versions(first)
+    file.write_text(file.read_text().replace("-lag.abs()", "-2 * lag.abs()"))
+    load_encoding(f"{file}:Mine")
+    assert versions_in(config) != first
+    with pytest.raises(ConfigError, match="the file of encoding 'mine' has been edited"):
+        require_versions(first)
+    assert versions_in({"kind": "rope"}) == {}
+
+
+def test_what_is_not_finite_obeys_no_law(tmp_path):
+    file = written(tmp_path / "mine.py")
+    file.write_text(file.read_text().replace("-lag.abs()", "float('nan') * lag.abs()"))
+    load_encoding(f"{file}:Mine")
+    assert not any(check.holds for check in laws_of("mine") if check.declared)
 
 
 def test_mistakes_get_one_line(tmp_path):

@@ -1,6 +1,8 @@
 """The command line: thin shells over the library, one file per command."""
 
+import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -42,13 +44,14 @@ Command = (
     | Annotated[Encodings, subcommand("encodings")]
 )
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line and exit code 2, an interruption 130.
 
-    A command whose `run` returns a number ends with it.
+    A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone: a
+    fault of the program ends with 70, and one whose output nobody reads any more with 141.
     """
     command = tyro.cli(
         Command,  # pyright: ignore[reportArgumentType]
@@ -69,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         complain(str(error))
         return BAD_INPUT
     except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception:
+        traceback.print_exc()
+        return CRASHED
     return code or 0

@@ -14,7 +14,15 @@ from rich.text import Text
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.pace import Pace
 
-console = Console()
+
+class Piped(Console):
+    """Rich ends a program whose pipe is closed with exit code 1, which is an answer of `audit` and `diff`."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+console = Piped()
 errors = Console(stderr=True)
 
 STAGES = {

@@ -1,15 +1,19 @@
 """Encodings from a user's own file, named as `path/to/file.py:ClassName`."""
 
+import hashlib
 import importlib.util
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import ENCODINGS, Encoding
 from spectrope.encodings.laws import LawCheck, Sizes, check_laws
 
 _loaded: dict[Path, str] = {}
+_digests: dict[str, str] = {}  # Of the text of each file, by the name of its module.
 
 
 def is_foreign(spec: str) -> bool:
@@ -46,6 +50,7 @@ def load_file(path: Path) -> str:
     if not path.is_file():
         raise ConfigError(f"{path} is no file; encodings of your own are named as path/to/file.py:ClassName.")
     name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -55,13 +60,50 @@ def load_file(path: Path) -> str:
     except Exception as error:
         del sys.modules[name]
         raise ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}.") from error
-    _loaded[path] = name
+    _loaded[path], _digests[name] = name, digest
     return name
 
 
 def loaded_files() -> tuple[Path, ...]:
     """The files run so far; a worker process runs them too."""
     return tuple(_loaded)
+
+
+def versions_in(config: Any) -> dict[str, str]:
+    """The encodings from files that a configuration names at any depth, each with its file's digest.
+
+    They belong to what identifies a run: an edited file is another encoding under the same name.
+    """
+    own = _version(config.get("kind")) if isinstance(config, Mapping) else {}
+    values = config.values() if isinstance(config, Mapping) else config
+    inner = values if isinstance(values, Iterable) and not isinstance(values, str) else ()
+    return own | {name: digest for value in inner for name, digest in versions_in(value).items()}
+
+
+def require_versions(versions: Mapping[str, str]) -> None:
+    """Refuse encodings from files that have not been run, or have been edited since.
+
+    Raises:
+        ConfigError: One line, with the way out.
+    """
+    for name, digest in versions.items():
+        known = _version(name).get(name)
+        if known is None:
+            raise ConfigError(
+                f"encoding {name!r} comes from a file, and none is run unasked; name it again: "
+                "`spectrope compare --encodings path/to/file.py:ClassName`, or `load_encoding` in Python."
+            )
+        if known != digest:
+            raise ConfigError(
+                f"the file of encoding {name!r} has been edited: it is {known}, and the run was made by "
+                f"{digest}; train anew, or go back to that file."
+            )
+
+
+def _version(kind: Any) -> dict[str, str]:
+    cls = ENCODINGS[kind] if isinstance(kind, str) and kind in ENCODINGS else None
+    digest = None if cls is None else _digests.get(cls.__module__)
+    return {} if digest is None else {kind: digest}
 
 
 def laws_of(name: str) -> list[LawCheck]:

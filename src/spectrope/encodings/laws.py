@@ -106,7 +106,9 @@ class Trial:
 
 
 def relative_error(a: Tensor, b: Tensor) -> float:
-    """Largest difference over the largest absolute value, or 0 where both are 0."""
+    """Largest difference over the largest value; 0 where both are 0, infinite where one is not finite."""
+    if not (a.isfinite().all() and b.isfinite().all()):
+        return float("inf")
     scale = max(float(a.detach().abs().max()), float(b.detach().abs().max()))
     return float((a - b).detach().abs().max()) / scale if scale > 0 else 0.0
 

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from spectrope.core.config import from_dict, to_dict
+from spectrope.encodings.foreign import require_versions, versions_in
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment
 from spectrope.training.config import Experiment
 
 MARK = "laboratory"  # Field that says of which one; those of sequences have no mark.
 GROKKING = "grokking"
+OWN = "own_encodings"  # Field with the versions of files that encodings come from, where any does.
 
 StepExperiment: TypeAlias = GrokExperiment | ShapesExperiment
 AnyExperiment: TypeAlias = Experiment | StepExperiment
@@ -21,16 +23,20 @@ LABORATORIES: Mapping[str, type[GrokExperiment] | type[ShapesExperiment]] = {
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
-    """An experiment as JSON-ready values that say of which laboratory it is."""
+    """An experiment as JSON-ready values that say of which laboratory it is, and whose encodings."""
     name = next((name for name, kind in LABORATORIES.items() if isinstance(experiment, kind)), None)
-    return to_dict(experiment) if name is None else {MARK: name, **to_dict(experiment)}
+    fields = to_dict(experiment)
+    own = versions_in(fields["model"].get("encoding")) if "model" in fields else {}
+    return ({} if name is None else {MARK: name}) | fields | ({OWN: own} if own else {})
 
 
 def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
     """Read an experiment back.
 
     Raises:
-        ConfigError: If it is none of today's.
+        ConfigError: If it is none of today's, or of an encoding from a file that has not been run or is
+            another by now.
     """
+    require_versions(fields.get(OWN, {}))
     kind = LABORATORIES.get(fields.get(MARK, ""), Experiment)
-    return from_dict(kind, {name: value for name, value in fields.items() if name != MARK})
+    return from_dict(kind, {name: value for name, value in fields.items() if name not in (MARK, OWN)})

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import torch
 
-from spectrope.core.config import config_hash, from_dict
+from spectrope.core.config import config_hash
+from spectrope.core.errors import ConfigError
 from spectrope.models.decoder import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
-from spectrope.sweeps.laboratories import AnyExperiment, written
+from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.training.config import Experiment
 from spectrope.training.loop import build_model
 from spectrope.training.state import WEIGHTS
@@ -31,8 +32,15 @@ def find_run(experiment: AnyExperiment, root: Path) -> Run | None:
 
 
 def experiment_of(run: Run) -> Experiment:
-    """The experiment that a run folder was made for."""
-    return from_dict(Experiment, run.config)
+    """The experiment that a run folder was made for.
+
+    Raises:
+        ConfigError: If it is none of the decoder's, or its encoding is not to be had.
+    """
+    experiment = read_experiment(run.config)
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"run {run.id} is of the grokking laboratory and has no decoder.")
+    return experiment
 
 
 def load_model(run: Run, device: torch.device) -> Decoder:

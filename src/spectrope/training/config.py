@@ -1,6 +1,7 @@
 """How a model is trained, and everything that defines one run."""
 
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Literal
 
 from spectrope.core.config import Configured, OneOf
@@ -33,7 +34,7 @@ class TrainingConfig(Configured):
     def __post_init__(self) -> None:
         for field in ("epochs", "batch_size", "micro_batch", "eval_examples"):
             require(getattr(self, field) >= 1, self, field, "at least 1")
-        require(self.learning_rate > 0, self, "learning_rate", "positive")
+        require(0 < self.learning_rate < inf, self, "learning_rate", "positive and finite")
         require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
         require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
         require(0 <= self.warmup < 1, self, "warmup", "a share of the steps in [0, 1)")

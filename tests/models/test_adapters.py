@@ -6,13 +6,16 @@ import sys
 import pytest
 import torch
 import transformers
-from tests.auditing.families import CHANGED, FAMILIES
+from tests.auditing.families import CHANGED, FAMILIES, SIZES, build
 
+from spectrope.ablation.subject import Subject
+from spectrope.auditing import audit
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.models.adapters import (
     Inputs,
     block_of,
     declared_config,
+    drawn_weights,
     evaluating,
     layer_name,
     open_model,
@@ -88,7 +91,7 @@ def test_weights_that_end_too_early_are_refused(broken, layers, cut):
         ("num_attention_heads", "four", "cannot be loaded: StrictDataclassFieldValidationError"),
         ("rope_parameters", {"rope_type": "linear"}, "cannot be loaded: KeyError: .*Missing required keys"),
         ("hidden_size", 128, "cannot be loaded: RuntimeError"),
-        ("num_hidden_layers", 3, r"lacks 9 weights of its layers \(model.layers.2.*would be random"),
+        ("num_hidden_layers", 3, r"lacks 9 weights \(model.layers.2.*would be random"),
     ],
 )
 def test_a_configuration_that_does_not_fit_is_refused(broken, field, value, message):
@@ -96,6 +99,51 @@ def test_a_configuration_that_does_not_fit_is_refused(broken, field, value, mess
     (broken / "config.json").write_text(json.dumps(config | {field: value}))
     with pytest.raises(ConfigError, match=message):
         open_model(broken)
+
+
+def save_without(folder, model, *left_out):
+    """A checkpoint that lacks the weights whose names begin so."""
+    state = {name: value for name, value in model.state_dict().items() if not name.startswith(left_out)}
+    model.save_pretrained(folder, state_dict=state)
+
+
+@pytest.mark.parametrize(
+    ("family", "lacking"),
+    [
+        ("gpt2", "transformer.wpe.weight"),
+        ("gpt2", "transformer.ln_f.bias"),
+        ("llama-default", "model.embed_tokens.weight"),
+        ("bert", "bert.embeddings.LayerNorm.weight"),
+        ("t5", "encoder.final_layer_norm.weight"),
+        ("bart", "model.decoder.embed_positions.weight"),
+    ],
+)
+def test_weights_outside_the_layers_are_not_drawn(family, lacking, tmp_path):
+    save_without(tmp_path, FAMILIES[family](), lacking)
+    with pytest.raises(ConfigError, match=f"lacks 1 weights \\({lacking}\\), which would be random"):
+        open_model(tmp_path)
+
+
+def test_a_head_may_be_lacking_where_it_is_not_used(tmp_path):
+    save_without(tmp_path, FAMILIES["llama-default"](), "lm_head")
+    model = open_model(tmp_path)
+    assert drawn_weights(model) == drawn_weights(open_model(tmp_path, layers=slice(0, 1)))
+    assert audit(model, length=16).ok
+    with pytest.raises(UnsupportedError, match=r"lacks lm_head.weight, so its loss .* a random head"):
+        Subject.of(model)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_tied_weights_are_not_lacking(family, tmp_path):
+    FAMILIES[family]().save_pretrained(tmp_path)
+    model = open_model(tmp_path)
+    assert drawn_weights(model) == ()
+    Subject.of(model)
+
+
+def test_a_pooler_may_be_lacking(tmp_path):
+    save_without(tmp_path, build("Bert", "Model", **SIZES), "pooler")
+    assert drawn_weights(open_model(tmp_path)) == ("pooler.dense.bias", "pooler.dense.weight")
 
 
 def test_a_file_is_no_checkpoint(checkpoint):

@@ -9,7 +9,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.core.errors import UnsupportedError
-from spectrope.models.adapters import Enough, HeadSite, after, before, blocks_of, head_sites, rest_of
+from spectrope.models.adapters import (
+    Enough,
+    HeadSite,
+    after,
+    before,
+    blocks_of,
+    drawn_weights,
+    head_sites,
+    rest_of,
+)
 from spectrope.probes.constant_content import attending_modules
 from spectrope.tasks.sequences import Sequences
 
@@ -31,13 +40,23 @@ class Subject:
         """The subject that a Hugging Face model makes.
 
         Raises:
-            UnsupportedError: If it is no language model, or hides its heads.
+            UnsupportedError: If it is no language model, it hides its heads, or its checkpoint lacks the
+                weights that predict tokens.
         """
         name, config = type(model).__name__, getattr(model, "config", None)
         embeddings = getattr(model, "get_output_embeddings", lambda: None)()
         if config is None or embeddings is None:
             raise UnsupportedError(f"{name} predicts no tokens, so the loss of a head cannot be measured.")
-        return cls(model, head_sites(model, attending_modules(model)))
+        subject = cls(model, head_sites(model, attending_modules(model)))
+        if drawn := drawn_weights(model):
+            beside = subject.predictor.rpartition(".")[0]
+            used = [one for one in drawn if one.startswith(beside) and ".pooler." not in f".{one}"]
+            if used:
+                raise UnsupportedError(
+                    f"the checkpoint of {name} lacks {used[0]}, so its loss would be that of a random head; "
+                    "save it with its head."
+                )
+        return subject
 
     @cached_property
     def stacks(self) -> dict[str, list[tuple[str, int]]]:

@@ -2,7 +2,7 @@
 
 from spectrope.models.adapters.hooks import Enough, after, before, evaluating, running, states_of, with_states
 from spectrope.models.adapters.inputs import Inputs, runs_at, trained_length
-from spectrope.models.adapters.load import open_model
+from spectrope.models.adapters.load import drawn_weights, open_model
 from spectrope.models.adapters.record import Call, recorded
 from spectrope.models.adapters.sites import (
     HeadSite,
@@ -38,6 +38,7 @@ __all__ = [
     "declared_config",
     "decoder_start",
     "drawable_tokens",
+    "drawn_weights",
     "evaluating",
     "first_of",
     "head_sites",

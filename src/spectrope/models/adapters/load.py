@@ -1,7 +1,7 @@
 """Checkpoints from disk: safetensors alone, no code of theirs, no network, unless asked for."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ def open_model(
 
     Raises:
         ConfigError: If there is no such checkpoint, it has no configuration that can be read, lacks weights
-            of its layers, or has none of the layers.
+            other than those of a head or a pooler, or has none of the layers.
         UnsupportedError: If its weights are pickled, it needs code of its own, transformers is missing, or a
             layer shares weights with one that is left out.
     """
@@ -61,10 +61,7 @@ def open_model(
             output_loading_info=True,
             **options,
         )
-    if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
-        raise ConfigError(
-            f"{source} lacks {len(missing)} weights of its layers ({missing[0]}), which would be random."
-        )
+    _check_drawn(model, source, loaded["missing_keys"])
     return model.eval()
 
 
@@ -78,15 +75,45 @@ def _sliced(
     model, loaded = cls.from_pretrained(
         None, config=cut, state_dict=tensors, dtype=dtype, output_loading_info=True
     )
-    if missing := sorted(loaded["missing_keys"]):
+    if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
         raise UnsupportedError(
             f"these layers of {source} need weights that are kept in other layers: "
             f"{missing[0]}; take layers from 0 on."
         )
+    _check_drawn(model, source, loaded["missing_keys"])
     renumber(model, chosen)
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
     return model.eval()
+
+
+def drawn_weights(model: nn.Module) -> tuple[str, ...]:
+    """Names of weights of a head or a pooler that a model's checkpoint lacks, so that they are random."""
+    return getattr(model, "drawn_weights", ())
+
+
+def _check_drawn(model: Any, source: str | Path, missing: Iterable[str]) -> None:
+    """Refuse weights drawn at random, but for heads and poolers, which not all commands use: remember those.
+
+    Raises:
+        ConfigError: If another is missing.
+    """
+    apart = _parts_apart(model)
+    inside = sorted(name for name in missing if not name.startswith(apart) and ".pooler." not in f".{name}")
+    if inside:
+        raise ConfigError(
+            f"{source} lacks {len(inside)} weights ({inside[0]}), which would be random; save it whole."
+        )
+    model.drawn_weights = tuple(sorted(missing))
+
+
+def _parts_apart(model: Any) -> tuple[str, ...]:
+    """How names of weights outside the body of a model begin: those of its heads."""
+    if model.base_model is not model:
+        heads = (name for name, _ in model.named_children() if name != model.base_model_prefix)
+        return (*(f"{name}." for name in heads), "final_logits_bias")
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    return tuple(f"{name}." for name, module in model.named_modules() if module is head)
 
 
 def _library() -> Any:

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.auditing.families import FAMILIES
+import transformers
+from tests.auditing.families import FAMILIES, SIZES, build
 from tests.models.tokenizers import save_tokenizer
 
 from spectrope.core.errors import ConfigError, StoreError, UnsupportedError
@@ -103,3 +104,32 @@ def test_a_checkpoint_without_a_tokenizer_is_named(tmp_path):
     FAMILIES["llama-default"]().save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match="has no tokenizer that can be read"):
         open_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("family", ["gpt2", "t5", "bert"])
+def test_a_tokenizer_that_the_library_makes_up_is_none(family, tmp_path):
+    FAMILIES[family]().save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"has no tokenizer that can be read: no file of it\."):
+        open_tokenizer(str(tmp_path))
+
+
+def test_the_reason_is_told_whatever_the_library_raises(tmp_path):
+    transformers.EsmConfig(**SIZES).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="has no tokenizer that can be read: expected str"):
+        open_tokenizer(str(tmp_path))
+
+
+def test_a_tokenizer_of_bytes_needs_no_files(tmp_path):
+    FAMILIES["t5"]().config.save_pretrained(tmp_path)
+    transformers.ByT5Tokenizer().save_pretrained(tmp_path)
+    assert open_tokenizer(str(tmp_path)).encode("a", 4) == [ord("a") + 3, 1]
+
+
+def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tokenizer):
+    small = build("Llama", "ForCausalLM", **SIZES | {"vocab_size": 60})
+    with pytest.raises(ConfigError, match="up to 63, and LlamaForCausalLM knows 60; put the model's own"):
+        text_sequences(small, ["w5 w6"], 9, tokenizer)
+    with pytest.raises(ConfigError, match="tokens up to 63, and BertForMaskedLM knows 60"):
+        task_sequences(
+            build("Bert", "ForMaskedLM", **SIZES | {"vocab_size": 60}), "induction", 4, 12, tokenizer
+        )

@@ -14,7 +14,7 @@ from spectrope.cli.show import explain, frame
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
 from spectrope.evaluation.language import read_texts, whole_sequences
-from spectrope.models.adapters import Tokenizer, drawable_tokens, parse_layers
+from spectrope.models.adapters import Tokenizer, drawable_tokens, encoded, parse_layers
 from spectrope.sweeps.ablate import Tables
 from spectrope.sweeps.checkpoint_spectrum import checkpoint_spectrum
 
@@ -69,17 +69,17 @@ class Measured:
 
     def ids(self, model: nn.Module, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
         """The sequences: random tokens, or the first texts that are long enough."""
-        return self._random(model) if self.texts is None else self._of_texts(self.texts, tokenizer)
+        return self._random(model) if self.texts is None else self._of_texts(model, self.texts, tokenizer)
 
     def _random(self, model: nn.Module) -> Int[Tensor, "b t"]:
         known, rng = drawable_tokens(model), numpy_stream(0, "spectrum", "tokens")
         pool = rng.choice(known, min(TOKENS, len(known)), replace=False)
         return torch.from_numpy(rng.choice(pool, (self.examples, self.length)))
 
-    def _of_texts(self, path: Path, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
+    def _of_texts(self, model: nn.Module, path: Path, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
         if tokenizer is None:
             raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
-        rows = [tokenizer.encode(text, self.length) for text in read_texts(path)]
+        rows = encoded(model, tokenizer, read_texts(path), self.length)
         full = [row for row in rows if len(row) == self.length][: self.examples]
         if len(full) < 2:
             raise ConfigError(

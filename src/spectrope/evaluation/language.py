@@ -8,7 +8,14 @@ from jaxtyping import Bool, Int
 from torch import Tensor, nn
 
 from spectrope.core.errors import ConfigError
-from spectrope.models.adapters import Tokenizer, decoder_start, drawable_tokens, sees_ahead
+from spectrope.models.adapters import (
+    Tokenizer,
+    check_tokenizer,
+    decoder_start,
+    drawable_tokens,
+    encoded,
+    sees_ahead,
+)
 from spectrope.store.files import disk_errors
 from spectrope.tasks.sequences import UNSCORED, Sequences, continuing, padded, predicting, repeated_tokens
 
@@ -50,9 +57,10 @@ def text_sequences(
         seed: Of the choice of hidden tokens.
 
     Raises:
-        ConfigError: If no text has two tokens, or there is nothing to hide tokens with.
+        ConfigError: If no text has two tokens, the tokenizer has tokens that the model does not know, or
+            there is nothing to hide tokens with.
     """
-    rows = [row for text in texts if len(row := tokenizer.encode(text, length)) > 1]
+    rows = [row for row in encoded(model, tokenizer, texts, length) if len(row) > 1]
     if not rows:
         raise ConfigError("none of the texts has two tokens.")
     ids, lengths = padded(rows, tokenizer.padding)
@@ -118,4 +126,5 @@ def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:
             f"{type(model).__name__} sees both ways, so tokens must be hidden from it, and its checkpoint "
             "has no tokenizer that knows how."
         )
+    check_tokenizer(model, tokenizer)
     return tokenizer.mask

@@ -18,8 +18,10 @@ from spectrope.models.adapters.slices import parse_layers
 from spectrope.models.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
 from spectrope.models.adapters.texts import (
     Tokenizer,
+    check_tokenizer,
     decoder_start,
     drawable_tokens,
+    encoded,
     open_tokenizer,
     sees_ahead,
 )
@@ -35,10 +37,12 @@ __all__ = [
     "before",
     "block_of",
     "blocks_of",
+    "check_tokenizer",
     "declared_config",
     "decoder_start",
     "drawable_tokens",
     "drawn_weights",
+    "encoded",
     "evaluating",
     "first_of",
     "head_sites",

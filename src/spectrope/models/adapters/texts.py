@@ -1,6 +1,8 @@
 """A checkpoint's tokenizer, and which of its tokens may be drawn at random."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from spectrope.models.adapters.inputs import Inputs
 from spectrope.models.adapters.record import Call, recorded
 
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
+FILES = ("tokenizer.json", "*.model", "vocab*", "*.spm", "*.tiktoken", "tekken.json", "bpe.codes")
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,68 @@ def open_tokenizer(
 
     options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
     try:
-        return Tokenizer(AutoTokenizer.from_pretrained(source, **options))
-    except (OSError, ValueError) as error:
+        found = AutoTokenizer.from_pretrained(source, **options)
+    except Exception as error:  # what its files, or the lack of them, raise in the library is of any kind
+        raise ConfigError(f"{source} has no tokenizer that can be read: {_reason(error)}") from None
+    if not _has_files(source, found, allow_download):
+        raise ConfigError(f"{source} has no tokenizer that can be read: no file of it.")
+    return Tokenizer(found)
+
+
+def _reason(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+def _has_files(source: str, tokenizer: Any, allow_download: bool) -> bool:
+    """Whether a tokenizer was read, not made up: from files, unless it is of a kind that needs none."""
+    from transformers.utils.hub import cached_file
+
+    named = set(getattr(tokenizer, "vocab_files_names", {}).values())
+    if not named:  # as those of bytes and characters
+        return True
+    options = {"local_files_only": not allow_download, "_raise_exceptions_for_missing_entries": False}
+    where = cached_file(source, "config.json", **options)
+    folder = Path(where).parent if where else Path(source)
+    return any((folder / name).is_file() for name in named) or any(
+        any(folder.glob(pattern)) for pattern in FILES
+    )
+
+
+def encoded(model: nn.Module, tokenizer: Tokenizer, texts: Iterable[str], length: int) -> list[list[int]]:
+    """The first tokens of each text, for a model.
+
+    Args:
+        model: Whose tokens they are to be.
+        tokenizer: The model's.
+        texts: In their order.
+        length: Most tokens of each.
+
+    Raises:
+        ConfigError: If the tokenizer has tokens that the model does not know.
+    """
+    check_tokenizer(model, tokenizer)
+    rows = [tokenizer.encode(text, length) for text in texts]
+    _check_known(model, max((max(row) for row in rows if row), default=0))
+    return rows
+
+
+def check_tokenizer(model: nn.Module, tokenizer: Tokenizer) -> None:
+    """Refuse a tokenizer of more tokens than a model has; those added to it may remain unused.
+
+    Raises:
+        ConfigError: If it has more.
+    """
+    _check_known(model, max(tokenizer.library.vocab_size - 1, tokenizer.mask or 0))
+
+
+def _check_known(model: nn.Module, largest: int) -> None:
+    config: Any = model.config
+    known = config.get_text_config().vocab_size
+    if largest >= known:
         raise ConfigError(
-            f"{source} has no tokenizer that can be read: {str(error).splitlines()[0]}"
-        ) from None
+            f"the checkpoint's tokenizer gives tokens up to {largest}, and {type(model).__name__} knows "
+            f"{known}; put the model's own tokenizer in its folder."
+        )
 
 
 def drawable_tokens(model: nn.Module) -> Int[np.ndarray, " m"]:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.auditing.families import FAMILIES, GPT2, build, llama
+from tests.auditing.families import FAMILIES, GPT2, SIZES, build, llama
 
 from spectrope.auditing import audit, diff
 from spectrope.auditing.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
@@ -15,9 +15,13 @@ from spectrope.auditing.rotary import fit_rotation, phase_slopes
 from spectrope.auditing.schedule import fit_schedule
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.schedules.base import geometric
+from spectrope.models.adapters import drawable_tokens, trained_length
 from spectrope.probes.constant_content import attention_modules
 from spectrope.probes.constant_token import matching_rows
 
+SEEN = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+HEARD = {"vocab_size": 64, "d_model": 32, "encoder_layers": 1, "decoder_layers": 1, "pad_token_id": 0}
+HEARD |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "num_mel_bins": 16}
 LAG = torch.arange(12)[:, None] - torch.arange(12)[None, :]
 
 
@@ -179,3 +183,23 @@ SLOW = {
     "pad_token_id": 0,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e12},
 }
+
+
+@pytest.mark.parametrize("family", ["Roberta", "XLMRoberta", "MPNet", "Esm"])
+def test_a_table_that_begins_behind_the_padding_is_audited_as_far_as_it_reaches(family):
+    model = build(family, "Model", **SIZES | {"pad_token_id": 1, "mask_token_id": 4})
+    assert trained_length(model) == 126
+    found = audit(model)
+    assert found.length == 126
+    assert found.absolutes[0].first_row == 2
+    with pytest.raises(UnsupportedError, match=r"does not run at length 127; .* 126 positions"):
+        audit(model, length=127)
+
+
+@pytest.mark.parametrize(("family", "sizes"), [("ViT", SEEN), ("Whisper", HEARD)])
+def test_models_of_images_and_sounds_are_refused(family, sizes):
+    model = build(family, "Model", **sizes)
+    with pytest.raises(UnsupportedError, match=f"{family}Model takes no tokens but .*; give a model"):
+        audit(model)
+    with pytest.raises(UnsupportedError, match="takes no tokens but"):
+        drawable_tokens(model)

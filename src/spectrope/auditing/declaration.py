@@ -15,7 +15,7 @@ TABLES: dict[str, int | str] = {
         ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "bert", "electra", "albert", "distilbert"), 0
     ),
     **dict.fromkeys(("opt", "bart", "mbart", "biogpt"), 2),
-    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), "pad"),
+    **dict.fromkeys(("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text"), "pad"),
 }
 ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4"})
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")

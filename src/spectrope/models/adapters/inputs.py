@@ -27,6 +27,7 @@ class Inputs:
 
     def of(self, model: nn.Module, mask: Tensor | None = None) -> dict[str, Any]:
         """Arguments for the model's forward call; `mask` is 1 at tokens and 0 at padding."""
+        require_tokens(model)
         config: Any = model.config
         ids = torch.full((self.batch, self.length), self.token, device=_device(model))
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
@@ -37,12 +38,41 @@ class Inputs:
         return {name: value for name, value in inputs.items() if value is not None}
 
 
+def require_tokens(model: nn.Module) -> None:
+    """Refuse a model of images or sounds.
+
+    Raises:
+        UnsupportedError: If it is one.
+    """
+    taken = getattr(model, "main_input_name", "input_ids")
+    if taken != "input_ids":
+        raise UnsupportedError(f"{type(model).__name__} takes no tokens but {taken}; give a model of text.")
+
+
 def trained_length(model: nn.Module) -> int | None:
-    """Positions that the configuration says the model takes; None if it says nothing."""
+    """Positions that the configuration says the model takes; None if it says nothing.
+
+    A table whose rows up to the padding's are no positions, as RoBERTa's, takes fewer tokens than it has
+    rows.
+    """
     config: Any = model.config
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    return next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+    found = next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+    return None if found is None else found - _skipped(model, found)
+
+
+def _skipped(model: nn.Module, rows: int) -> int:
+    """Rows of a table of so many before that of the first position."""
+    padded = (
+        module.padding_idx + 1
+        for name, module in model.named_modules()
+        if "position" in name.rpartition(".")[2]
+        and isinstance(module, nn.Embedding)
+        and module.num_embeddings == rows
+        and module.padding_idx is not None
+    )
+    return max(padded, default=0)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import nn
 
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.models.adapters.inputs import Inputs
+from spectrope.models.adapters.inputs import Inputs, require_tokens
 from spectrope.models.adapters.record import Call, recorded
 
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
@@ -125,7 +125,12 @@ def _check_known(model: nn.Module, largest: int) -> None:
 
 
 def drawable_tokens(model: nn.Module) -> Int[np.ndarray, " m"]:
-    """Ids of a model's tokens without those that begin, end or pad."""
+    """Ids of a model's tokens without those that begin, end or pad.
+
+    Raises:
+        UnsupportedError: If it takes no tokens.
+    """
+    require_tokens(model)
     config: Any = model.config
     text = config.get_text_config()
     named = (getattr(text, name, None) for name in SPECIAL)

@@ -203,3 +203,40 @@ def test_models_of_images_and_sounds_are_refused(family, sizes):
         audit(model)
     with pytest.raises(UnsupportedError, match="takes no tokens but"):
         drawable_tokens(model)
+
+
+def redrawn(family, *parts):
+    """The family's model with the weights drawn anew whose names hold one of these."""
+    model = FAMILIES[family]()
+    for name, weight in model.named_parameters():
+        if any(part in name for part in parts):
+            torch.nn.init.normal_(weight)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("family", "weights", "what"),
+    [
+        ("gpt2", "wpe", {"embeddings": "vectors by position"}),
+        ("bert", "position_embeddings", {"embeddings": "vectors by position"}),
+        (
+            "t5",
+            "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+            {"encoder 0": "bias less that at lag 0", "encoder 1": "bias less that at lag 0"},
+        ),
+    ],
+)
+def test_learned_positions_of_other_values_differ(family, weights, what):
+    first, same, other = (
+        audit(model, length=16)
+        for model in (FAMILIES[family](), redrawn(family, "wte", "mlp", "lm_head"), redrawn(family, weights))
+    )
+    assert diff(first, same).same
+    found = {layer.layer: [finding.what for finding in layer.findings] for layer in diff(first, other).layers}
+    assert {layer: kinds for layer, kinds in found.items() if kinds} == {k: [v] for k, v in what.items()}
+
+
+def test_vectors_by_position_of_other_widths_differ():
+    one, two = (audit(build("GPT2", "Model", **GPT2 | {"n_embd": n}), length=16) for n in (64, 32))
+    (found,) = diff(one, two).layers[0].findings
+    assert (found.expected, found.effective) == ("64 coordinates", "32 coordinates")

@@ -1,12 +1,15 @@
 """Two models' effective encodings side by side; no declaration is trusted."""
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spectrope.auditing.compare import Finding, compare
+from spectrope.auditing.compare import SLOPE, Finding, compare
 from spectrope.auditing.records import AbsoluteRecord, Audit, LayerRecord
 from spectrope.core.errors import ConfigError
+
+TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ def diff(first: Audit, second: Audit) -> Difference:
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
     embeddings = [
-        _embeddings(a, b)
+        _embeddings(a, b, max(first.noise, second.noise))
         for a, b in zip(first.absolutes, second.absolutes, strict=False)
-        if a.table or b.table
+        if a.term is not None or b.term is not None
     ]
     layers = [
         _layers(a, b, first.length, max(first.noise, second.noise))
@@ -77,11 +80,55 @@ def _check(what: str, first: int, second: int) -> None:
 def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerDifference:
     _check("heads", len(a.heads), len(b.heads))
     findings = compare(a.effective, b.effective, length, noise)
+    if not findings and a.effective.kind in TABLED:
+        findings += _biases(a, b, tolerance(noise))
     base = a.declared.turning.base if a.declared.turning else None
     return LayerDifference(a.name, a.effective.describe(base), b.effective.describe(base), tuple(findings))
 
 
-def _embeddings(a: AbsoluteRecord, b: AbsoluteRecord) -> LayerDifference:
-    first, second = ((one.table and f"table from row {one.first_row}") or "no table" for one in (a, b))
-    findings = () if first == second else (Finding("absolute term", first, second),)
+def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Finding]:
+    """The bias that departs most, by the kernels' sampled lags; a constant per head has no effect."""
+    apart: list[tuple[float, float, float, int, int]] = []
+    largest = 0.0
+    for one, other in zip(a.heads, b.heads, strict=True):
+        known = dict(zip(other.lags, other.kernel, strict=True))
+        both = [(lag, x, known[lag]) for lag, x in zip(one.lags, one.kernel, strict=True) if lag in known]
+        largest = max([largest, *(max(abs(x), abs(y)) for _, x, y in both)])
+        apart += [(abs(x - y), x, y, lag, one.head) for lag, x, y in both]
+    off, x, y, lag, head = max(apart, default=(0.0, 0.0, 0.0, 0, 0))
+    if off > within * largest:
+        yield Finding("bias less that at lag 0", f"{x:.4g} at lag {lag} in head {head}", f"{y:.4g}")
+
+
+def tolerance(noise: float) -> float:
+    """Share of the largest value by which two measured ones may be apart."""
+    return max(SLOPE, 10 * noise)
+
+
+def _embeddings(a: AbsoluteRecord, b: AbsoluteRecord, noise: float) -> LayerDifference:
+    first, second = (_described(one) for one in (a, b))
+    if first != second:
+        findings = (Finding("absolute term", first, second),)
+    else:
+        findings = tuple(_terms(a, b, tolerance(noise)))
     return LayerDifference("embeddings", first, second, findings)
+
+
+def _described(one: AbsoluteRecord) -> str:
+    if one.table:
+        return f"table from row {one.first_row}"
+    return "no table" if one.term is None else "a term without a table"
+
+
+def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Finding]:
+    """Whether the vectors by position, less their mean, are others."""
+    if a.term is None or b.term is None:
+        return
+    if a.term.shape != b.term.shape:
+        yield Finding("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
+        return
+    norms = [one.norm().item() for one in (a.term, b.term)]
+    apart = (a.term - b.term).norm().item()
+    if apart > within * max(norms):
+        told = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
+        yield Finding("vectors by position", f"norm {norms[0]:.4g}", told)

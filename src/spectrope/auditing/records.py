@@ -1,8 +1,11 @@
 """What an audit finds, as plain values that serialise to JSON."""
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
 
 from spectrope.auditing.compare import Finding
 from spectrope.auditing.encoding import LayerEncoding
@@ -85,6 +88,7 @@ class AbsoluteRecord:
         declared_row: Row at which the configuration's architecture starts; None where it declares no table.
         verdict: Whether they agree.
         findings: Where they differ.
+        term: What varies over positions, with shape (t, c), if anything; no part of the JSON record.
     """
 
     block: str
@@ -94,6 +98,7 @@ class AbsoluteRecord:
     declared_row: int | None
     verdict: Verdict
     findings: tuple[Finding, ...]
+    term: Float[Tensor, "t c"] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -155,4 +160,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
-        return {"ok": self.ok, **dataclasses.asdict(self)}
+        found = {"ok": self.ok, **dataclasses.asdict(self)}
+        for absolute in found["absolutes"]:
+            del absolute["term"]
+        return found

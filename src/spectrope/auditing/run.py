@@ -183,6 +183,7 @@ def absolute_record(absolute: Absolute, declaration: Declaration) -> AbsoluteRec
         declared_row=declared,
         verdict=verdict,
         findings=tuple(findings),
+        term=absolute.term if varies else None,
     )
 
 

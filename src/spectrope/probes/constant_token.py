@@ -21,18 +21,26 @@ class Absolute:
         states: What enters it when one token stands at every position, with shape (t, c).
         table: Dotted name of the embedding whose rows are looked up by position, or "".
         rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
+        looked_up: What the table gave, with shape (t, c); None without one.
     """
 
     block: str
     states: Float[Tensor, "t c"]
     table: str
     rows: Int[Tensor, " rows"]
+    looked_up: Float[Tensor, "t w"] | None = None
 
     @property
     def variation(self) -> float:
         """Share of the states' energy that varies over positions."""
         x = self.states.double()
         return ((x - x.mean(0)).square().sum() / x.square().sum()).item()
+
+    @property
+    def term(self) -> Float[Tensor, "t w"]:
+        """What varies over positions: the table's vectors, or else the states, less their mean."""
+        x = (self.states if self.looked_up is None else self.looked_up).double().cpu()
+        return x - x.mean(0)
 
 
 @torch.no_grad()
@@ -51,6 +59,7 @@ def constant_token(
     tables = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
     entered: dict[str, Tensor] = {}
     rows: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         entered.setdefault(name, states_of(args, given)[0])
@@ -60,6 +69,7 @@ def constant_token(
     def look_up(name: str, output: Any) -> None:
         found = output.flatten(0, -2)
         if bool((found != found[:1]).any()):
+            values.setdefault(name, found)
             rows.setdefault(name, matching_rows(model.get_submodule(name).get_parameter("weight"), found))
 
     with (
@@ -70,10 +80,12 @@ def constant_token(
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
     whole = {name: found for name, found in rows.items() if len(found) == length}
-    return [_absolute(block, entered[block], whole) for block in reversed(first.values())]
+    return [_absolute(block, entered[block], whole, values) for block in reversed(first.values())]
 
 
-def _absolute(block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor]) -> Absolute:
+def _absolute(
+    block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor], values: dict[str, Tensor]
+) -> Absolute:
     """With the table that lies nearest to the block, as stacks may have one each."""
 
     def shared(name: str) -> int:
@@ -81,7 +93,8 @@ def _absolute(block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor])
         return sum(1 for _ in itertools.takewhile(lambda parts: parts[0] == parts[1], both))
 
     table = max(rows, key=shared, default="")
-    return Absolute(block, states, table, rows.get(table, torch.empty(0, dtype=torch.long)))
+    row = rows.get(table, torch.empty(0, dtype=torch.long))
+    return Absolute(block, states, table, row, values.get(table))
 
 
 def matching_rows(table: Float[Tensor, "rows c"], found: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:

@@ -8,7 +8,13 @@ import torch
 from tests.auditing.families import FAMILIES, llama
 
 from spectrope.auditing import audit
-from spectrope.auditing.declaration import declared_layer, declared_mask, declared_offset, declared_slopes
+from spectrope.auditing.declaration import (
+    contradictions,
+    declared_layer,
+    declared_mask,
+    declared_offset,
+    declared_slopes,
+)
 from spectrope.auditing.fields import Declaration
 from spectrope.auditing.mask import Mask
 from spectrope.core.errors import ConfigError
@@ -148,3 +154,38 @@ def test_a_table_of_one_value_tells_nothing():
     found = audit(model, length=32)
     assert [layer.verdict for layer in found.layers] == ["cannot tell"] * 2 + ["matches"] * 2
     assert found.layers[0].reason == "the table holds the same value in every bucket"
+
+
+@pytest.mark.parametrize(
+    ("leftover", "finding"),
+    [
+        ({"rope_theta": 5e5}, "two bases: 500000 (rope_theta) and 10000 (rope_parameters)"),
+        ({"rope_theta": 10000}, None),
+        ({"rope_scaling": None}, None),
+        ({"rope_scaling": {"type": "default"}}, None),
+        (
+            {"rope_scaling": {"type": "linear", "factor": 4.0}},
+            "two scalings: factor 4.0, rope_type linear (rope_scaling) and factor None, rope_type default",
+        ),
+    ],
+)
+def test_a_file_that_contradicts_itself_does_not_match(leftover, finding, tmp_path):
+    llama(rope_parameters={"rope_type": "default", "rope_theta": 1e4}).save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | leftover))
+    found = audit(open_model(tmp_path), length=64)
+    assert found.ok == (finding is None)
+    if finding is not None:
+        told = [str(one) for _, one in found.findings]
+        assert any(one.startswith(f"config.json declares {finding}") for one in told)
+
+
+def test_sliding_layers_are_held_against_their_own_base():
+    new = {"sliding_attention": {"rope_theta": 1e4}, "full_attention": {"rope_theta": 1e6}}
+    file = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_parameters": new}
+    types = {"layer_types": ["sliding_attention", "full_attention"]}
+    assert [contradictions(Declaration(LLAMA | types, file), n) for n in (0, 1)] == [[], []]
+    swapped = file | {"rope_theta": 1e4, "rope_local_base_freq": 1e6}
+    told = [contradictions(Declaration(LLAMA | types, swapped), n)[0][1] for n in (0, 1)]
+    assert told[0] == "1e+06 (rope_local_base_freq) and 10000 (rope_parameters)"
+    assert told[1] == "10000 (rope_theta) and 1e+06 (rope_parameters)"

@@ -3,6 +3,7 @@
 import math
 
 from spectrope.auditing.bias import Buckets
+from spectrope.auditing.declared_rope import contradictions as twice_declared
 from spectrope.auditing.declared_rope import declared_turning, rope_parameters
 from spectrope.auditing.encoding import LayerEncoding
 from spectrope.auditing.fields import Declaration
@@ -43,6 +44,13 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
         return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
     return LayerEncoding("rotary", turning=turning, mask=mask)
+
+
+def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]]:
+    """What a checkpoint's file says in two ways of the rotation of a layer: the respect, and both values."""
+    if declared_slopes(declaration) is not None or not _rotates(declaration, layer):
+        return []
+    return twice_declared(declaration, layer_type(declaration, layer))
 
 
 def layer_type(declaration: Declaration, layer: int) -> str:

@@ -51,6 +51,7 @@ HALVES = frozenset(
     | {"gpt_neox", "falcon", "olmo", "olmo2", "stablelm", "persimmon", "starcoder2", "granite", "gpt_oss"}
 )
 BACKWARDS = frozenset({"nanochat"})
+_PLAIN = (str, int, float, bool, list)
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
 
 
@@ -71,6 +72,35 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
     kept = {key: value for key, value in found.items() if key == "partial_rotary_factor"}
     return kept | scaling | {"rope_type": kind, "rope_theta": base}
+
+
+def contradictions(fields: Declaration, layer_type: str) -> list[tuple[str, str]]:
+    """What a checkpoint's file says twice and differently, in the old layout and the new.
+
+    Returns:
+        Respect and both values, as "config.json declares two bases", "500000 (rope_theta) and ...".
+    """
+    file = fields.file
+    if not (whole := file.get("rope_parameters")):
+        return []
+    new, sliding = _of_type(whole, layer_type), layer_type == "sliding_attention"
+    found: list[tuple[str, str]] = []
+    name = next((key for key in ("rope_theta", "rotary_emb_base") if file.get(key) is not None), "")
+    if sliding and (new is not whole or file.get("rope_local_base_freq") is not None):
+        name = "rope_local_base_freq" if file.get("rope_local_base_freq") is not None else ""
+    base = new.get("rope_theta")
+    if name and base is not None and not math.isclose(float(file[name]), float(base)):
+        told = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
+        found.append(("config.json declares two bases", told))
+    scaling = {} if sliding and new is not whole else file.get("rope_scaling") or {}
+    old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
+    off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)
+    if off:
+        one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
+        found.append(
+            ("config.json declares two scalings", f"{one} (rope_scaling) and {other} (rope_parameters)")
+        )
+    return found
 
 
 def _of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:

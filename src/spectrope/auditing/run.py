@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from spectrope.auditing.compare import Finding, compare
-from spectrope.auditing.declaration import declared_layer, declared_offset
+from spectrope.auditing.declaration import contradictions, declared_layer, declared_offset
 from spectrope.auditing.encoding import LayerEncoding
 from spectrope.auditing.fields import Declaration
 from spectrope.auditing.measure import measure
@@ -113,6 +113,10 @@ def layer_record(
     absolute = next((moves for prefix, moves in varying.items() if module.startswith(prefix)), False)
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
+    findings += [
+        Finding(what, values, effective.describe(declared.turning and declared.turning.base))
+        for what, values in contradictions(declaration, layer)
+    ]
     verdict, reason = judge(declared, effective, findings)
     return LayerRecord(
         module=module,

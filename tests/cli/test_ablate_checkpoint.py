@@ -23,6 +23,9 @@ def checkpoints(tmp_path_factory):
         save_tokenizer(root / name)
     llama().save_pretrained(root / "mute")
     FAMILIES["gpt2"]().save_pretrained(root / "short")
+    vast = llama()
+    vast.lm_head.weight.data.fill_(3e38)
+    vast.save_pretrained(root / "vast")
     (root / "empty").mkdir()
     return root
 
@@ -102,6 +105,14 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/mute", "--task", "distance", "--texts", "x"), "on a --task or on --texts, one of the two"),
         (("{root}/mute", "--length", "7"), "need a length of at least 8; got 7"),
         (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
+        (
+            ("{root}/bert", "--texts", "{root}/bert/config.json", "--length", "-1"),
+            "texts need a length of at least 2; got -1",
+        ),
+        (
+            ("{root}/vast", "--examples", "4", "--length", "8", "--json"),
+            "puts out no finite loss; try",
+        ),
         (("{root}/mute", "--layers", "9:"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),
         (("{root}/mute", "--examples", "2"), "examples must be at least 4; got 2"),

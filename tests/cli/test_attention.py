@@ -18,7 +18,7 @@ def models(tmp_path_factory):
     """A run and checkpoints: with rotation, with ALiBi, with a window, with two stacks."""
     root = tmp_path_factory.mktemp("models")
     execute([experiment("distance", "rope", epochs=1, n_examples=100)], root / "runs", device="cpu")
-    for family in ("smollm3", "bloom", "mistral", "t5", "capped", "sinks"):
+    for family in ("gpt2", "smollm3", "bloom", "mistral", "t5", "capped", "sinks"):
         (FAMILIES | CHANGED)[family]().save_pretrained(root / family)
     save_tokenizer(root / "smollm3")
     (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
@@ -81,7 +81,15 @@ def test_the_table_says_how_many_and_why_not(models, capsys):
     [
         (("plan", "nobody/nothing"), "is neither a run in runs"),
         (("plan", "{root}/t5"), "T5ForConditionalGeneration has two stacks; plans are made for one"),
-        (("plan", "{root}/smollm3", "--length", "0"), "length must be at least 1; got 0"),
+        (("plan", "{root}/smollm3", "--length", "0"), "length must be from 1 to 16777216; got 0"),
+        (
+            ("plan", "{root}/smollm3", "--length", "99999999999999"),
+            "length must be from 1 to 16777216; got 9",
+        ),
+        (
+            ("plan", "{root}/gpt2", "--tokens", "200"),
+            "does not run at length 200; its configuration gives it 128",
+        ),
         (("plan", "{root}/smollm3", "--tolerance", "1"), "tolerance must be between 0 and 1; got 1"),
         (("plan", "{root}/smollm3", "--tokens", "1"), "tokens must be at least 2; got 1"),
         (("plan", "{root}/smollm3", "--examples", "1"), "examples must be at least 2; got 1"),

@@ -71,6 +71,7 @@ def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
         (("{root}/windowed",), "measure no more tokens than its window holds"),
         (("{root}/mute", "--layers", "7"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--length", "1"), "length must be at least 2; got 1"),
+        (("{root}/mute", "--draws", "0"), "draws must be at least 1; got 0"),
         (("{root}/mute", "--examples", "1"), "examples must be at least 2; got 1"),
         (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
         (("{root}/deep", "--texts", "{root}/texts", "--length", "6"), "holds 0 texts of 6 tokens"),

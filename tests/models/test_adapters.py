@@ -90,7 +90,8 @@ def test_weights_that_end_too_early_are_refused(broken, layers, cut):
         ("num_attention_heads", 0, "cannot be loaded: ZeroDivisionError"),
         ("num_attention_heads", "four", "cannot be loaded: StrictDataclassFieldValidationError"),
         ("rope_parameters", {"rope_type": "linear"}, "cannot be loaded: KeyError: .*Missing required keys"),
-        ("hidden_size", 128, "cannot be loaded: RuntimeError"),
+        ("hidden_size", 128, r"cannot be loaded: \S+ is \d+( x \d+)? where its config.json asks for \d+"),
+        ("num_attention_heads", 5, r"StrictDataclassClassValidationError: .*: .*hidden size .*64.*multiple"),
         ("num_hidden_layers", 3, r"lacks 9 weights \(model.layers.2.*would be random"),
     ],
 )
@@ -144,6 +145,21 @@ def test_tied_weights_are_not_lacking(family, tmp_path):
 def test_a_pooler_may_be_lacking(tmp_path):
     save_without(tmp_path, build("Bert", "Model", **SIZES), "pooler")
     assert drawn_weights(open_model(tmp_path)) == ("pooler.dense.bias", "pooler.dense.weight")
+
+
+@pytest.mark.parametrize("layers", [None, slice(1, 2)])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(layers, value, tmp_path):
+    model = FAMILIES["llama-default"]()
+    model.model.layers[1].self_attn.q_proj.weight.data[3, 5] = value
+    model.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=r"holds values in .*self_attn\.q_proj\.weight that are not finite"):
+        open_model(tmp_path, layers=layers)
+
+
+def test_a_name_that_is_too_long_is_no_checkpoint():
+    with pytest.raises(ConfigError, match=r"is no folder and no id of a model: File name too long\."):
+        open_model("x" * 300)
 
 
 def test_a_file_is_no_checkpoint(checkpoint):

@@ -1,6 +1,7 @@
 """`spectrope ablate` on a checkpoint: what every head is worth to a language model."""
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from spectrope.ablation.checkpoint_sweep import CheckpointFill, CheckpointSweep,
 from spectrope.ablation.subject import Subject
 from spectrope.cli.checkpoints import progress
 from spectrope.cli.show import explain, frame
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.evaluation.language import read_texts, task_sequences, text_sequences
 from spectrope.models.adapters import Tokenizer, parse_layers
 from spectrope.tasks.sequences import Sequences
@@ -60,6 +61,8 @@ class Plan:
         tokens = None if self.batch is None else self.batch * data.width
         with progress("ablating") as watch:
             found = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
+        if not math.isfinite(found.loss):
+            raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
         if self.json:
             print(json.dumps({"on": self.scored_on, "length": data.width, **found.to_dict()}))
         else:

@@ -77,6 +77,7 @@ class Spectrum(Checkpoints):
 
     def _measure_checkpoint(self, source: str) -> None:
         require(self.examples >= 2, self, "examples", "at least 2")
+        require(self.draws >= 1, self, "draws", "at least 1")
         length = LENGTH if self.length is None else self.length
         require(length >= 2, self, "length", "at least 2")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")

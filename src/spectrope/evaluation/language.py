@@ -57,9 +57,11 @@ def text_sequences(
         seed: Of the choice of hidden tokens.
 
     Raises:
-        ConfigError: If no text has two tokens, the tokenizer has tokens that the model does not know, or
-            there is nothing to hide tokens with.
+        ConfigError: If the length is below 2, no text has two tokens, the tokenizer has tokens that the model
+            does not know, or there is nothing to hide tokens with.
     """
+    if length < 2:
+        raise ConfigError(f"texts need a length of at least 2; got {length}.")
     rows = [row for row in encoded(model, tokenizer, texts, length) if len(row) > 1]
     if not rows:
         raise ConfigError("none of the texts has two tokens.")

@@ -14,7 +14,7 @@ from spectrope.attention.plan import TOLERANCE, HeadPlan, forecast
 from spectrope.core.errors import UnsupportedError, require
 from spectrope.encodings.base import Context, Encoding, Form
 from spectrope.encodings.nope import NoPE
-from spectrope.models.adapters import Call, evaluating, recorded
+from spectrope.models.adapters import Call, evaluating, recorded, runs_at
 from spectrope.probes.checkpoint_heads import Unseen, refuse_sinks
 from spectrope.probes.constant_content import attention_modules
 from spectrope.probes.heads import LayerHeads, capture_heads
@@ -22,6 +22,7 @@ from spectrope.store import Run
 from spectrope.sweeps.ablate import Subject
 from spectrope.sweeps.spectrum import longest
 
+LONGEST = 2**24  # Tokens that plans are made for; all lags of them are held in memory.
 COLUMNS: dict[str, Any] = {
     "layer": pl.Int64,
     "head": pl.Int64,
@@ -51,7 +52,7 @@ class Aim:
     tolerance: float = TOLERANCE  # Largest certified error of an output, in units of max|v|.
 
     def __post_init__(self) -> None:
-        require(self.length >= 1, self, "length", "at least 1")
+        require(1 <= self.length <= LONGEST, self, "length", f"from 1 to {LONGEST}")
         require(0 < self.tolerance < 1, self, "tolerance", "between 0 and 1")
 
 
@@ -104,7 +105,7 @@ def plan_checkpoint(
 
     Raises:
         UnsupportedError: If the model has two stacks or attention sinks, or no attention kernel could be
-            observed.
+            observed, or it does not take sequences of that length.
     """
     if model.config.is_encoder_decoder:  # pyright: ignore[reportAttributeAccessIssue]
         raise UnsupportedError(f"{type(model).__name__} has two stacks; plans are made for one.")
@@ -126,7 +127,7 @@ def plan_checkpoint(
         watch(len(done), len(modules))
 
     given = {"use_cache": False} if "use_cache" in config.to_dict() else {}
-    with evaluating(model), recorded(model, receive, attend=True):
+    with evaluating(model), runs_at(ids.shape[1], model), recorded(model, receive, attend=True):
         model(input_ids=ids.to(next(model.parameters()).device), **given)
     return pl.DataFrame(rows, schema=COLUMNS)
 

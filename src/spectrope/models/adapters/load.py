@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from spectrope.core.errors import ConfigError, SpectropeError, UnsupportedError
 from spectrope.models.adapters.slices import LAYER, Chosen, chosen_layers, cut_config, read_layers, renumber
@@ -42,7 +42,7 @@ def open_model(
     """
     transformers = _library()
     folder = Path(source)
-    if folder.is_file():
+    if _is_file(folder):
         raise ConfigError(f"{folder} is a file; give the folder of a checkpoint.")
     if folder.is_dir():
         _check_weights(folder, allow_pickle)
@@ -59,9 +59,10 @@ def open_model(
             dtype=dtype,
             use_safetensors=safe,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,
             **options,
         )
-    _check_drawn(model, source, loaded["missing_keys"])
+    _check_weights_of(model, source, loaded)
     return model.eval()
 
 
@@ -73,14 +74,19 @@ def _sliced(
     tensors = read_layers(source, chosen, **where)
     cut = cut_config(config, chosen)
     model, loaded = cls.from_pretrained(
-        None, config=cut, state_dict=tensors, dtype=dtype, output_loading_info=True
+        None,
+        config=cut,
+        state_dict=tensors,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
     )
     if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
         raise UnsupportedError(
             f"these layers of {source} need weights that are kept in other layers: "
             f"{missing[0]}; take layers from 0 on."
         )
-    _check_drawn(model, source, loaded["missing_keys"])
+    _check_weights_of(model, source, loaded)
     renumber(model, chosen)
     config._name_or_path = model.config._name_or_path = source
     model.whole_config = config
@@ -90,6 +96,30 @@ def _sliced(
 def drawn_weights(model: nn.Module) -> tuple[str, ...]:
     """Names of weights of a head or a pooler that a model's checkpoint lacks, so that they are random."""
     return getattr(model, "drawn_weights", ())
+
+
+def _check_weights_of(model: nn.Module, source: str | Path, loaded: dict[str, Any]) -> None:
+    """Refuse weights of other sizes than the configuration's, random ones, and such as are not finite."""
+    if wrong := sorted(loaded["mismatched_keys"]):
+        name, found, wanted = wrong[0]
+        raise ConfigError(
+            f"{source} cannot be loaded: {name} is {_by(found)} where its config.json asks for {_by(wanted)}."
+        )
+    _check_drawn(model, source, loaded["missing_keys"])
+    for name, weight in model.named_parameters():
+        if not _is_finite(weight.detach()):
+            raise ConfigError(f"{source} holds values in {name} that are not finite; give a sound one.")
+
+
+def _by(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _is_finite(weight: Tensor) -> bool:
+    """Without another tensor of its size; formats of one byte have no such values that could be asked for."""
+    if not weight.is_floating_point() or weight.element_size() == 1 or not weight.numel():
+        return True
+    return all(bool(end.isfinite()) for end in weight.aminmax())
 
 
 def _check_drawn(model: Any, source: str | Path, missing: Iterable[str]) -> None:
@@ -134,6 +164,13 @@ def _model_class(transformers: Any, config: Any) -> Any:
     )
 
 
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # as for a name that is too long
+        raise ConfigError(f"{path} is no folder and no id of a model: {error.strerror}.") from None
+
+
 def _check_weights(folder: Path, allow_pickle: bool) -> None:
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
@@ -158,7 +195,7 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
         raise
     except OSError as error:
         if Path(source).is_dir() or allow_download:
-            raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
+            raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
         raise ConfigError(
             f"{source} is no folder and not in the local cache; --allow-download fetches it from the hub."
         ) from None
@@ -168,11 +205,14 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
                 f"{source} needs code that comes with it, which is not run; read it first, then give "
                 "--trust-remote-code."
             ) from None
-        raise ConfigError(f"{source} cannot be loaded: {_first_line(error)}") from None
+        raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
     except Exception as error:  # what broken configurations and files raise inside the library is of any kind
-        what = f"{type(error).__name__}: {_first_line(error)}"
+        what = f"{type(error).__name__}: {_reason(error)}"
         raise ConfigError(f"{source} cannot be loaded: {what}") from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "")
+def _reason(error: Exception) -> str:
+    """The first line of a message, with those after it as long as one announces the next."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    n = next((i for i, line in enumerate(lines, 1) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:n])

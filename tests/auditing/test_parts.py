@@ -240,3 +240,26 @@ def test_vectors_by_position_of_other_widths_differ():
     one, two = (audit(build("GPT2", "Model", **GPT2 | {"n_embd": n}), length=16) for n in (64, 32))
     (found,) = diff(one, two).layers[0].findings
     assert (found.expected, found.effective) == ("64 coordinates", "32 coordinates")
+
+
+def test_buckets_are_found_in_rounded_biases():
+    buckets, lag = Buckets(True, 16, 64), torch.arange(-99, 100)
+    rng = torch.Generator().manual_seed(0)
+    table = torch.randn(3, 200, generator=rng)[:, buckets.of(lag)]
+    rounded = table + 1e-6 * torch.rand(table.shape, generator=rng)
+    assert find_buckets(lag, rounded, None) is None
+    assert find_buckets(lag, rounded, None, 2e-6) == buckets
+    assert find_buckets(lag, rounded, None, 9.0) is None
+
+
+def test_buckets_of_logits_alone_raise_no_alarm():
+    found = audit(build("MPNet", "Model", **SIZES | {"pad_token_id": 1}), length=64)
+    assert [layer.effective.kind for layer in found.layers] == ["bucketed bias"] * 2
+    assert not [finding for layer in found.layers for finding in layer.findings]
+
+
+def test_queries_scaled_before_they_turn_raise_no_alarm():
+    sizes = SIZES | {"pad_token_id": 1, "mask_token_id": 4, "position_embedding_type": "rotary"}
+    found = audit(build("Esm", "Model", **sizes), length=64)
+    assert [layer.verdict for layer in found.layers] == ["matches", "matches"]
+    assert [layer.scale for layer in found.layers] == [0.25, 0.25]

@@ -1,6 +1,7 @@
 """What is added to the logits: linear in the distance, a table by lag, or something else."""
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import torch
@@ -104,7 +105,7 @@ def lag_table(
 
 
 def find_buckets(
-    lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], declared: Buckets | None
+    lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], declared: Buckets | None, within: float = 0.0
 ) -> Buckets | None:
     """The buckets that share a table's lags as they are shared, the declared ones first; None if none do.
 
@@ -112,20 +113,26 @@ def find_buckets(
         lag: Lags, ascending.
         table: Bias of each lag per head; lags of one bucket have equal biases.
         declared: What the configuration says, if anything.
+        within: Rounding error of the biases, as where they are differences of logits; 0 where they were seen.
     """
-    same = (table[:, 1:] == table[:, :-1]).all(0)
+    same = ((table[:, 1:] - table[:, :-1]).abs() <= within).all(0)
     if bool(same.all()):
         return None
     grid = (Buckets(*one) for one in itertools.product((True, False), N_BUCKETS, MAX_DISTANCES))
     candidates = [declared, *grid] if declared else [*grid]
-    return next((one for one in candidates if _shares(one, lag, table)), None)
+    return next((one for one in candidates if _shares(one, lag, table, within)), None)
 
 
-def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"]) -> bool:
+def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:
     """Whether lags have equal biases exactly where they have equal buckets."""
     if buckets.max_distance <= buckets.n_buckets // (4 if buckets.bidirectional else 2):
         return False
-    number = buckets.of(lag)
-    _, by_bias = table.T.unique(dim=0, return_inverse=True)
-    pairs = torch.stack([number, by_bias], 1).unique(dim=0)
-    return len(pairs) == len(number.unique()) == len(by_bias.unique())
+    numbers, place = buckets.of(lag).unique(return_inverse=True)
+    first = torch.full_like(numbers, len(place)).scatter_reduce(
+        0, place, torch.arange(len(place), device=place.device), "amin"
+    )
+    own = table[:, first].T.contiguous()  # (buckets, h)
+    if bool(((table.T - own[place]).abs() > within).any()):
+        return False
+    apart = torch.cdist(own, own, p=math.inf).fill_diagonal_(math.inf)
+    return bool((apart > within).all())

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from spectrope.auditing.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
+from spectrope.auditing.compare import GAIN
 from spectrope.auditing.encoding import LayerEncoding, Turning
 from spectrope.auditing.mask import Mask, describe_mask
 from spectrope.auditing.records import HeadRecord, Position
@@ -45,8 +46,22 @@ def measure(
     if bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
-        found = _with_bias(found, bias, call.allowed[0], declared, noise, largest)
-    return found, scale, _heads(kernel, scale, bias, mask, found, absolute)
+        exact = call.logits is None
+        found = _with_bias(found, bias, call.allowed[0], declared, noise, largest, exact=exact)
+    found, own = _scaled_before(found, scale, rotation)
+    return found, scale * own, _heads(kernel, scale, bias, mask, found, absolute)
+
+
+def _scaled_before(
+    found: LayerEncoding, scale: float, rotation: Rotation | None
+) -> tuple[LayerEncoding, float]:
+    """The encoding without the factor of dot products where queries carry it before they turn, and that."""
+    if found.turning is None or rotation is None or rotation.query_gain is None or rotation.gain is None:
+        return found, 1.0
+    own = rotation.head_dim**-0.5
+    if scale != 1 or abs(rotation.query_gain / own - 1) > GAIN:
+        return found, 1.0
+    return replace(found, turning=replace(found.turning, gain=rotation.gain / own)), own
 
 
 def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "b h t d"], float | None]:
@@ -112,6 +127,8 @@ def _with_bias(
     declared: LayerEncoding,
     noise: float,
     largest: float,
+    *,
+    exact: bool,
 ) -> LayerEncoding:
     """The encoding with the family of its bias, unless rows alone vary."""
     centred = row_centred(bias, allowed)
@@ -124,7 +141,7 @@ def _with_bias(
     table = lag_table(bias, allowed, noise)
     if table is None:
         return replace(found, kind="unknown")
-    buckets = find_buckets(*table, declared.buckets)
+    buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest)
     return replace(found, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
 
 

@@ -318,6 +318,15 @@ def test_a_damaged_run_hides_no_other(tmp_path, capsys, trained):
     assert "is damaged" in shown.err
 
 
+def test_a_report_names_the_runs_that_it_leaves_out(tmp_path, capsys, trained):
+    (tmp_path / "runs" / "broken").mkdir()
+    (tmp_path / "runs" / "broken" / "config.json").write_text('{"config": ')
+    assert main(("report",)) == 0
+    told = capsys.readouterr().err
+    assert re.fullmatch(r"spectrope: left out: broken: .*config\.json is damaged: it is no JSON\.\n", told)
+    assert trained in (tmp_path / "report.html").read_text()
+
+
 def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_path, capsys, trained):
     quick = ("--p", "7", "--fraction", "0.7", "--model", "mlp", "--steps", "2", "--evaluate-every", "1")
     assert main(("grok", *quick, "--runs", "runs")) == 0

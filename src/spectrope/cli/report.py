@@ -7,10 +7,10 @@ from typing import Annotated
 import tyro
 
 from spectrope.cli.options import ROOT, RunsRoot
-from spectrope.cli.show import say
+from spectrope.cli.show import complain, say
 from spectrope.core.errors import StoreError
 from spectrope.report import save_figure, write_report
-from spectrope.store import Run, find_runs, resolve_run
+from spectrope.store import Run, resolve_run, survey
 from spectrope.sweeps.laboratories import MARK
 
 
@@ -36,7 +36,7 @@ class Report:
         if self.names:
             chosen = [resolve_run(self.runs, name) for name in self.names]
         else:
-            chosen = [run for run in find_runs(self.runs) if run.finished and is_shown(run)]
+            chosen = shown_runs(self.runs)
         if not chosen:
             raise StoreError(f"no finished run in {self.runs}; `spectrope compare` makes some.")
         if self.figure is None:
@@ -44,6 +44,14 @@ class Report:
         else:
             save_figure(chosen, self.figure, self.out)
         say(f"Wrote {self.out.resolve()}")
+
+
+def shown_runs(root: Path) -> list[Run]:
+    """The finished runs of a folder that belong to a report; what cannot be read is named on standard error."""
+    found, broken = survey(root)
+    for path, reason in broken:
+        complain(f"left out: {path.name}: {reason}")
+    return [run for run in found if run.finished and is_shown(run)]
 
 
 def is_shown(run: Run) -> bool:

@@ -98,6 +98,15 @@ def test_the_page_is_written(checkpoints, tmp_path, capsys):
     assert "Every layer applies what the configuration declares." in page.read_text()
 
 
+def test_a_page_that_cannot_be_written_is_refused_before_the_audit(checkpoints, tmp_path, capsys):
+    assert main(("audit", str(checkpoints / "one"), "--out", str(tmp_path / "page.json"))) == 2
+    shown = capsys.readouterr()
+    assert shown.err == (
+        "spectrope: this page is saved as .html; got 'page.json'. Change the suffix of --out.\n"
+    )
+    assert not shown.out
+
+
 def test_the_schema_of_the_record_is_stable(checkpoints, capsys):
     """Whoever reads records relies on these names; a change of them is a change for users."""
     assert main(("audit", str(checkpoints / "one"), "--length", "32", "--json")) == 0

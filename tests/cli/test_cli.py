@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.report.synthetic import make_run
 
 from spectrope.attention import cost
 from spectrope.attention.cost import Refused
@@ -17,9 +19,10 @@ from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import BAD_INPUT, INTERRUPTED, Command, main
 from spectrope.cli.runs import Runs
 from spectrope.cli.show import console
+from spectrope.core.errors import StoreError
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
-from spectrope.store import find_runs, open_run
+from spectrope.store import check_place, find_runs, open_run
 from spectrope.sweeps.runs import experiment_of
 
 COMMANDS = [get_args(command)[1].name for command in get_args(Command)]
@@ -164,6 +167,55 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"Wrote {tmp_path / 'page.html'}"
     assert main(("report", "--figure", "heatmap", "--out", "heatmap.svg")) == 0
     assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("report", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'. Change the suffix"),
+        (("report", "--out", "runs/RUN/config.json"), "this page is saved as .html; got 'config.json'."),
+        (
+            ("report", "--figure", "accuracy", "--out", "runs/RUN/config.json"),
+            "is a run's own folder; choose",
+        ),
+        (("report", "--out", "runs/RUN/page.html"), "is the folder of a run; choose another place."),
+        (("report", "--out", "folder.html"), "cannot write folder.html: a folder stands where a file should"),
+        (("report", "--out", "file/page.html"), "a file stands where a folder should"),
+        (("report", "--figure", "acuracy"), "unknown figure 'acuracy'; did you mean accuracy"),
+        (("claims", "report", "--out", "page.pdf"), "this page is saved as .md; got 'page.pdf'."),
+        (("compare", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
+        (("grok", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
+        (("grok-shapes", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
+    ],
+)
+def test_a_place_for_a_page_is_refused_before_anything_is_done(tmp_path, capsys, arguments, message):
+    run = make_run(tmp_path / "runs", "rope")
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "file").write_text("")
+    before = sorted(tmp_path.rglob("*"))
+    assert message in refused(capsys, *(word.replace("RUN", run.id) for word in arguments))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert run.config["encoding_name"] == "rope"
+
+
+def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # As for others than the superuser.
+    with pytest.raises(StoreError, match=r"page\.html: permission is denied"):
+        check_place(tmp_path / "new" / "page.html")
+
+
+def test_a_figure_without_a_place_is_named_after_itself(tmp_path, capsys):
+    make_run(tmp_path / "runs", "rope")
+    assert main(("report", "--figure", "accuracy")) == 0
+    assert capsys.readouterr().out.rstrip() == f"Wrote {tmp_path / 'accuracy.svg'}"
+    assert not (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("action", ["list", "report"])
+def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
+    line = refused(capsys, "claims", action, "--rows", "resluts")
+    assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("out", ["[red]/page.html", "[/b]/page.html", ":smile:/page.html"])

@@ -32,7 +32,7 @@ from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.models.adapters import trained_length
 from spectrope.report.attention_figure import save_crossover
-from spectrope.report.save import check_suffix
+from spectrope.report.save import check_figure
 from spectrope.store import Run
 from spectrope.sweeps.attention_plan import Aim, plan_checkpoint, plan_run
 
@@ -151,7 +151,7 @@ class Bench:
         require(self.shortest >= 1, self, "shortest", "at least 1")
         require(self.longest >= self.shortest, self, "longest", "at least as many as --shortest")
         if self.out is not None:
-            check_suffix(self.out)
+            check_figure(self.out)
         layer = Layer(
             head_dim=self.head_dim,
             reach=self.reach,

@@ -11,6 +11,7 @@ from spectrope import auditing
 from spectrope.cli.checkpoints import BatchOption, Checkpoints, LayersOption, LengthOption, progress
 from spectrope.cli.show import explain, say, table
 from spectrope.report.audit_page import reaches, write_audit
+from spectrope.report.shell import check_page
 
 MISMATCH = 1
 
@@ -38,17 +39,19 @@ class Audit(Checkpoints):
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""
+        if self.out is not None:
+            check_page(self.out)
         model = self.open(self.model, self.layers)
         with progress("auditing") as watch:
             found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
-        if self.out is not None:
-            write_audit(found, self.out)
         if self.json:
             print(json.dumps(found.to_dict()))
-            return 0 if found.ok else MISMATCH
-        show(found)
+        else:
+            show(found)
         if self.out is not None:
-            say(f"Page: {self.out.resolve()}")
+            write_audit(found, self.out)
+            if not self.json:
+                say(f"Page: {self.out.resolve()}")
         return 0 if found.ok else MISMATCH
 
 

@@ -16,6 +16,7 @@ from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.report.replication import write_replication
+from spectrope.report.shell import check_page
 from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.engine import Engine
 from spectrope.sweeps.job import Job
@@ -55,6 +56,17 @@ def load_rows(folder: Path, scale: str) -> Rows:
     return rows
 
 
+def existing_rows(folder: Path, scale: str) -> Rows:
+    """The rows of a scale in a folder that there is; the usual one may wait for its first study.
+
+    Raises:
+        ConfigError: If another one is missing, as where its name is misspelt.
+    """
+    if folder != RESULTS and not folder.is_dir():
+        raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
+    return load_rows(folder, scale)
+
+
 @dataclass(frozen=True, kw_only=True)
 class List:
     """What the claims say, and what the rows say of them so far."""
@@ -67,7 +79,7 @@ class List:
 
     def run(self) -> None:
         """Print a row per claim."""
-        rows, seeds = load_rows(self.rows, self.scale), seeds_from(self.first_seed, self.seeds)
+        rows, seeds = existing_rows(self.rows, self.scale), seeds_from(self.first_seed, self.seeds)
         study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, seeds)
         told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
@@ -203,7 +215,8 @@ class Report:
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        check_page(self.out, ".md")
+        rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tried_claims(claims, rows, self.scale)
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         write_replication(study, rows, self.out)

@@ -11,6 +11,7 @@ from spectrope.cli.show import bars, explain, say, table
 from spectrope.core.errors import require
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
+from spectrope.report.shell import check_page
 from spectrope.store import Run
 from spectrope.sweeps.local import execute
 from spectrope.sweeps.tune import FACTORS, Tuning, run_tuned, trials_of, tune
@@ -54,6 +55,7 @@ class Compare:
         require(self.workers >= 1, self, "workers", "at least 1")
         for field in ("encodings", "tasks", "seeds", "rates"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
+        check_page(self.out)
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         for task in self.tasks:
             TASKS[task]

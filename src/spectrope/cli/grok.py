@@ -25,6 +25,7 @@ from spectrope.models.modular.base import ModularModelConfig
 from spectrope.models.modular.mlp import ModularMLP
 from spectrope.models.modular.transformer import ModularTransformer
 from spectrope.report.grok_page import write_grok
+from spectrope.report.shell import check_page
 from spectrope.store import Run
 from spectrope.tasks.distributions import DISTRIBUTIONS, Distribution
 from spectrope.tasks.modular import ModularConfig
@@ -77,6 +78,7 @@ class Grok:
         looks = 1 + -(-self.steps // max(1, self.evaluate_every))
         enough = looks >= FEWEST or not self.compare_measures
         require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
+        check_page(self.out)
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_grok(done, self.out, self._scores(done))

@@ -14,6 +14,7 @@ from spectrope.core.errors import require
 from spectrope.grokking.config import Grokked
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
 from spectrope.report.shapes_page import write_shapes
+from spectrope.report.shell import check_page
 from spectrope.tasks.shapes import ShapesConfig
 
 
@@ -50,6 +51,7 @@ class GrokShapes:
     def run(self) -> None:
         """Run what is not in the run folders yet, print a table, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
+        check_page(self.out)
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_shapes(done, self.out)

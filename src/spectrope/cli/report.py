@@ -9,7 +9,9 @@ import tyro
 from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import complain, say
 from spectrope.core.errors import StoreError
-from spectrope.report import save_figure, write_report
+from spectrope.report import FIGURES, save_figure, write_report
+from spectrope.report.save import check_figure
+from spectrope.report.shell import check_page
 from spectrope.store import Run, resolve_run, survey
 from spectrope.sweeps.laboratories import MARK
 
@@ -28,11 +30,15 @@ class Report:
     figure: Annotated[
         str | None, tyro.conf.arg(help="Save this figure alone; the suffix of --out says png, svg or pdf.")
     ] = None
-    out: Annotated[Path, tyro.conf.arg(help="File to write.")] = Path("report.html")
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(help="File to write; None takes report.html, or FIGURE.svg."),
+    ] = None
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
         """Write the file and print its path last."""
+        out = self._out()
         if self.names:
             chosen = [resolve_run(self.runs, name) for name in self.names]
         else:
@@ -40,14 +46,25 @@ class Report:
         if not chosen:
             raise StoreError(f"no finished run in {self.runs}; `spectrope compare` makes some.")
         if self.figure is None:
-            write_report(chosen, self.out)
+            write_report(chosen, out)
         else:
-            save_figure(chosen, self.figure, self.out)
-        say(f"Wrote {self.out.resolve()}")
+            save_figure(chosen, self.figure, out)
+        say(f"Wrote {out.resolve()}")
+
+    def _out(self) -> Path:
+        """Where the file goes, once that place is known to be free for it."""
+        if self.figure is None:
+            out = self.out or Path("report.html")
+            check_page(out)
+        else:
+            _ = FIGURES[self.figure]  # An unknown name is refused before a file is named after it.
+            out = self.out or Path(f"{self.figure}.svg")
+            check_figure(out)
+        return out
 
 
 def shown_runs(root: Path) -> list[Run]:
-    """The finished runs of a folder that belong to a report; what cannot be read is named on standard error."""
+    """The finished runs of a folder that belong to a report; those that cannot be read are complained of."""
     found, broken = survey(root)
     for path, reason in broken:
         complain(f"left out: {path.name}: {reason}")

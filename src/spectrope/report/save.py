@@ -11,7 +11,7 @@ from spectrope.core.errors import ConfigError
 from spectrope.report.figures.base import FIGURES
 from spectrope.report.spec import file_spec
 from spectrope.report.tables import read_tables
-from spectrope.store import Run
+from spectrope.store import Run, check_place
 from spectrope.store.files import disk_errors, replace_file
 
 VEGA_LITE = "6.4"
@@ -44,19 +44,21 @@ def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
         StoreError: If a run lacks what the figure draws, or the file cannot be written.
     """
     figure = FIGURES[name]()
-    check_suffix(path)
+    check_figure(path)
     return write_spec(file_spec(figure, read_tables(runs)), path)
 
 
-def check_suffix(path: Path) -> None:
-    """Refuse a file that no figure can be saved as.
+def check_figure(path: Path) -> None:
+    """Refuse a file that no figure can be saved as, before anything is computed.
 
     Raises:
         ConfigError: If its suffix is none of those in `WRITERS`.
+        StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() not in WRITERS:
         known = ", ".join(WRITERS)
         raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
+    check_place(path)
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> Path:
@@ -66,7 +68,7 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
         ConfigError: If the file's suffix says nothing of how.
         StoreError: If the file cannot be written.
     """
-    check_suffix(path)
+    check_figure(path)
     drawn = WRITERS[path.suffix.lower()](spec)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,11 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
+from spectrope.core.errors import ConfigError
 from spectrope.report.figures.base import Panel
 from spectrope.report.save import VEGA_LITE
 from spectrope.report.spec import page_spec
+from spectrope.store import check_place
 from spectrope.store.files import disk_errors, replace_file
 
 
@@ -81,12 +83,26 @@ def rendered(template: str, panels: Sequence[Panel], *styles: str, **content: An
     )
 
 
-def write_page(page: str, path: Path) -> Path:
+def check_page(path: Path, suffix: str = ".html") -> None:
+    """Refuse a file that no page should be written to, before anything is computed.
+
+    Raises:
+        ConfigError: If its suffix is another.
+        StoreError: If it lies in a run's folder, or cannot be written.
+    """
+    if path.suffix.lower() != suffix:
+        raise ConfigError(f"this page is saved as {suffix}; got {path.name!r}. Change the suffix of --out.")
+    check_place(path)
+
+
+def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
     """Write a page, whole or not at all, and return its path.
 
     Raises:
+        ConfigError: If the file's suffix is another.
         StoreError: If the file cannot be written.
     """
+    check_page(path, suffix)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))

@@ -3,6 +3,7 @@
 from spectrope.store.run import (
     RESULTS_VERSION,
     Run,
+    check_place,
     find_runs,
     load_run,
     open_run,
@@ -13,6 +14,7 @@ from spectrope.store.run import (
 __all__ = [
     "RESULTS_VERSION",
     "Run",
+    "check_place",
     "find_runs",
     "load_run",
     "open_run",

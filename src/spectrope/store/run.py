@@ -1,7 +1,9 @@
 """Run folders: a configuration, tables, tensors, and a manifest that is written last."""
 
 import contextlib
+import errno
 import json
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -201,6 +203,27 @@ def load_run(path: Path) -> Run:
     return run
 
 
+def check_place(path: Path) -> None:
+    """Refuse, before anything is computed, a place where no file of results can or should be written.
+
+    Raises:
+        StoreError: If it is a folder, lies in a run's folder, or its folder cannot be written or made.
+    """
+    with disk_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "")
+        for folder in path.resolve().parents:
+            if _is_identity(folder / CONFIG):
+                raise StoreError(
+                    f"cannot write {path}: {folder} is a run's own folder; choose another place."
+                )
+        nearest = next(folder for folder in path.resolve().parents if folder.exists())
+        if not nearest.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "")
+        if not os.access(nearest, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "")
+
+
 def find_runs(root: Path) -> list[Run]:
     """The readable runs under `root`, by name; `survey` tells of the others too.
 
@@ -250,6 +273,14 @@ def resolve_run(root: Path, name: str) -> Run:
     if len(matches) > 1 and matches[0].name != name:
         raise StoreError(f"{name!r} begins several runs: {', '.join(path.name for path in matches)}.")
     return load_run(matches[0])
+
+
+def _is_identity(path: Path) -> bool:
+    """Whether a file says what a run was made for; a checkpoint's config.json does not."""
+    try:
+        return path.is_file() and "results_version" in read_json(path)
+    except StoreError:
+        return False
 
 
 def _identity(path: Path) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         complaints=rows.complaints,
         command=study.command,
     )
-    return write_page(page, path)
+    return write_page(page, path, ".md")
 
 
 def overview(study: Study, section: Section) -> list[str]:

@@ -19,11 +19,13 @@ from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import BAD_INPUT, INTERRUPTED, Command, main
 from spectrope.cli.runs import Runs
 from spectrope.cli.show import console
+from spectrope.core.config import to_dict
 from spectrope.core.errors import StoreError
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import check_place, find_runs, open_run
 from spectrope.sweeps.runs import experiment_of
+from spectrope.training.scales import experiment
 
 COMMANDS = [get_args(command)[1].name for command in get_args(Command)]
 SMALL = ("--epochs", "1", "--examples", "60")
@@ -247,12 +249,31 @@ def test_a_recipe_is_an_experiment(tmp_path, capsys, trained):
     )
 
 
+@pytest.mark.parametrize("field", ["vocabulary", "n_labels", "max_length"])
+def test_a_recipe_whose_model_is_too_small_for_its_task_is_refused(tmp_path, capsys, field):
+    fields = to_dict(experiment("distance", "nope"))
+    least = fields["model"][field]
+    fields["model"][field] = least - 1
+    (tmp_path / "r.json").write_text(json.dumps(fields))
+    line = refused(capsys, "train", "--recipe", "r.json")
+    told = f"DecoderConfig.{field} must be at least {least}; got {least - 1}. Task 'distance' has as many."
+    assert told in line
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_probe_that_cannot_measure_a_model_is_refused_before_there_is_a_run(tmp_path, capsys):
+    line = refused(capsys, "train", "--encoding", "mla", "--probe", "learning", *SMALL)
+    assert "multi-head attention alone; got Latent." in line
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "cannot be read: No such file"),
         ("{", "is no JSON"),
         ("[1]", "must hold one JSON object"),
+        ("[" * 100_000 + "]" * 100_000, "recipe r.json is nested too deep; see recipes/ for examples."),
         ('{"config": 5}', '"config" must hold a JSON object; got 5.'),
     ],
 )

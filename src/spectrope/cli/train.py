@@ -82,6 +82,8 @@ def read_recipe(path: Path) -> Experiment:
         raise ConfigError(f"recipe {path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
         raise ConfigError(f"recipe {path} is no JSON: {error}.") from None
+    except RecursionError:
+        raise ConfigError(f"recipe {path} is nested too deep; see recipes/ for examples.") from None
     if not isinstance(fields, dict):
         raise ConfigError(f"recipe {path} must hold one JSON object; see recipes/ for examples.")
     inner = fields.get("config", fields)

@@ -24,7 +24,7 @@ from spectrope.sweeps.measures import MEASURES, require_measures
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Stop, never
-from spectrope.training.loop import Progress, Trainer
+from spectrope.training.loop import Progress, Trainer, build_model
 from spectrope.training.probe import Probe
 from spectrope.training.state import CHECKPOINT
 
@@ -87,8 +87,11 @@ def train(
 
     Raises:
         Interrupted: If asked to stop, once the checkpoint is written.
-        UnsupportedError: If a probe is asked of a run that is finished without it.
+        UnsupportedError: If a probe is asked of a run that is finished without it, or of a model that it
+            cannot measure.
     """
+    if probe is not None:
+        require_probe(experiment, probe)
     run = run_for(experiment, root)
     if run.finished and probe is not None and not run.has_frame(probe.table):
         raise UnsupportedError(
@@ -105,6 +108,16 @@ def train(
         run.finish(described(trainer, model))
     run.remove(CHECKPOINT)
     return run
+
+
+def require_probe(experiment: Experiment, probe: Probe) -> None:
+    """Refuse what a probe cannot measure, before there is a run folder: try it on the untrained model.
+
+    Raises:
+        UnsupportedError: If the probe refuses.
+    """
+    few = experiment.task.build().sample(2, experiment.seed)
+    probe.measure(build_model(experiment, torch.device("cpu")), probe.choose(few))
 
 
 def complete(

@@ -62,6 +62,15 @@ class Experiment(Configured):
         for field in ("n_train", "n_test"):
             require(getattr(self, field) >= 1, self, field, "at least 1")
         require(self.seed >= 0, self, "seed", "at least 0")
+        self._require_room()
+
+    def _require_room(self) -> None:
+        """The model must know every token and label of the task, and sequences as long."""
+        task = self.task.build()
+        needed = {"vocabulary": task.vocabulary, "n_labels": task.n_classes, "max_length": task.max_length}
+        for field, least in needed.items():
+            ok = getattr(self.model, field) >= least
+            require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
 
     @property
     def label(self) -> str:

@@ -10,7 +10,9 @@ import sys
 from pathlib import Path
 from typing import get_args
 
+import polars as pl
 import pytest
+import torch
 from tests.report.synthetic import make_run
 
 from spectrope.attention import cost
@@ -25,6 +27,7 @@ from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import check_place, find_runs, open_run
 from spectrope.sweeps.runs import experiment_of
+from spectrope.store import check_place, find_runs, load_run, open_run
 from spectrope.training.scales import experiment
 
 COMMANDS = [get_args(command)[1].name for command in get_args(Command)]
@@ -389,6 +392,38 @@ def test_a_damaged_run_hides_no_other(tmp_path, capsys, trained):
     assert trained in shown.out
     assert "broken: " in shown.err
     assert "is damaged" in shown.err
+
+
+def test_a_run_that_lacks_a_field_hides_no_other(tmp_path, capsys):
+    whole = make_run(tmp_path / "runs", "rope")
+    fields = whole.config
+    others = {
+        "it has no 'seed'": open_run(tmp_path / "runs", {k: v for k, v in fields.items() if k != "seed"}, 1),
+        "its task has no name": open_run(tmp_path / "runs", fields | {"task": {}}, 1),
+        "'test_accuracy' is no number": open_run(tmp_path / "runs", fields | {"seed": 5}, 1),
+    }
+    others["'test_accuracy' is no number"].finish({"seconds": 1.0})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr()
+    assert whole.id in shown.out
+    for told, run in others.items():
+        assert re.search(rf"^spectrope: {run.id}: its \w+ is damaged: .*{told}", shown.err, re.MULTILINE)
+
+
+def test_weights_and_drops_of_something_else_are_one_line(tmp_path, capsys, trained):
+    run = load_run(tmp_path / "runs" / trained)
+    run.write_frame("ablation", pl.DataFrame({"layer": [1], "head": [1]}))
+    line = refused(capsys, "spectrum", trained, "--examples", "8")
+    assert "table 'ablation' does not hold a layer, a head and a drop in each row" in line
+    run.remove("ablation")
+    weights, _ = run.read_tensors("weights")
+    first = next(iter(weights))
+    for tensors in (weights | {first: torch.zeros(1)}, {k: v for k, v in weights.items() if k != first}):
+        run.write_tensors("weights", tensors, {})
+        for command in (("ablate",), ("spectrum",), ("attention", "plan")):
+            line = refused(capsys, *command, trained)
+            assert f"run {trained} is damaged: its weights do not fit its configuration" in line
+            assert first in line
 
 
 def test_a_report_names_the_runs_that_it_leaves_out(tmp_path, capsys, trained):

@@ -101,6 +101,20 @@ def test_a_manifest_without_scores_is_refused(tmp_path):
         read_tables([run])
 
 
+def test_a_text_where_a_number_should_be_is_refused(tmp_path):
+    run = make_run(tmp_path, "rope")
+    rewrite(run.path / "manifest.json", test_accuracy="0.9")
+    with pytest.raises(StoreError, match="'test_accuracy' in its manifest is no number"):
+        read_tables([run])
+    for field, value, told in (
+        ("seed", "one", "its seed is no whole number; got 'one'"),
+        ("model", "large", "'model' of its configuration holds no fields"),
+    ):
+        other = open_run(tmp_path, config("rope", "distance", 0) | {field: value}, 1)
+        with pytest.raises(StoreError, match=told):
+            read_tables([other])
+
+
 @pytest.mark.parametrize("name", ["metrics", "ablation"])
 def test_a_table_that_does_not_fit_is_refused(tmp_path, name):
     run = make_run(tmp_path, "rope")

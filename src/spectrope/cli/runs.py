@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import complain, table
-from spectrope.core.errors import ConfigError
+from spectrope.core.errors import SpectropeError, StoreError
 from spectrope.store import Run, survey
 from spectrope.sweeps.laboratories import MARK, read_experiment
+
+NAMES = ("task", "encoding_name", "scale", "condition", "seed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +25,7 @@ class Runs:
         for run in found:
             try:
                 rows.append(_row(run))
-            except ConfigError as error:
+            except SpectropeError as error:
                 broken.append((run.path, str(error)))
         table("", columns, rows, ("seed", "held-out %"))
         for path, reason in broken:
@@ -35,12 +37,18 @@ def _row(run: Run) -> tuple[str, ...]:
     if MARK in config:
         one = read_experiment(config)
         return run.id, one.label, "", "", "", str(one.seed), result
-    names = (config["encoding_name"], config["scale"], config["condition"], str(config["seed"]))
-    return run.id, config["task"]["kind"], *names, result
+    if missing := [name for name in NAMES if name not in config]:
+        raise StoreError(f"its configuration is damaged: it has no {missing[0]!r}.")
+    task = config["task"]
+    if not (isinstance(task, dict) and "kind" in task):
+        raise StoreError("its configuration is damaged: its task has no name.")
+    return run.id, str(task["kind"]), *(str(config[name]) for name in NAMES[1:]), result
 
 
 def _held_out(run: Run) -> str:
     if not run.finished:
         return "unfinished"
-    accuracy = run.manifest["test_accuracy"]
+    accuracy = run.manifest.get("test_accuracy", "")
+    if not isinstance(accuracy, int | float | None):
+        raise StoreError("its manifest is damaged: 'test_accuracy' is no number; train it again.")
     return "" if accuracy is None else f"{100 * accuracy:.1f}"

@@ -177,6 +177,11 @@ def _config(run: Run) -> dict[str, Any]:
     config = run.config
     if missing := [name for name in CONFIG_FIELDS if name not in config]:
         raise StoreError(f"run {run.id} is no training run: its configuration has no {missing[0]!r}.")
+    for name in ("task", "model", "training"):
+        if not isinstance(config[name], dict):
+            raise StoreError(f"run {run.id} is damaged: {name!r} of its configuration holds no fields.")
+    if not isinstance(config["seed"], int):
+        raise StoreError(f"run {run.id} is damaged: its seed is no whole number; got {config['seed']!r}.")
     if "kind" not in config["task"]:
         raise StoreError(f"run {run.id} is no training run: its task has no name.")
     return config
@@ -186,6 +191,10 @@ def _scores(run: Run) -> dict[str, Any]:
     manifest = run.manifest
     if missing := [name for name in SCORES if manifest.get(name) is None]:
         raise StoreError(f"run {run.id} has no {missing[0]!r} in its manifest; train it again.")
+    for name in SCORES:
+        if not isinstance(manifest[name], int | float):
+            told = f"{name!r} in its manifest is no number; got {manifest[name]!r}"
+            raise StoreError(f"run {run.id} is damaged: {told}. Train it again.")
     return {
         "train": 100.0 * manifest["train_accuracy"],
         "test": 100.0 * manifest["test_accuracy"],

@@ -6,6 +6,8 @@ import torch
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import ConfigError
+from spectrope.core.config import config_hash, from_dict
+from spectrope.core.errors import StoreError
 from spectrope.models.decoder import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
@@ -47,10 +49,17 @@ def load_model(run: Run, device: torch.device) -> Decoder:
     """The trained network of a finished run.
 
     Raises:
-        StoreError: If the run is unfinished or its weights cannot be read.
+        StoreError: If the run is unfinished, or its weights cannot be read or are those of another network.
     """
     _ = run.manifest  # only finished runs have one
     model = build_model(experiment_of(run), device)
     tensors, _ = run.read_tensors(WEIGHTS)
-    model.load_state_dict(tensors)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[1].strip().rstrip(".")
+        raise StoreError(
+            f"run {run.id} is damaged: its weights do not fit its configuration ({reason}); "
+            "move its folder away and train it again."
+        ) from None
     return model.eval()

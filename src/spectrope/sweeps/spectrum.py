@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import torch
+from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
-from spectrope.core.errors import ConfigError, require
+from spectrope.core.errors import ConfigError, StoreError, require
 from spectrope.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.probes.heads import LayerHeads, capture_heads
 from spectrope.probes.shares import SHARES, StateShares, state_shares
@@ -66,7 +67,9 @@ def spectrum(
 
     Raises:
         UnsupportedError: If positions are not equally spaced.
+        StoreError: If its weights or drops are not those of such a run.
     """
+    drops = _drops(run)
     plan, subject = plan or Measurement(), Subject.of(run, device, listen)
     batch, n = longest(subject.held_out, plan.examples)
     spectra: list[LayerSpectrum] = []
@@ -87,9 +90,7 @@ def spectrum(
         **_unless_empty(bands=bands_table(spectra)),
         **own_tables(subject.model, n),
     }
-    of_drops = fullest(run, "ablation")
-    if of_drops is not None:
-        drops = run.frame(f"ablation{of_drops}")
+    if drops is not None:
         found = correlation_table(tables["spectrum"], drops, tables.get("bands"))
         tables |= _unless_empty(correlation=found)
     for name in SOMETIMES - set(tables):
@@ -97,6 +98,25 @@ def spectrum(
     for name, table in tables.items():
         run.write_frame(f"{name}{plan.mark}", table)
     return tables
+
+
+def _drops(run: Run) -> pl.DataFrame | None:
+    """The drop of each head, where the run has been ablated.
+
+    Raises:
+        StoreError: If the table is another.
+    """
+    mark = fullest(run, "ablation")
+    if mark is None:
+        return None
+    name, kinds = f"ablation{mark}", {"layer": pl.Int64, "head": pl.Int64, "drop": pl.Float64}
+    try:
+        return run.frame(name).select(pl.col(column).cast(kind) for column, kind in kinds.items())
+    except PolarsError:
+        raise StoreError(
+            f"run {run.id}: table {name!r} does not hold a layer, a head and a drop in each row; "
+            f"`spectrope ablate` makes it again."
+        ) from None
 
 
 def _controls(subject: Subject, batch: Batch, n: int) -> list[pl.Series]:

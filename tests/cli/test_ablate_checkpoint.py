@@ -99,6 +99,7 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/empty",), "is no run"),
         (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
         (("{root}/mute", "--method", "adaptive"), "--method and --protocol are for runs"),
+        (("{root}/mute", "--threshold", "9"), "--threshold goes with --method adaptive, which is for runs."),
         (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),
         (("{root}/mute", "--fill", "content-only"), "filled with zero, mean, resample; got 'content-only'"),
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),

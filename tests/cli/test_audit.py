@@ -168,6 +168,7 @@ def test_diff_as_json(checkpoints, capsys):
             ("audit", "{root}/opt", "--length", "200"),
             "does not run at length 200; its configuration gives it 128",
         ),
+        (("diff", "{root}/one", "{root}/one", "--length", "0"), "length must be at least 8; got 0."),
         (("diff", "{root}/one", "{root}/deep"), "at the same number of layers; got 2 and 4."),
     ],
 )

@@ -223,6 +223,48 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("train --every 5", "--every goes with --probe."),
+        ("compare --rates 1 3", "--rates goes with --tune."),
+        ("encodings --length 9", "--length goes with --bench."),
+        (
+            "spectrum --encoding rope --layers 0:4",
+            "--layers is for runs or checkpoints; an encoding by itself",
+        ),
+        ("spectrum --encoding rope --batch 3", "--batch is for runs or checkpoints;"),
+        ("spectrum --encoding rope --examples 9", "--examples is for runs or checkpoints;"),
+        ("spectrum --encoding rope --draws 9", "--draws is for runs or checkpoints;"),
+        ("spectrum --encoding rope --texts t", "--texts is for runs or checkpoints;"),
+        ("spectrum RUN --heads 4", "--heads goes with --encoding; a model has its own."),
+        (
+            "spectrum RUN --dtype float32",
+            "--dtype is for checkpoints; runs/RUN is a run with its own examples.",
+        ),
+        ("attention plan RUN --dtype float32", "--dtype is for checkpoints; runs/RUN is a run with its own"),
+        ("attention plan RUN --tokens 9", "--tokens is for checkpoints;"),
+        ("attention plan RUN --texts t", "--texts is for checkpoints;"),
+        ("ablate RUN --dtype float32", "--dtype is for checkpoints; runs/RUN is a run with its own task."),
+        ("ablate RUN --length 9", "--length is for checkpoints;"),
+        ("ablate RUN --batch 0", "--batch is for checkpoints;"),
+        ("ablate RUN --half-width 9", "--half-width goes with --method adaptive."),
+        ("ablate RUN --method screen --threshold 9", "--threshold goes with --method adaptive."),
+        ("ablate RUN --method adaptive --examples 9", "--examples does not go with --method adaptive"),
+        (
+            "ablate RUN --method adaptive --half-width 9 --threshold 9",
+            "--threshold does not go with --half-w",
+        ),
+        ("ablate RUN --method screen --protocol R10", "--protocol does not go with --method screen"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(tmp_path, capsys, arguments, message):
+    run = make_run(tmp_path / "runs", "rope")
+    before = sorted(tmp_path.rglob("*"))
+    assert message.replace("RUN", run.id) in refused(capsys, *arguments.replace("RUN", run.id).split())
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("out", ["[red]/page.html", "[/b]/page.html", ":smile:/page.html"])
 def test_paths_are_printed_as_they_are(tmp_path, capsys, trained, out):
     assert main(("report", "--out", out)) == 0

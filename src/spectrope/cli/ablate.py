@@ -11,7 +11,7 @@ from spectrope.ablation.checkpoint_sweep import CheckpointFill
 from spectrope.ablation.interventions import Fill
 from spectrope.cli.ablate_checkpoint import Plan
 from spectrope.cli.checkpoints import Checkpoints
-from spectrope.cli.options import ROOT, RunsRoot
+from spectrope.cli.options import ROOT, RunsRoot, refuse_given
 from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
@@ -99,6 +99,7 @@ class Ablate(Checkpoints):
             raise ConfigError(
                 "a checkpoint's heads are measured exactly; --method and --protocol are for runs."
             )
+        refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
         if self.task is not None and self.texts is not None:
             raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
         fill, known = self.fill or "zero", get_args(CheckpointFill)
@@ -117,9 +118,8 @@ class Ablate(Checkpoints):
         )
 
     def _ablate_run(self, run: Run) -> None:
-        given = [name for name in ("task", "texts", "layers", "batch", "json") if getattr(self, name)]
-        if given:
-            raise ConfigError(f"--{given[0]} is for checkpoints; {run.path} is a run with its own task.")
+        foreign = ("task", "texts", "length", "layers", "batch", "json", "dtype")
+        refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own task.")
         method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
             tables = ablate(run, choose_device(self.device), method, lambda event: progress.watch(0, event))
@@ -130,6 +130,7 @@ class Ablate(Checkpoints):
     def chosen_method(self) -> Method:
         """The method that the options describe."""
         protocol = choose_protocol(self.protocol, self.fill)
+        self._refuse_options_of_other_methods()
         if self.method == "adaptive":
             width = self.half_width
             aim = Threshold(self.threshold / 100) if width is None else Precision(width / 100)
@@ -138,6 +139,20 @@ class Ablate(Checkpoints):
             return Screen(fill=protocol.fill, examples=self.examples or EXAMPLES)
         kind = Cumulative if self.method == "cumulative" else Exact
         return kind(protocol=protocol, examples=self.examples or EXAMPLES)
+
+    def _refuse_options_of_other_methods(self) -> None:
+        if self.method != "adaptive":
+            refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive.")
+        else:
+            refuse_given(
+                self, ("examples",), "does not go with --method adaptive, which takes as few as decide."
+            )
+            if self.half_width is not None:
+                refuse_given(
+                    self, ("threshold",), "does not go with --half-width: one of them says when to stop."
+                )
+        if self.method == "screen":
+            refuse_given(self, ("protocol",), "does not go with --method screen, which takes --fill alone.")
 
 
 SHOWN = {

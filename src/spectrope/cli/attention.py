@@ -24,7 +24,7 @@ from spectrope.attention.crossover import (
 )
 from spectrope.attention.plan import TOLERANCE
 from spectrope.cli.checkpoints import Checkpoints, progress
-from spectrope.cli.options import ROOT, DeviceOption, RunsRoot
+from spectrope.cli.options import ROOT, DeviceOption, RunsRoot, refuse_given
 from spectrope.cli.show import frame, say, table
 from spectrope.cli.spectrum_checkpoint import Measured
 from spectrope.cli.targets import run_or_checkpoint
@@ -74,6 +74,8 @@ class Plan(Checkpoints):
         aim = Aim(length=self.length, tolerance=self.tolerance)
         target = run_or_checkpoint(self.target, self.runs, self.allow_download)
         if isinstance(target, Run):
+            told = f"is for checkpoints; {target.path} is a run with its own examples."
+            refuse_given(self, ("tokens", "texts", "dtype"), told)
             found, tokens = plan_run(target, choose_device(self.device), aim, self.examples)
         else:
             found, tokens = self._of_checkpoint(target, aim)

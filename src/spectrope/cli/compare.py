@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import tyro
 
-from spectrope.cli.options import ROOT, WORKERS, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
+from spectrope.cli.options import (
+    ROOT,
+    WORKERS,
+    Condition,
+    DeviceOption,
+    Epochs,
+    Examples,
+    RunsRoot,
+    Scale,
+    refuse_given,
+)
 from spectrope.cli.show import bars, explain, say, table
 from spectrope.core.errors import require
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
@@ -57,6 +67,8 @@ class Compare:
             require(len(getattr(self, field)) > 0, self, field, "at least one")
         check_page(self.out)
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
+        if not self.tune:
+            refuse_given(self, ("rates",), "goes with --tune.")
         for task in self.tasks:
             TASKS[task]
         names = [own(spec) if is_foreign(spec) else spec for spec in self.encodings]

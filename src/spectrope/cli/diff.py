@@ -32,7 +32,7 @@ class Diff(Checkpoints):
     def run(self) -> int:
         """Audit both, print what differs, and say by the exit code whether anything does."""
         models = [self.open(source, self.layers) for source in (self.first, self.second)]
-        length = self.length or min(map(default_length, models))
+        length = min(map(default_length, models)) if self.length is None else self.length
         with progress("auditing") as watch:
             found = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
 from spectrope.attention.heads import ATTENTIONS, describe_attention
-from spectrope.cli.options import DeviceOption
+from spectrope.cli.options import DeviceOption, refuse_given
 from spectrope.cli.show import console, say, table
 from spectrope.core.config import Configured, to_dict
 from spectrope.core.device import choose_device
@@ -39,6 +39,7 @@ class Encodings:
         if self.bench:
             self.measure(names)
             return
+        refuse_given(self, ("length",), "goes with --bench.")
         for name in self.names or (*ENCODINGS, *ATTENTIONS):
             if name in ATTENTIONS:
                 _show(describe_attention(name), ATTENTIONS.config(name)())

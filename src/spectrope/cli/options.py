@@ -1,12 +1,15 @@
 """Options that several commands share."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from spectrope.core.device import Device
+from spectrope.core.errors import ConfigError
 from spectrope.training.conditions import THROWN
 from spectrope.training.scales import SCALES
 
@@ -23,6 +26,24 @@ StopAfter = Annotated[
     int | None,
     tyro.conf.arg(help="Steps at 99 percent test accuracy after which training ends; None spends all steps."),
 ]
+
+
+def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
+    """Refuse options that would have no effect, such as `--k goes with --distribution square or strip.`
+
+    Args:
+        command: The command, a dataclass; what differs from its default has been given.
+        names: Fields that do not apply.
+        told: What follows the option's name, and says to what it belongs.
+
+    Raises:
+        ConfigError: If one of them has been given.
+    """
+    defaults = {field.name: field.default for field in fields(command)}
+    for name in names:
+        if getattr(command, name) != defaults[name]:
+            raise ConfigError(f"--{name.replace('_', '-')} {told}")
+
 
 ROOT = Path("runs")
 WORKERS = os.cpu_count() or 1

@@ -9,7 +9,7 @@ import polars as pl
 import tyro
 
 from spectrope.cli.checkpoints import Checkpoints
-from spectrope.cli.options import ROOT, RunsRoot
+from spectrope.cli.options import ROOT, RunsRoot, refuse_given
 from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.spectrum_checkpoint import LENGTH, Measured
 from spectrope.cli.targets import run_or_checkpoint
@@ -67,8 +67,11 @@ class Spectrum(Checkpoints):
         if (self.target is None) == (self.encoding is None):
             raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
         if self.encoding is not None:
+            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype")
+            refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             self._bound_encoding(self.encoding)
             return
+        refuse_given(self, ("heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download)
         if isinstance(target, Run):
             self._measure_run(target)
@@ -92,10 +95,8 @@ class Spectrum(Checkpoints):
         self._keep(plan.tables(self.open(source), self.tokenizer(source)))
 
     def _measure_run(self, run: Run) -> None:
-        foreign = ("texts", "layers", "batch", "length", "out")
-        given = [name for name in foreign if getattr(self, name) is not None]
-        if given:
-            raise ConfigError(f"--{given[0]} is for checkpoints; {run.path} is a run with its own examples.")
+        foreign = ("texts", "layers", "batch", "length", "out", "dtype")
+        refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own examples.")
         plan = Measurement(examples=self.examples, draws=self.draws)
         with bars([experiment_of(run).label]) as progress:
             tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))

@@ -7,7 +7,16 @@ from typing import Annotated, Literal
 
 import tyro
 
-from spectrope.cli.options import ROOT, Condition, DeviceOption, Epochs, Examples, RunsRoot, Scale
+from spectrope.cli.options import (
+    ROOT,
+    Condition,
+    DeviceOption,
+    Epochs,
+    Examples,
+    RunsRoot,
+    Scale,
+    refuse_given,
+)
 from spectrope.cli.show import bars, say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
@@ -46,6 +55,8 @@ class Train:
 
     def run(self) -> None:
         """Train and print the run's folder last."""
+        if self.probe is None:
+            refuse_given(self, ("every",), "goes with --probe.")
         one, probe = self.experiment(), PROBES[self.probe](every=self.every) if self.probe else None
         device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:

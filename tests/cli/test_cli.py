@@ -468,6 +468,17 @@ def test_weights_and_drops_of_something_else_are_one_line(tmp_path, capsys, trai
             assert first in line
 
 
+def test_a_diverged_run_is_named(tmp_path, capsys, trained):
+    manifest = tmp_path / "runs" / trained / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"test_loss": None}))
+    told = "distance/rope/seed 0 diverged: its held-out loss is not finite; a lower learning rate may help."
+    assert main(("train", *SMALL)) == 0
+    assert capsys.readouterr().err == f"spectrope: {told}\n"
+    assert main(("compare", "--encodings", "rope", "--tasks", "distance", *SMALL, "--workers", "1")) == 0
+    assert capsys.readouterr().err == f"spectrope: {told}\n"
+    assert "the held-out loss is not finite" in (tmp_path / "report.html").read_text()
+
+
 def test_a_report_names_the_runs_that_it_leaves_out(tmp_path, capsys, trained):
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "config.json").write_text('{"config": ')

@@ -17,13 +17,14 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
-from spectrope.cli.show import bars, explain, say, table
+from spectrope.cli.show import bars, complain_of_divergence, explain, say, table
 from spectrope.core.errors import require
 from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
 from spectrope.report.shell import check_page
 from spectrope.store import Run
 from spectrope.sweeps.local import execute
+from spectrope.sweeps.runs import experiment_of
 from spectrope.sweeps.tune import FACTORS, Tuning, run_tuned, trials_of, tune
 from spectrope.tasks.base import TASKS
 from spectrope.training.config import Experiment
@@ -158,6 +159,8 @@ def show(runs: list[Run], title: str = SHOWN) -> None:
     """Print accuracy, ceiling and the most indispensable head of each run, in 80 columns."""
     columns = ("task", "encoding", "seed", "train", "held-out", "ceiling", "drop", "head", "s")
     table(title, columns, [_row(run) for run in runs], numeric=columns[2:])
+    for run in runs:
+        complain_of_divergence(experiment_of(run).label, run.manifest)
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """What commands print: tables and progress on the terminal, one line for a mistake."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 from rich import box
@@ -13,6 +14,7 @@ from rich.text import Text
 
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.pace import Pace
+from spectrope.sweeps.runs import has_diverged
 
 
 class Piped(Console):
@@ -38,6 +40,12 @@ STAGES = {
 def complain(message: str) -> None:
     """One line on standard error."""
     errors.print(Text(f"spectrope: {message}"), soft_wrap=True)
+
+
+def complain_of_divergence(label: str, manifest: Mapping[str, Any]) -> None:
+    """Say on standard error of a run whose loss is no number that its accuracy says nothing."""
+    if has_diverged(manifest):
+        complain(f"{label} diverged: its held-out loss is not finite; a lower learning rate may help.")
 
 
 def say(line: str) -> None:

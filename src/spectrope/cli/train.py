@@ -17,7 +17,7 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
-from spectrope.cli.show import bars, say
+from spectrope.cli.show import bars, complain_of_divergence, say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
@@ -64,6 +64,7 @@ class Train:
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
+        complain_of_divergence(one.label, manifest)
         say(f"Run: {run.path}")
 
     def experiment(self) -> Experiment:

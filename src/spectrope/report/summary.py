@@ -112,7 +112,15 @@ def _of_setting(tables: Tables, setting: str) -> list[str]:
     text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
     drops = [drop for row in rows for drop in row.drops]
     largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
-    return [text, *largest]
+    return [text, *_diverged(tables, setting), *largest]
+
+
+def _diverged(tables: Tables, setting: str) -> list[str]:
+    lost = tables.runs.filter((pl.col("setting") == setting) & pl.col("diverged"))
+    if lost.is_empty():
+        return []
+    names = ", ".join(f"{row['encoding']}, seed {row['seed']}" for row in lost.iter_rows(named=True))
+    return [f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."]
 
 
 def _accuracy(row: Row) -> str:

@@ -12,6 +12,7 @@ from spectrope.probes.spectrum import QUANTITIES
 from spectrope.report.names import name_runs
 from spectrope.report.palette import ordered_encodings, ordered_settings
 from spectrope.store import Run
+from spectrope.sweeps.runs import has_diverged
 from spectrope.sweeps.sizes import fullest
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
@@ -73,7 +74,8 @@ class Tables:
 
     Args:
         sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
-        runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters.
+        runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters,
+            diverged.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop, low, high.
         deposit: A row per layer: what the deposit rule finds. It and the tables below have the columns in
@@ -201,6 +203,7 @@ def _scores(run: Run) -> dict[str, Any]:
         "ceiling": 100.0 * manifest["bayes_accuracy"],
         "seconds": float(manifest["seconds"]),
         "parameters": int(manifest["n_parameters"]),
+        "diverged": has_diverged(manifest),
     }
 
 

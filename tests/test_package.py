@@ -8,8 +8,10 @@ import types
 from pathlib import Path
 
 import pytest
+from tests.report.synthetic import make_run
 
 import spectrope
+from spectrope.sweeps.job import Job
 
 ROOT = Path(__file__).parent.parent
 
@@ -24,6 +26,17 @@ def test_the_front_door_opens(name):
 def test_other_names_are_missing():
     with pytest.raises(AttributeError, match="has no attribute 'atention'"):
         _ = spectrope.atention  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_paths_may_be_texts(tmp_path):
+    root = str(tmp_path / "runs")
+    run = make_run(tmp_path / "runs", "rope")
+    assert spectrope.find_runs(root) == [run] == [spectrope.load_run(str(run.path))]
+    assert spectrope.write_report([run], str(tmp_path / "page.html")) == tmp_path / "page.html"
+    assert spectrope.save_figure([run], "accuracy", str(tmp_path / "a.svg")) == tmp_path / "a.svg"
+    one = spectrope.experiment("distance", "nope", epochs=1, n_examples=20)
+    (trained,) = spectrope.execute([Job(one, ())], root, device="cpu")
+    assert trained.path.parent == tmp_path / "runs"
 
 
 def test_importing_the_package_imports_no_torch():

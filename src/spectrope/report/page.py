@@ -37,7 +37,7 @@ class FigureSection:
     groups: list[Group]
 
 
-def write_report(runs: Sequence[Run], path: Path) -> Path:
+def write_report(runs: Sequence[Run], path: str | Path) -> Path:
     """Write the page of some finished runs, whole or not at all.
 
     Args:
@@ -51,6 +51,7 @@ def write_report(runs: Sequence[Run], path: Path) -> Path:
         ConfigError: If there is no run.
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
+    path = Path(path)
     return write_page(render(read_tables(runs), path), path)
 
 

@@ -26,7 +26,7 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 }
 
 
-def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
+def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
     """Draw one figure from run folders.
 
     Args:
@@ -43,7 +43,7 @@ def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
         ConfigError: If the suffix is another, or there is no run.
         StoreError: If a run lacks what the figure draws, or the file cannot be written.
     """
-    figure = FIGURES[name]()
+    figure, path = FIGURES[name](), Path(path)
     check_figure(path)
     return write_spec(file_spec(figure, read_tables(runs)), path)
 

@@ -186,12 +186,13 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
     return Run(path)
 
 
-def load_run(path: Path) -> Run:
+def load_run(path: str | Path) -> Run:
     """The run in a folder.
 
     Raises:
         StoreError: If the folder is missing, not a run, of another version, or one of its files is cut off.
     """
+    path = Path(path)
     with disk_errors(path, "read"):
         if not path.is_dir():
             raise StoreError(f"{path} is no folder; `spectrope runs` lists what there is.")
@@ -224,7 +225,7 @@ def check_place(path: Path) -> None:
             raise PermissionError(errno.EACCES, "")
 
 
-def find_runs(root: Path) -> list[Run]:
+def find_runs(root: str | Path) -> list[Run]:
     """The readable runs under `root`, by name; `survey` tells of the others too.
 
     Raises:
@@ -233,12 +234,13 @@ def find_runs(root: Path) -> list[Run]:
     return survey(root)[0]
 
 
-def survey(root: Path) -> tuple[list[Run], list[tuple[Path, str]]]:
+def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
     """The readable runs under `root`, by name, and each other folder with why it is none.
 
     Raises:
         StoreError: If `root` is no folder or cannot be read.
     """
+    root = Path(root)
     if not root.is_dir():
         raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
     with disk_errors(root, "read"):

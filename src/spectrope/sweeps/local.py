@@ -84,7 +84,7 @@ def _keep_if_done(job: Job, root: Path, keep: Keep) -> None:
 
 def execute(
     plan: Sequence[AnyExperiment | Job],
-    root: Path,
+    root: str | Path,
     *,
     device: Device = "auto",
     workers: int = 1,
@@ -109,7 +109,7 @@ def execute(
         Interrupted: After Ctrl-C, once every unfinished run is saved.
         SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
-    place, jobs = choose_device(device), as_jobs(plan)
+    root, place, jobs = Path(root), choose_device(device), as_jobs(plan)
     groups = grouped(jobs, root, replicas)
     workers = 1 if place.type == "cuda" else min(workers, len(groups))
     with stop_on_signal() as stop:

@@ -183,7 +183,7 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
             ("report", "--figure", "accuracy", "--out", "runs/RUN/config.json"),
             "is a run's own folder; choose",
         ),
-        (("report", "--out", "runs/RUN/page.html"), "is the folder of a run; choose another place."),
+        (("report", "--out", "runs/RUN/page.html"), "is a run's own folder; choose another place."),
         (("report", "--out", "folder.html"), "cannot write folder.html: a folder stands where a file should"),
         (("report", "--out", "file/page.html"), "a file stands where a folder should"),
         (("report", "--figure", "acuracy"), "unknown figure 'acuracy'; did you mean accuracy"),
@@ -466,6 +466,18 @@ def test_weights_and_drops_of_something_else_are_one_line(tmp_path, capsys, trai
             line = refused(capsys, *command, trained)
             assert f"run {trained} is damaged: its weights do not fit its configuration" in line
             assert first in line
+
+
+def test_a_narrow_terminal_cuts_nothing_off(tmp_path, capsys, monkeypatch):
+    run = make_run(tmp_path / "runs", "rope")
+    monkeypatch.setattr(console, "width", 40)
+    assert main(("runs",)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 40
+    assert "…" not in "".join(lines)
+    below = next(place for place, line in enumerate(lines) if "─" in line) + 1
+    assert "".join(line.split()[0] for line in lines[below:] if line[1:2].strip()) == run.id
+    assert re.search(r" 0 +\d+\.\d$", lines[below].rstrip())
 
 
 def test_a_diverged_run_is_named(tmp_path, capsys, trained):

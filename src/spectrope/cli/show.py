@@ -66,7 +66,8 @@ def table(
         say(title)
     drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        drawn.add_column(escape(column), justify="right" if column in numeric else "left")
+        side = "right" if column in numeric else "left"
+        drawn.add_column(escape(column), justify=side, overflow="fold")  # Nothing is cut off.
     for row in rows:
         drawn.add_row(*map(escape, row))
     console.print(drawn)

@@ -25,9 +25,8 @@ from spectrope.core.config import to_dict
 from spectrope.core.errors import StoreError
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
-from spectrope.store import check_place, find_runs, open_run
-from spectrope.sweeps.runs import experiment_of
 from spectrope.store import check_place, find_runs, load_run, open_run
+from spectrope.sweeps.runs import experiment_of
 from spectrope.training.scales import experiment
 
 COMMANDS = [get_args(command)[1].name for command in get_args(Command)]

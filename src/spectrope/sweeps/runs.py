@@ -7,9 +7,7 @@ from typing import Any
 import torch
 
 from spectrope.core.config import config_hash
-from spectrope.core.errors import ConfigError
-from spectrope.core.config import config_hash, from_dict
-from spectrope.core.errors import StoreError
+from spectrope.core.errors import ConfigError, StoreError
 from spectrope.models.decoder import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written

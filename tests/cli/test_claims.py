@@ -1,6 +1,7 @@
 """What `spectrope claims` makes of its options."""
 
 import pytest
+from tests.cli.typed import refused
 
 from spectrope.cli.claims import Run
 from spectrope.sweeps.local import Local
@@ -22,3 +23,11 @@ from spectrope.sweeps.ray import Ray
 def test_options_reach_the_engine(command, engine):
     command._require_options_of_engine()
     assert command._engine() == engine
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("action", ["list", "report"])
+def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
+    line = refused(capsys, "claims", action, "--rows", "resluts")
+    assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,38 @@
+"""`spectrope ablate` on a run: what each method leaves."""
+
+import pytest
+from tests.cli.typed import refused
+
+from spectrope.cli import main
+from spectrope.store import find_runs
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+@pytest.mark.parametrize(
+    ("options", "table"),
+    [
+        (("--method", "adaptive"), "adaptive"),
+        (("--method", "adaptive", "--half-width", "20"), "adaptive"),
+        (("--method", "cumulative", "--fill", "mean"), "cumulative-mean"),
+        (("--method", "screen", "--fill", "resample"), "screen-resample"),
+        (("--protocol", "R10"), "ablation-all"),
+        (("--protocol", "R9"), "ablation-value-bias-unrestored"),
+    ],
+)
+def test_ablate_keeps_what_each_method_finds(capsys, tmp_path, trained, options, table):
+    assert main(("ablate", trained, *options)) == 0
+    assert f"\n{table}\n" in capsys.readouterr().out
+    (run,) = find_runs(tmp_path / "runs")
+    assert run.frame(table).height == 24
+
+
+def test_ablate_refuses_an_unknown_protocol(capsys, trained):
+    line = refused(capsys, "ablate", trained, "--protocol", "release")
+    assert "unknown protocol 'release'; did you mean released" in line
+
+
+def test_ablate_refuses_no_examples(capsys, trained):
+    assert "Ablate.examples must be at least 4; got 0." in refused(
+        capsys, "ablate", trained, "--examples", "0"
+    )

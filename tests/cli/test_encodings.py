@@ -1,0 +1,52 @@
+"""`spectrope encodings`: the catalogue, and what each encoding costs."""
+
+import re
+
+import pytest
+from tests.cli.typed import refused
+
+from spectrope.attention import cost
+from spectrope.attention.cost import Refused
+from spectrope.attention.heads import ATTENTIONS
+from spectrope.cli import INTERRUPTED, main
+from spectrope.encodings.base import ENCODINGS
+
+pytestmark = pytest.mark.usefixtures("here")
+
+
+def test_the_catalogue_names_every_encoding(capsys):
+    assert main(("encodings",)) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^(\w+) \(", out, re.MULTILINE) == [*ENCODINGS, *ATTENTIONS]
+    assert main(("encodings", "rope")) == 0
+    shown = capsys.readouterr().out
+    assert "laws: content-free, isometric, shift-invariant" in shown
+    assert "schedule=geometric" in shown
+    assert main(("encodings", "mla")) == 0
+    shown = capsys.readouterr().out
+    assert "laws" not in shown
+    assert "defaults: latent=128, query_latent=128, rotary_dim=16, rotary_queries=per_head" in shown
+
+
+def test_costs_are_printed_beside_none_also_when_interrupted(capsys, monkeypatch):
+    monkeypatch.setattr(cost, "REPEATS", 2)
+    monkeypatch.setattr(cost, "SAMPLE_SECONDS", 0.0)
+    assert main(("encodings", "rope", "alibi", "--bench", "--length", "9")) == 0
+    out = capsys.readouterr().out
+    assert "16 heads of width 16, 8 x 9 tokens, float32" in out
+    number = r"[\d.]+"
+    ratio = rf"{number} \({number}, {number}\)"
+    assert re.search(rf"rope +explicit +{ratio} +{ratio} +{number} +{number}", out)
+
+    def once(names, length, device):
+        yield Refused("rope", "too long.")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("spectrope.cli.encodings.costs", once)
+    assert main(("encodings", "--bench")) == INTERRUPTED
+    assert "rope: too long." in capsys.readouterr().out
+
+
+def test_costs_of_what_is_unknown_are_refused_without_a_table(capsys):
+    assert "did you mean rope" in refused(capsys, "encodings", "ropee", "--bench")
+    assert "length must be at least 1; got 0" in refused(capsys, "encodings", "--length", "0")

@@ -7,6 +7,7 @@ A benchmark is a list of cases given to `run`; `python -m benchmarks.NAME` print
 import ctypes
 import gc
 import json
+import multiprocessing
 import platform
 import statistics
 import sys
@@ -135,7 +136,8 @@ def timed(call: Callable[[], object]) -> float:
 def peak_mib(call: Callable[[], object]) -> float | None:
     """Most memory that one run adds, in MiB: on the accelerator if there is one, else in this process.
 
-    The process's own peak can be reset, and so measured, on Linux with glibc; elsewhere there is no figure.
+    The process's own peak can be reset, and so measured, on Linux with glibc; elsewhere there is no figure,
+    nor of work in other processes.
     """
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
@@ -143,14 +145,15 @@ def peak_mib(call: Callable[[], object]) -> float | None:
         call()
         _synchronise()
         return (torch.cuda.max_memory_allocated() - before) / 2**20
-    if platform.libc_ver()[0] != "glibc":
+    if platform.libc_ver()[0] != "glibc" or multiprocessing.active_children():
+        call()
         return None
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # returns freed memory, so that using it again counts
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM, the peak of the resident set
-    before = _status_mib("VmRSS")
+    before = status_mib("VmRSS")
     call()
-    return _status_mib("VmHWM") - before
+    return status_mib("VmHWM") - before
 
 
 def _synchronise() -> None:
@@ -158,7 +161,8 @@ def _synchronise() -> None:
         torch.cuda.synchronize()
 
 
-def _status_mib(field: str) -> float:
+def status_mib(field: str) -> float:
+    """A figure that Linux keeps of this process, such as "VmRSS", in MiB."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 

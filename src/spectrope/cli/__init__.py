@@ -25,6 +25,7 @@ from spectrope.cli.show import complain
 from spectrope.cli.spectrum import Spectrum
 from spectrope.cli.train import Train
 from spectrope.core.errors import SpectropeError
+from spectrope.core.memory import keep_freed_memory
 from spectrope.training.interrupt import Interrupted
 
 Command = (
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         args=arguments,
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
+    keep_freed_memory()
     try:
         code = command.run()
     except Interrupted as stop:

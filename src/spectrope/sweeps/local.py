@@ -19,6 +19,7 @@ import torch
 
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import SpectropeError, require
+from spectrope.core.memory import keep_freed_memory
 from spectrope.core.watch import unwatched
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.store import Run
@@ -233,10 +234,11 @@ _worker: dict[str, Any] = {}
 
 
 def _enter(events: Any, stopping: Any, threads: int, files: Sequence[Path]) -> None:
-    """Prepare a worker: its threads, its way to report, the user's encodings, its end if the parent dies."""
+    """Prepare a worker: threads, memory, its way to report, own encodings, its end if the parent dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
+    keep_freed_memory()
     _worker.update(events=events, stopping=stopping)
     for file in files:
         load_file(file)

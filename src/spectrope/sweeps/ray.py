@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from spectrope.core.errors import SpectropeError, UnsupportedError, require
+from spectrope.core.memory import keep_freed_memory
 from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.sweeps.engine import Engine, EngineError, Keep, Watcher
 from spectrope.sweeps.events import Event
@@ -134,6 +135,7 @@ def do_jobs(
         The records of their rows, or what a user can mend.
     """
     torch.set_num_threads(threads)
+    keep_freed_memory()
     for file in files:
         load_file(file)
     jobs = [Job.from_dict(fields) for fields in group.values()]

@@ -89,6 +89,7 @@ def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         ("train --every 5", "--every goes with --probe."),
+        ("train --recipe r.json --seed 1", "--seed does not go with --recipe; change it in r.json."),
         ("compare --rates 1 3", "--rates goes with --tune."),
         ("encodings --length 9", "--length goes with --bench."),
         (

@@ -28,6 +28,7 @@ from spectrope.training.learning import LearningProbe
 from spectrope.training.scales import experiment
 
 PROBES = {"learning": LearningProbe}
+REPLACED = ("encoding", "task", "scale", "condition", "seed", "epochs", "examples")  # by a recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +49,7 @@ class Train:
     every: Annotated[int, tyro.conf.arg(help="Steps between measurements, with --probe.")] = 100
     recipe: Annotated[
         Path | None,
-        tyro.conf.arg(help="JSON file that holds a whole experiment; the options above then do not count."),
+        tyro.conf.arg(help="JSON file of a whole experiment, in place of the options up to --examples."),
     ] = None
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
@@ -70,6 +71,7 @@ class Train:
     def experiment(self) -> Experiment:
         """The experiment of the recipe, or of the options."""
         if self.recipe is not None:
+            refuse_given(self, REPLACED, f"does not go with --recipe; change it in {self.recipe}.")
             return read_recipe(self.recipe)
         return experiment(
             self.task,

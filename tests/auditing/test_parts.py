@@ -205,6 +205,17 @@ def test_models_of_images_and_sounds_are_refused(family, sizes):
         drawable_tokens(model)
 
 
+def test_a_model_that_wants_an_image_beside_the_tokens_is_refused():
+    size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = size | {"image_size": 8, "patch_size": 4}
+    text = size | {"vocab_size": 99, "max_position_embeddings": 32, "eos_token_id": 2}
+    model = build("CLIP", "Model", text_config=text, vision_config=vision)
+    with pytest.raises(UnsupportedError, match="CLIPModel does not run on tokens alone, but takes image too"):
+        attention_modules(model)
+    with pytest.raises(UnsupportedError, match="CLIPModel does not run on tokens alone"):
+        audit(model)
+
+
 def redrawn(family, *parts):
     """The family's model with the weights drawn anew whose names hold one of these."""
     model = FAMILIES[family]()

@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.random import torch_stream
-from spectrope.models.adapters import Call, Enough, Inputs, after, before, recorded, states_of, with_states
+from spectrope.models.adapters import (
+    Call,
+    Enough,
+    Inputs,
+    after,
+    before,
+    recorded,
+    runs_at,
+    states_of,
+    with_states,
+)
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
 
@@ -48,17 +58,20 @@ def attending_modules(model: nn.Module) -> dict[str, bool]:
     Elsewhere is to another sequence, as a decoder attends to what an encoder put out.
 
     Raises:
-        UnsupportedError: If no attention kernel to an own sequence could be observed.
+        UnsupportedError: If no attention kernel to an own sequence could be observed, or the model does not
+            run on tokens alone.
     """
     calls: list[str] = []
     elsewhere: set[str] = set()
+    inputs = Inputs(batch=1, length=4)
 
     def look(name: str, args: Any, given: dict[str, Any]) -> None:
         if any(given.get(side) is not None for side in ELSEWHERE):
             elsewhere.add(name)
 
-    with before(model, dict(model.named_modules()), look), recorded(model, lambda c: calls.append(c.module)):
-        model(**Inputs(batch=1, length=4).of(model))
+    watched = before(model, dict(model.named_modules()), look)
+    with watched, recorded(model, lambda c: calls.append(c.module)), runs_at(inputs.length, model):
+        model(**inputs.of(model))
     if not set(calls) - elsewhere:
         raise UnsupportedError(
             f"{type(model).__name__} shows no attention kernel: it uses neither the library's attention "

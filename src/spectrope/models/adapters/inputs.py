@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.errors import UnsupportedError
+from spectrope.core.errors import SpectropeError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def require_tokens(model: nn.Module) -> None:
     """
     taken = getattr(model, "main_input_name", "input_ids")
     if taken != "input_ids":
-        raise UnsupportedError(f"{type(model).__name__} takes no tokens but {taken}; give a model of text.")
+        raise UnsupportedError(f"{_name(model)} takes no tokens but {taken}; give a model of text.")
 
 
 def trained_length(model: nn.Module) -> int | None:
@@ -77,22 +77,41 @@ def _skipped(model: nn.Module, rows: int) -> int:
 
 @contextmanager
 def runs_at(length: int, model: nn.Module) -> Iterator[None]:
-    """Turn an index beyond a table into an error that a user can mend.
+    """Turn an index beyond a table, or the lack of an image, into an error that a user can mend.
 
     Raises:
-        UnsupportedError: If what is run fails, and the configuration says that it is too long.
+        UnsupportedError: If what is run fails, and the configuration says that it is too long, or that the
+            model takes more than tokens.
     """
     try:
         yield
+    except SpectropeError:
+        raise
     except (IndexError, RuntimeError) as error:
         limit = trained_length(model)
         beyond = limit is not None and length > limit
         if not beyond:
             raise
-        name = type(model).__name__
         raise UnsupportedError(
-            f"{name} does not run at length {length}; its configuration gives it {limit} positions."
+            f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
         ) from error
+    except (AttributeError, TypeError, ValueError) as error:
+        others = " and ".join(_beside_text(model))
+        if not others:
+            raise
+        raise UnsupportedError(
+            f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+        ) from error
+
+
+def _name(model: nn.Module) -> str:
+    return type(model).__name__
+
+
+def _beside_text(model: nn.Module) -> list[str]:
+    """What the model takes other than text, such as "image"."""
+    taken = getattr(model, "input_modalities", "text")
+    return [kind for kind in ((taken,) if isinstance(taken, str) else taken) if kind != "text"]
 
 
 def _device(model: nn.Module) -> torch.device:

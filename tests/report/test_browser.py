@@ -31,6 +31,15 @@ return [...document.querySelectorAll(".panel")].map((panel) => {
   }));
 });
 """
+CUT = """
+const frame = document.documentElement.getBoundingClientRect();
+return [...document.querySelectorAll("text")].filter((text) => {
+  const box = text.getBoundingClientRect();
+  return box.width && (box.left < frame.left || box.right > frame.right || box.top < frame.top ||
+                       box.bottom > frame.bottom);
+}).map((text) => text.textContent);
+"""
+DOCS = Path(__file__).parents[2] / "docs"
 SPECS = "return JSON.parse(document.getElementById('specs').textContent)"
 OVERFLOW = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -213,3 +222,13 @@ def test_a_missing_browser_fails_and_names_its_packages(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(pytest.fail.Exception, match="apt-get install chromium chromium-driver"):
         program("chromium")
+
+
+def test_no_label_of_a_committed_figure_is_cut_off(driver):
+    figures = sorted(DOCS.rglob("*.svg"))
+    assert figures
+    cut = {}
+    for figure in figures:
+        driver.get(figure.as_uri())
+        cut[figure.name] = driver.execute_script(CUT)
+    assert not {name: labels for name, labels in cut.items() if labels}

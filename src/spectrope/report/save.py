@@ -16,10 +16,12 @@ from spectrope.store.files import disk_errors, replace_file
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.
+# Of one width per letter, in which an SVG is laid out; in a reader's wider one long labels would be cut off.
+FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
 WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
-    ".svg": lambda spec: vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE).encode(),
+    ".svg": lambda spec: _svg(spec).encode(),
     ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
     ".html": lambda spec: _html(spec).encode(),
     ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
@@ -74,6 +76,11 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_bytes(drawn))
     return path
+
+
+def _svg(spec: dict[str, Any]) -> str:
+    lettered = spec | {"config": spec.get("config", {}) | {"font": FONT}}
+    return vl_convert.vegalite_to_svg(lettered, vl_version=VEGA_LITE)
 
 
 def _html(spec: dict[str, Any]) -> str:

@@ -123,8 +123,8 @@ def begun(job: Job, root: Path) -> None:
 
 
 def long(name: str) -> Experiment:
-    """Some hundred steps."""
-    one = tiny(name, epochs=12)
+    """Many hundred steps, so that it still trains when a worker is killed."""
+    one = tiny(name, epochs=36)
     return replace(one, training=replace(one.training, batch_size=4, eval_examples=8))
 
 

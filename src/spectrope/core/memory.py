@@ -12,10 +12,10 @@ KEPT = 2**30
 def keep_freed_memory() -> None:
     """Keep up to 1 GiB of freed memory in this process, for the next tensors, instead of giving it back.
 
-    A training step frees on the CPU what the next one asks for again. With glibc's defaults each block larger
-    than 128 KiB, or the end of the heap, goes back to the system in between, which clears every page that it
-    hands out. Values stay the same to the bit. Blocks above 32 MiB are given back as before. Does nothing
-    where the C library is not glibc.
+    A training step frees on the CPU what the next one asks for again. With glibc's defaults large blocks and
+    the end of the heap go back to the system in between, which clears every page that it hands out. Values
+    stay the same to the bit. Blocks above 32 MiB are given back as before. Does nothing where the C library
+    is not glibc.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

@@ -16,8 +16,8 @@ from spectrope.store.files import disk_errors, replace_file
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.
-# Of one width per letter, in which an SVG is laid out; in a reader's wider one long labels would be cut off.
-FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
+# Fonts with the letter widths that an SVG is laid out by; a reader's wider one would cut long labels off.
+SVG_FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
 WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
@@ -79,7 +79,7 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
 
 
 def _svg(spec: dict[str, Any]) -> str:
-    lettered = spec | {"config": spec.get("config", {}) | {"font": FONT}}
+    lettered = spec | {"config": spec.get("config", {}) | {"font": SVG_FONT}}
     return vl_convert.vegalite_to_svg(lettered, vl_version=VEGA_LITE)
 
 

@@ -258,11 +258,21 @@ def test_float32_stays_within_a_ten_thousandth():
     assert_close(engine(model, data, variants), expected, rtol=0, atol=1e-4)
 
 
-def test_bfloat16_is_close():
-    model, data = decoder(dtype=torch.float32), examples(3)
-    variants = single_heads(model.config)[:2]
-    full, half = (engine(model, data, variants, dtype=d) for d in (torch.float32, torch.bfloat16))
+@pytest.mark.parametrize("tokens", [None, 1])
+def test_bfloat16_is_close(tokens):
+    model, data = decoder(dtype=torch.float32), examples(40)
+    variants = single_heads(model.config)
+    full = engine(model, data, variants)
+    half = engine(model, data, variants, dtype=torch.bfloat16, tokens=tokens)
+    assert not half.equal(full)
     assert_close(half, full, rtol=0.1, atol=0.15 * full.abs().max().item())
+
+
+def test_bfloat16_is_left_behind_with_each_result():
+    model, data = decoder(dtype=torch.float32), examples(3)
+    for _ in ablated_logits(model, data, single_heads(model.config), dtype=torch.bfloat16, tokens=1):
+        assert not torch.is_autocast_enabled("cpu")
+        assert not torch.is_inference_mode_enabled()
 
 
 def test_what_a_model_does_not_have_is_refused():

@@ -11,7 +11,7 @@ from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
 from spectrope.claims.rope_with_absolute import RoPEWithAbsolute
 from spectrope.claims.single_head import SingleHead
-from spectrope.claims.study import Study, carry_out, harvest, merged, outstanding
+from spectrope.claims.study import Study, carry_out, harvest, merged, outstanding, usual_precision
 from spectrope.cli import main
 from spectrope.cli.show import console
 from spectrope.core.errors import ConfigError
@@ -118,6 +118,29 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     assert verdict.outcome == "inconclusive"
     assert main(["claims", "list", "6", "--scale", tiny, *where[:2]]) == 0
     assert "controlled: inconclusive, " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("auto", "bfloat16"), ("float32", "float32")])
+def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, capsys, asked, taken):
+    claim, rows = RoPEWithAbsolute(), Rows(tmp_path / "tiny.jsonl")
+    first, *others = claim.jobs("controlled", tiny, (0,))
+    carry_out([replace(first, precision="bfloat16")], rows, tmp_path / "runs", Local("cpu"))
+    words = ["claims", "run", claim.kind, "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu"]
+    assert main([*words, "--workers", "1", "--precision", asked]) == 0
+    assert f"leaves its precision open: {taken}." in capsys.readouterr().out
+    rows = Rows.load(tmp_path / "tiny.jsonl")
+    assert [rows.get(job.experiment).facts["precision"] for job in others] == [taken] * len(others)
+
+
+def test_the_usual_precision_is_that_of_most_rows_that_leave_it_open():
+    assert usual_precision(Rows()) == "auto"
+    assert usual_precision(rows_of(RoPEWithAbsolute(), lambda arm, seed: {}, seeds=1)) == "float32"
+    rows = Rows()
+    for row in rows_of(RoPEWithAbsolute(), lambda arm, seed: {}, seeds=1):
+        one = row.experiment
+        rows.add(replace(row, experiment=replace(one, training=replace(one.training, precision="float32"))))
+    assert usual_precision(rows) == "auto"
 
 
 def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):

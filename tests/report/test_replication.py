@@ -8,15 +8,18 @@ from tests.claims.made import deposits, jitter, rows_of
 
 from spectrope.claims.base import chosen_claims
 from spectrope.claims.confounds import Confounds, Effects
+from spectrope.claims.counting_ordering import CountingText
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
+from spectrope.claims.grok_med import GrokMed
 from spectrope.claims.partial_deposit import PartialDeposit
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
+from spectrope.claims.tuned import tuned_forms
 from spectrope.report.replication import write_replication
 from spectrope.report.replication.charts import save_chart
 from spectrope.report.replication.extras import falls, waterfall
-from spectrope.report.replication.page import cell, decisive, machines, mark
+from spectrope.report.replication.page import cell, decisive, machines, mark, seconds_each
 from spectrope.store.records import Complaint
 from spectrope.sweeps.rows import Rows
 
@@ -150,6 +153,26 @@ def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_
     assert "32 of those planned, each counted once, have no row yet" in told
     assert "(#extrapolation) | controlled | 48 | 32 | 16 |" in told
     assert "| no complete seed yet |" in told
+
+
+def test_claims_that_were_not_tuned_are_told(tmp_path):
+    claims = [DistanceOrdering(), CountingText(), Extrapolation()]
+    page = write_replication(study(*claims), Rows(), tmp_path / "page.md").read_text()
+    assert (
+        "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a rate has a row yet"
+        in page
+    )
+    tuned = write_replication(study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "page.md")
+    assert "no trial of" not in tuned.read_text()
+
+
+def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():
+    rows = rows_of(DistanceOrdering(), say, seeds=1)
+    slow = next(iter(rows_of(GrokMed(), lambda arm, seed: {}, seeds=1, condition="described")))
+    rows.add(replace(slow, facts=slow.facts | {"seconds": 1e6}))
+    planned = study(DistanceOrdering()).jobs()
+    assert seconds_each(planned, rows) == 30.0
+    assert seconds_each(planned, Rows()) is None
 
 
 def test_machines_are_counted():

@@ -33,6 +33,15 @@ def test_its_first_steps_are_taken_again_as_they_were(run, tmp_path, monkeypatch
     assert_frame_equal(run.frame("head_gradients"), again)
 
 
+def test_its_first_steps_are_taken_again_in_its_precision(tmp_path, monkeypatch):
+    own = train(tiny(), tmp_path / "own", CPU, precision="bfloat16")
+    watched = train(
+        tiny(), tmp_path / "watched", CPU, probe=FactorProbe(every=early.EVERY), precision="bfloat16"
+    )
+    again = head_gradients(own, CPU)
+    assert_frame_equal(again, watched.frame("head_gradients").filter(pl.col("step") <= early.STEPS))
+
+
 def test_a_run_of_few_steps_is_taken_again_whole(run):
     assert sorted(set(head_gradients(run, CPU)["step"])) == [0]
 

@@ -17,15 +17,16 @@ import torch.nn.functional as F
 from polars.testing import assert_frame_equal
 
 from spectrope.ablation.protocols import PROTOCOLS
+from spectrope.core import device
 from spectrope.core.errors import DeviceError, StoreError
 from spectrope.store import find_runs
-from spectrope.sweeps.ablate import Exact, ablate
+from spectrope.sweeps.ablate import Exact, Subject, ablate
 from spectrope.sweeps.engine import EngineError
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job, complete, train
 from spectrope.sweeps.local import Local, execute, throttled
 from spectrope.sweeps.rows import Row
-from spectrope.sweeps.runs import experiment_of, load_model, run_for
+from spectrope.sweeps.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import Interrupted
 from spectrope.training.scales import experiment
@@ -87,6 +88,28 @@ def test_the_manifest_says_what_was_measured(tmp_path):
     assert_frame_equal(
         ablation.select(drop=100 * (pl.col("intact") - pl.col("ablated"))), ablation.select("drop")
     )
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_job_says_the_precision_that_its_experiment_leaves_open(tmp_path, workers):
+    fixed = replace(tiny("nope"), training=replace(tiny("nope").training, precision="float32"))
+    plan = [
+        Job(tiny("rope"), precision="bfloat16"),
+        Job(tiny("alibi"), precision="float32"),
+        Job(fixed, precision="bfloat16"),
+    ]
+    runs = execute(plan, tmp_path, device="cpu", workers=workers)
+    assert [run.manifest["precision"] for run in runs] == ["bfloat16", "float32", "float32"]
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_a_run_is_measured_in_the_precision_of_its_training(tmp_path, monkeypatch, native):
+    monkeypatch.setattr(device, "cpu_has_bfloat16", lambda: native)
+    exact = complete(Job(tiny(), precision="float32"), tmp_path / "exact", CPU)
+    low = complete(Job(tiny(), precision="bfloat16"), tmp_path / "low", CPU)
+    assert dtype_for(exact, CPU) == torch.float32
+    assert dtype_for(low, CPU) == (torch.bfloat16 if native else torch.float32)
+    assert Subject.of(exact, CPU).dtype == torch.float32
 
 
 def test_scores_are_those_of_the_trained_model_on_each_split(tmp_path):

@@ -100,7 +100,9 @@ def test_runs_that_train_together_cost_their_share_of_a_batched_step(monkeypatch
     timing = time_training(seeds[0], CPU, group=2)
     assert (timing.step, timing.share) == (2.0, 0.75)
     known = {1: replace(timing, share=1.0), 2: timing}
-    monkeypatch.setattr("spectrope.sweeps.calibrate.time_training", lambda one, device, group: known[group])
+    monkeypatch.setattr(
+        "spectrope.sweeps.calibrate.time_training", lambda one, device, group, _: known[group]
+    )
     jobs = [Job(one, ()) for one in seeds]
     (apart, _), (first, second) = calibrate(jobs, CPU), calibrate(jobs, CPU, replicas=8)
     assert first == second

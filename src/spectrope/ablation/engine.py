@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from spectrope.ablation.interventions import COLUMNS, Variant
 from spectrope.ablation.passes import Piece
 from spectrope.ablation.tree import Tree, changes_in, fills_of
 from spectrope.core.watch import Watch, unwatched
-from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels, each_within, inference
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
@@ -77,7 +78,6 @@ def ablated_logits(
     yield from _pieces(model, data, variants, dtype, tokens, means, donors)
 
 
-@torch.inference_mode()
 def _pieces(
     model: Decoder,
     data: Batch,
@@ -91,13 +91,14 @@ def _pieces(
     tokens = tokens or BUDGET[device.type] // model.config.d_model
     width = min(model.config.n_heads, len(variants))
     size = max(1, tokens // (width * max(1, data.inputs.shape[1])))
+    context = partial(inference, device, dtype)
     for index, batch in by_length(data, size, trim=model.padding_is_inert):
-        with precision(device, dtype):
+        with context():
             given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
             piece = Piece.of(model, batch.to(device), means=means, donors=given)
-            room = max(1, tokens // batch.inputs.numel())
-            for which, logits in Tree(_Stages(piece), variants, room).grow():
-                yield Found(torch.tensor(which), index, logits.float().cpu())
+        room = max(1, tokens // batch.inputs.numel())
+        for which, logits in each_within(context, Tree(_Stages(piece), variants, room).grow()):
+            yield Found(torch.tensor(which), index, logits.float().cpu())
 
 
 @dataclass(frozen=True)

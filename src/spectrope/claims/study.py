@@ -1,5 +1,6 @@
 """Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
 
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Verdict
+from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
 from spectrope.core.watch import unwatched
 from spectrope.store import survey
@@ -15,6 +17,7 @@ from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment
 from spectrope.sweeps.rows import Row, Rows
 from spectrope.training.conditions import THROWN
+from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES
 
 
@@ -123,6 +126,19 @@ def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
         for job in jobs
         if not rows.covers(job)
     ]
+
+
+def usual_precision(rows: Rows) -> Precision:
+    """The precision of most rows whose experiments leave it open, or "auto" if there are none.
+
+    Claims leave rows in another precision than most of theirs out.
+    """
+    found = Counter(
+        row.facts["precision"]
+        for row in rows
+        if isinstance(row.experiment, Experiment) and row.experiment.training.precision == "auto"
+    )
+    return found.most_common(1)[0][0] if found else "auto"
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:

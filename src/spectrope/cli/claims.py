@@ -1,6 +1,6 @@
 """`spectrope claims`: every statement of the paper, tested."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,11 +9,11 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.claims.base import Claim, chosen_claims
-from spectrope.claims.study import Study, carry_out, harvest, outstanding
+from spectrope.claims.study import Study, carry_out, harvest, outstanding, usual_precision
 from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
-from spectrope.core.device import choose_device
+from spectrope.core.device import Precision, choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.report.replication import write_replication
 from spectrope.report.shell import check_page
@@ -100,6 +100,13 @@ class Run:
     rows: Results = RESULTS
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
+    precision: Annotated[
+        Precision,
+        tyro.conf.arg(
+            help="Of matrix products; auto takes that of most rows, since claims leave others out, or else "
+            "the device's."
+        ),
+    ] = "auto"
     workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
     engine: Annotated[
         Literal["local", "ray"], tyro.conf.arg(help="This machine's processes, or a Ray cluster.")
@@ -146,12 +153,16 @@ class Run:
     def _carry_out(self, study: Study, rows: Rows) -> list[Job]:
         """Print the plan, do what of it can be planned by the rows that there are, and return it."""
         left = outstanding(study.jobs(rows), rows)
-        costs = self._costs(left)
+        precision = usual_precision(rows) if self.precision == "auto" else self.precision
+        jobs = [replace(job, precision=precision) for job in left]
+        costs = self._costs(jobs)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
+        if left and precision != "auto":
+            say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
-                carry_out(left, rows, self.runs, self._engine(), watch)
+                carry_out(jobs, rows, self.runs, self._engine(), watch)
         return left
 
     def _require_options_of_engine(self) -> None:

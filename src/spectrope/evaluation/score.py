@@ -1,8 +1,9 @@
 """Loss and accuracy of a model on examples, in batches that compute no padding where padding is inert."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +14,7 @@ from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
 IGNORED = -100  # torch's own mark for a label that the loss leaves out
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,30 @@ def precision(device: torch.device, dtype: torch.dtype) -> contextlib.AbstractCo
     if dtype == torch.float32:
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype)
+
+
+@contextlib.contextmanager
+def inference(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Without gradients, and in a precision."""
+    with torch.inference_mode(), precision(device, dtype):
+        yield
+
+
+def each_within(
+    context: Callable[[], contextlib.AbstractContextManager[object]], items: Iterator[Item]
+) -> Iterator[Item]:
+    """Items, each computed within a context of its own that is left before the item is handed over.
+
+    A generator that yields inside `torch.autocast` leaves it on for its reader; and the end of an inference
+    mode inside which it began switches it off for the rest.
+    """
+    while True:
+        with context():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, Batch]]:

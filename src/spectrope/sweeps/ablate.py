@@ -12,14 +12,13 @@ from spectrope.ablation.interventions import Fill
 from spectrope.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
 from spectrope.ablation.screening import RankAgreement, rank_agreement, screen
 from spectrope.ablation.sweep import Sweep, sweep
-from spectrope.core.device import choose_dtype
 from spectrope.core.errors import UnknownNameError
 from spectrope.models.decoder import Decoder
 from spectrope.stats.interval import ends
 from spectrope.stats.sequential import Aim
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener, silent
-from spectrope.sweeps.runs import experiment_of, load_model
+from spectrope.sweeps.runs import dtype_for, experiment_of, load_model
 from spectrope.sweeps.sizes import mark_of, size_mark
 from spectrope.tasks.base import Batch
 
@@ -53,8 +52,8 @@ class Subject:
         experiment = experiment_of(run)
         task = experiment.task.build()
         train, held_out = task.split(experiment.n_train, experiment.n_test, experiment.seed)
-        dtype = choose_dtype(experiment.training.precision, device)
-        return cls(load_model(run, device), train, held_out, dtype, experiment.seed, listen)
+        dtype, model = dtype_for(run, device), load_model(run, device)
+        return cls(model, train, held_out, dtype, experiment.seed, listen)
 
     def watch(self, done: int, total: int) -> None:
         """Pass progress on."""

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from spectrope.core.config import config_hash
+from spectrope.core.device import Precision
 from spectrope.core.timing import seconds
 from spectrope.sweeps.grok import trainer_of
-from spectrope.sweeps.job import Job
+from spectrope.sweeps.job import Job, train
 from spectrope.sweeps.laboratories import AnyExperiment, StepExperiment, written
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import run_for
@@ -77,27 +78,29 @@ def calibrate(jobs: Sequence[Job], device: torch.device, replicas: int = 1) -> l
             costs.append(Cost(timed[kind].making + one.training.steps * timed[kind].step, 0.0))
             continue
         group = min(replicas, kinds[kind])
-        timing = timed[kind] = timed.get(kind) or time_training(one, device, group)
+        timing = timed[kind] = timed.get(kind) or time_training(one, device, group, job.precision)
         for name in job.tables:
             if name not in relative:
-                relative[name] = time_measure(one, name, device) / timing.step
+                relative[name] = time_measure(one, name, device, job.precision) / timing.step
         measuring = sum(relative[name] for name in job.tables) * timing.step
         costs.append(Cost(_training(one, timing), measuring))
     return costs
 
 
-def time_training(experiment: Experiment, device: torch.device, group: int = 1) -> Timing:
+def time_training(
+    experiment: Experiment, device: torch.device, group: int = 1, precision: Precision = "auto"
+) -> Timing:
     """Take a few steps of a shortened run, and of a group of them, in a folder that is then removed."""
     with tempfile.TemporaryDirectory() as folder:
         short = shortened(experiment)
         begun = time.perf_counter()
-        trainer = Trainer(short, run_for(short, Path(folder)), device)
+        trainer = Trainer(short, run_for(short, Path(folder)), device, precision=precision)
         making = time.perf_counter() - begun
         step = _seconds(lambda: trainer.step(trainer.train_data), device)
         if group == 1:
             return Timing(making, step)
         seeds = [replace(short, seed=short.seed + more) for more in range(group)]
-        trainers = [Trainer(one, run_for(one, Path(folder)), device) for one in seeds]
+        trainers = [Trainer(one, run_for(one, Path(folder)), device, precision=precision) for one in seeds]
         together, batches = ReplicaTrainer(trainers), [trainer.train_data for trainer in trainers]
         return Timing(making, step, _seconds(lambda: together.step(batches), device) / group / step)
 
@@ -115,13 +118,13 @@ def time_grokking(experiment: StepExperiment, device: torch.device) -> Timing:
     return Timing(making, step + evaluating / experiment.training.evaluate_every)
 
 
-def time_measure(experiment: Experiment, name: str, device: torch.device) -> float:
+def time_measure(
+    experiment: Experiment, name: str, device: torch.device, precision: Precision = "auto"
+) -> float:
     """Seconds that a measurement of the whole run will take, from one of a shortened run."""
     with tempfile.TemporaryDirectory() as folder:
         short = shortened(experiment)
-        run = run_for(short, Path(folder))
-        Trainer(short, run, device).fit()
-        run.finish({})
+        run = train(short, Path(folder), device, precision=precision)
         begun = time.perf_counter()
         MEASURES[name].take(run, device)
         seconds = time.perf_counter() - begun

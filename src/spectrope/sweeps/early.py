@@ -59,7 +59,7 @@ def head_gradients(run: Run, device: torch.device, listen: Listener = silent) ->
     unscored = replace(experiment, training=replace(experiment.training, eval_examples=1))
     with tempfile.TemporaryDirectory() as folder:
         again = run_for(unscored, Path(folder))
-        trainer = Trainer(unscored, again, device, FactorProbe(every=EVERY))
+        trainer = Trainer(unscored, again, device, FactorProbe(every=EVERY), run.manifest["precision"])
         with suppress(Interrupted):
             trainer.fit(stop=lambda: trainer.state.step > STEPS)
         table = again.frame(FactorProbe.table).filter(pl.col("step") <= STEPS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spectrope.core.device import machine
+from spectrope.core.device import Precision, machine
 from spectrope.core.errors import UnsupportedError
 from spectrope.evaluation.score import score
 from spectrope.grokking.steps import GrokProgress
@@ -36,6 +36,7 @@ class Job:
     Args:
         experiment: What to train.
         tables: Names in `MEASURES`.
+        precision: Of matrix products, where the experiment does not say.
 
     Raises:
         UnknownNameError: If there is no such measure.
@@ -44,6 +45,7 @@ class Job:
 
     experiment: AnyExperiment
     tables: tuple[str, ...] = ("ablation",)
+    precision: Precision = "auto"
 
     def __post_init__(self) -> None:
         require_measures(self.tables)
@@ -55,12 +57,13 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """This job as JSON-ready values, for another process."""
-        return {"experiment": written(self.experiment), "tables": list(self.tables)}
+        fields = {"tables": list(self.tables), "precision": self.precision}
+        return {"experiment": written(self.experiment), **fields}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "Job":
         """Read a job back."""
-        return cls(read_experiment(fields["experiment"]), tuple(fields["tables"]))
+        return cls(read_experiment(fields["experiment"]), tuple(fields["tables"]), fields["precision"])
 
     def is_done(self, run: Run) -> bool:
         """Whether a run holds all that this job makes."""
@@ -74,6 +77,7 @@ def train(
     listen: Listener = silent,
     stop: Stop = never,
     probe: Probe | None = None,
+    precision: Precision = "auto",
 ) -> Run:
     """Train an experiment, or go on with it, or return its finished run.
 
@@ -84,6 +88,7 @@ def train(
         listen: Told of steps done.
         stop: Asked after every step whether to stop there.
         probe: What to measure on the way; no part of the experiment, whose run is the same with it.
+        precision: Of matrix products, where the experiment does not say.
 
     Raises:
         Interrupted: If asked to stop, once the checkpoint is written.
@@ -99,7 +104,7 @@ def train(
             "move its folder away, or train under another --runs."
         )
     if not run.finished:
-        trainer = Trainer(experiment, run, device, probe)
+        trainer = Trainer(experiment, run, device, probe, precision)
 
         def watch(progress: Progress) -> None:
             listen(Event("train", progress.step, progress.steps, progress.accuracy))
@@ -133,7 +138,7 @@ def complete(
         Interrupted: If asked to stop, once all that is done is saved.
     """
     if isinstance(job.experiment, Experiment):
-        run = train(job.experiment, root, device, listen, stop)
+        run = train(job.experiment, root, device, listen, stop, precision=job.precision)
     else:
         run = grok(job.experiment, root, device, partial(_tell, listen), stop)
     for name in job.tables:

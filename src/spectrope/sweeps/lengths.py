@@ -7,13 +7,12 @@ import numpy as np
 import polars as pl
 import torch
 
-from spectrope.core.device import choose_dtype
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import indexed_integers
 from spectrope.evaluation.score import score
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener, silent
-from spectrope.sweeps.runs import experiment_of, load_model
+from spectrope.sweeps.runs import dtype_for, experiment_of, load_model
 from spectrope.tasks.base import PADDING, Batch, TaskConfig
 from spectrope.tasks.counting import Counting
 from spectrope.tasks.distance import Distance
@@ -99,7 +98,7 @@ def lengths(
         UnsupportedError: If the encoding has no more positions, as tables have.
     """
     experiment, model = experiment_of(run), load_model(run, device)
-    dtype = choose_dtype(experiment.training.precision, device)
+    dtype = dtype_for(run, device)
     rows = []
     for done, factor in enumerate(factors):
         # The held-out examples of training come after its training examples; these do as well.

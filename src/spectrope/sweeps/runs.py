@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from spectrope.core.config import config_hash
+from spectrope.core.device import choose_dtype
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.models.decoder import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
@@ -48,6 +49,13 @@ def experiment_of(run: Run) -> Experiment:
 def has_diverged(manifest: Mapping[str, Any]) -> bool:
     """Whether the held-out loss of a finished run is not finite, which its manifest writes as null."""
     return "test_loss" in manifest and manifest["test_loss"] is None
+
+
+def dtype_for(run: Run, device: torch.device) -> torch.dtype:
+    """In what to measure a finished run: float32 if it was trained in that, else as its experiment says."""
+    if run.manifest["precision"] == "float32":
+        return torch.float32
+    return choose_dtype(experiment_of(run).training.precision, device)
 
 
 def load_model(run: Run, device: torch.device) -> Decoder:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from spectrope.core.device import Precision
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job, complete, described
@@ -25,7 +26,7 @@ def grouped(jobs: Sequence[Job], root: Path, size: int) -> list[Group]:
     A run that has been begun alone goes on alone, as do those of the grokking laboratory.
     """
     groups: list[Group] = []
-    growing: dict[Experiment, Group] = {}
+    growing: dict[Job, Group] = {}
     for number, job in enumerate(jobs):
         kind = _seedless(job, root) if size > 1 else None
         group = {} if kind is None else growing.get(kind, {})
@@ -37,14 +38,14 @@ def grouped(jobs: Sequence[Job], root: Path, size: int) -> list[Group]:
     return groups
 
 
-def _seedless(job: Job, root: Path) -> Experiment | None:
-    """What runs that may train together share, or None for a job that has to go alone."""
+def _seedless(job: Job, root: Path) -> Job | None:
+    """What jobs that may train together share, or None for a job that has to go alone."""
     if not isinstance(job.experiment, Experiment):
         return None
     run = find_run(job.experiment, root)
     if run is not None and (run.finished or run.has_tensors(CHECKPOINT)):
         return None
-    return replace(job.experiment, seed=0)
+    return replace(job, experiment=replace(job.experiment, seed=0), tables=())
 
 
 def train_together(
@@ -53,13 +54,14 @@ def train_together(
     device: torch.device,
     listeners: Sequence[Listener],
     stop: Stop,
+    precision: Precision = "auto",
 ) -> None:
     """Train experiments that differ in their seed alone, and finish their runs.
 
     Raises:
         Interrupted: If asked to stop, once the checkpoint is written.
     """
-    trainers = [Trainer(one, run_for(one, root), device) for one in experiments]
+    trainers = [Trainer(one, run_for(one, root), device, precision=precision) for one in experiments]
     group = ReplicaTrainer(trainers)
 
     def watch(progress: Progress) -> None:
@@ -85,5 +87,5 @@ def complete_together(
         raise Interrupted("stopped between two runs.")
     together = [job.experiment for job in jobs if isinstance(job.experiment, Experiment)]
     if len(together) > 1 and not all(run_for(one, root).finished for one in together):
-        train_together(together, root, device, listeners, stop)
+        train_together(together, root, device, listeners, stop, jobs[0].precision)
     return [complete(job, root, device, listen, stop) for job, listen in zip(jobs, listeners, strict=True)]

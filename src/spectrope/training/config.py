@@ -5,6 +5,7 @@ from math import inf
 from typing import Annotated, Literal
 
 from spectrope.core.config import Configured, OneOf
+from spectrope.core.device import Precision
 from spectrope.core.errors import require
 from spectrope.models.decoder import DecoderConfig
 from spectrope.tasks.base import TASKS, TaskConfig
@@ -25,7 +26,7 @@ class TrainingConfig(Configured):
     weight_decay: float = 1e-5
     warmup: float = 0.06  # Share of all steps.
     clip: float | None = None  # Largest norm of the gradient, or None.
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # Of matrix products.
+    precision: Precision = "auto"  # Of matrix products.
     eval_examples: int = 2000  # Of each split, scored after every epoch.
     optimiser: Literal["adamw", "sgd"] = "adamw"
 

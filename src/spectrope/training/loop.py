@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.core.device import choose_dtype
+from spectrope.core.device import Precision, choose_dtype
 from spectrope.core.noise import Noise
 from spectrope.core.random import stream_seed, torch_stream
 from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision, score
@@ -67,14 +67,21 @@ class Trainer:
         run: Where checkpoints, scores and weights go.
         device: Where to compute.
         probe: What to measure on the way, if anything; weights and scores are the same with it and without.
+        precision: Of matrix products, where the experiment does not say.
     """
 
     def __init__(
-        self, experiment: Experiment, run: Run, device: torch.device, probe: Probe | None = None
+        self,
+        experiment: Experiment,
+        run: Run,
+        device: torch.device,
+        probe: Probe | None = None,
+        precision: Precision = "auto",
     ) -> None:
         self.experiment, self.run, self.device = experiment, run, device
         self.config = experiment.training
-        self.dtype = choose_dtype(self.config.precision, device)
+        own = self.config.precision
+        self.dtype = choose_dtype(precision if own == "auto" else own, device)
         task = experiment.task.build()
         self.train_data, self.test_data = task.split(experiment.n_train, experiment.n_test, experiment.seed)
         self.steps_per_epoch = -(-experiment.n_train // self.config.batch_size)

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 import jinja2
 
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import LEVEL
 from spectrope.claims.study import Study, merged, outstanding
+from spectrope.claims.tuned import tuned_forms
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.replication.charts import Spec, save_chart
 from spectrope.report.replication.extras import EXTRAS
@@ -113,6 +115,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         _section(study, rows, claim, [verdict for _, verdict in group], jobs, path.parent)
         for claim, group in grouped
     ]
+    planned = merged(job for own in jobs.values() for job in own)
     template = files("spectrope.report").joinpath("templates", "replication.md").read_text(encoding="utf-8")
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
@@ -125,7 +128,9 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
-        missing=Planned.of(merged(job for own in jobs.values() for job in own), rows),
+        missing=Planned.of(planned, rows),
+        each=seconds_each(planned, rows),
+        untuned=untuned(study, rows),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
         command=study.command,
@@ -182,6 +187,19 @@ def cell(finding: Finding) -> str:
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
     return f"{estimate} [{low} to {high}]{level} {finding.outcome}, n = {finding.n_seeds}{note}"
+
+
+def seconds_each(jobs: Sequence[Job], rows: Rows) -> float | None:
+    """Mean training time of the runs of the kinds that lack rows; None if there is none of them yet."""
+    kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
+    known = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
+    return fmean(known) if known else None
+
+
+def untuned(study: Study, rows: Rows) -> list[int]:
+    """Numbers of the claims that ask for tuned learning rates too, which no row of the study has."""
+    kinds = {claim.kind for claim in study.claims}
+    return sorted({form.number for form in tuned_forms(study.claims, rows) if form.kind not in kinds})
 
 
 def machines(rows: Rows) -> list[str]:

@@ -6,10 +6,14 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 
+from spectrope.ablation.engine import correctness
+from spectrope.ablation.interventions import single_heads
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from spectrope.encodings.base import ENCODINGS
 from spectrope.sweeps.job import Job, complete
 from spectrope.sweeps.lengths import lengths, longer_examples
 from spectrope.sweeps.measures import MEASURES
+from spectrope.sweeps.runs import load_model
 from spectrope.tasks.base import TASKS, TaskConfig
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES, experiment
@@ -35,6 +39,18 @@ def test_every_measure_leaves_the_table_of_its_name(tmp_path):
         assert not Job(tiny("alibi")).is_done(replace(run, path=tmp_path))
         assert Job.from_dict(job.to_dict()) == job
     assert set(stages) == {"train", "ablate", "lengths", "spectrum", "learning", "done"}
+
+
+@pytest.mark.parametrize("encoding", [*ENCODINGS, "mla"])
+def test_every_encoding_trains_and_is_ablated_in_bfloat16(tmp_path, encoding):
+    job = Job(tiny(encoding), precision="bfloat16")
+    run = complete(job, tmp_path, CPU)
+    assert run.manifest["precision"] == "bfloat16"
+    assert run.manifest["test_loss"] < 4
+    model, (_, held_out) = load_model(run, CPU), job.experiment.task.build().split(160, 40, 0)
+    low = correctness(model, held_out, single_heads(model.config), dtype=torch.bfloat16)
+    full = correctness(model, held_out, single_heads(model.config))
+    assert (low == full).double().mean() > 0.9
 
 
 def test_an_unknown_measure_is_refused():

@@ -73,8 +73,9 @@ def test_training_together_is_training_apart(tmp_path, encoding, options):
             assert one.frame("metrics")[column].equals(other.frame("metrics")[column])
         losses = [run.frame("metrics")["loss"].to_torch() for run in (one, other)]
         torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+        # Adam magnifies rounding where gradients vanish, as of the biases of T5's keys.
         torch.testing.assert_close(
-            one.read_tensors("weights")[0], other.read_tensors("weights")[0], rtol=1e-3, atol=2e-4
+            one.read_tensors("weights")[0], other.read_tensors("weights")[0], rtol=1e-3, atol=1e-3
         )
 
 

@@ -16,6 +16,13 @@ from spectrope.encodings.composite import Composite
 EPSILON = 1e-6  # Of the norms of latents, as in DeepSeek's checkpoints.
 
 
+class Norm(nn.RMSNorm):
+    """A root mean square norm in its weight's precision, as in the released models, also under autocast."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
+
+
 class Latent(Heads, name="mla"):
     r"""Adds products of compressed contents and rotary parts: :math:`q^C_i k^C_j + R(q^R_i, i) R(k^R_j, j)`.
 
@@ -108,7 +115,7 @@ class Latent(Heads, name="mla"):
 
 
 def _compression(wide: int, narrow: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(wide, narrow, bias=False), nn.RMSNorm(narrow, eps=EPSILON))
+    return nn.Sequential(nn.Linear(wide, narrow, bias=False), Norm(narrow, eps=EPSILON))
 
 
 class Decoupled(Composite):

@@ -75,9 +75,10 @@ class PaTH(Encoding, name="path"):
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
         w, strength = (part.to(dtype) for part in self.reflections(ctx.x_k))
         q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]
-        scaled = strength * w
-        system = (scaled @ w.transpose(-1, -2)).tril(-1)
-        met = (scaled @ k.transpose(-1, -2)).tril(-1)
-        moved = torch.linalg.solve_triangular(system, met, upper=False, unitriangular=True)
-        scores = (q @ k.transpose(-1, -2)).tril(past) - (q @ w.transpose(-1, -2)).tril(past) @ moved
+        with torch.autocast(q.device.type, enabled=False):  # No solver takes less than float32.
+            scaled = strength * w
+            system = (scaled @ w.transpose(-1, -2)).tril(-1)
+            met = (scaled @ k.transpose(-1, -2)).tril(-1)
+            moved = torch.linalg.solve_triangular(system, met, upper=False, unitriangular=True)
+            scores = (q @ k.transpose(-1, -2)).tril(past) - (q @ w.transpose(-1, -2)).tril(past) @ moved
         return (scores * ctx.scale).to(ctx.q.dtype)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from spectrope.core import device
 from spectrope.core.config import from_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
@@ -101,6 +102,28 @@ def test_a_configuration_that_cannot_be_read_gets_one_short_line(fields, message
     with pytest.raises(ConfigError, match=message) as caught:
         from_dict(DecoderConfig, fields)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_bfloat16_is_taken_where_the_processor_multiplies_it_itself(native, monkeypatch):
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation=True: native or including_emulation
+    )
+    monkeypatch.setattr(device, "cpu_has_bfloat16", lambda: native)
+    for place in ("cpu", "cuda"):
+        chosen = device.choose_dtype("auto", torch.device(place))
+        assert chosen is (torch.bfloat16 if native else torch.float32)
+        assert device.choose_dtype("float32", torch.device(place)) is torch.float32
+
+
+def test_products_keep_their_precision_where_they_should():
+    x = torch.randn(3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (x @ x).dtype is torch.bfloat16
+        with device.own_precision(x):
+            assert (x @ x).dtype is torch.float32
+        assert (x @ x).dtype is torch.bfloat16
+    device.own_precision(x.to("meta"))
 
 
 def test_time_is_per_call(monkeypatch):

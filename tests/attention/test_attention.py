@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from spectrope.attention import IMPLEMENTATIONS, attention, fastest
-from spectrope.attention.explicit import _pieces
+from spectrope.attention.explicit import CACHED_ENTRIES, _pieces, explicit
 from spectrope.core.errors import UnknownNameError, UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
@@ -69,12 +69,27 @@ def test_pieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
     if not shared:  # Positions of each example's own, hence biases too.
         ahead = torch.arange(5)[:, None]
         ctx = dataclasses.replace(ctx, q_pos=ctx.q_pos + ahead, k_pos=2 * ctx.k_pos + ahead)
-    monkeypatch.setattr("spectrope.attention.explicit.CACHED_ENTRIES", 2 * 3 * 8 * 9 + 1)
+    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 2 * 3 * 8 * 9 + 1)
     pattern = torch.empty(5, 3, 8, 9)
     assert [len(pattern[piece]) for piece in _pieces(pattern)] == [2, 2, 1]
     for dropout in ([None, None], [Noise(0.3, 5, CPU) for _ in range(2)]):
         expected = outcome(ctx, v, encoding, False, "reference", dropout[0])
         assert_close(outcome(ctx, v, encoding, False, "explicit", dropout[1]), expected)
+
+
+def test_gradients_of_a_bias_add_up_in_float32(monkeypatch):
+    encoding, (ctx, v) = build("kerple_log").bfloat16(), inputs(9, 9, batch=64)
+    low = dataclasses.replace(ctx, q=ctx.q.bfloat16(), k=ctx.k.bfloat16())
+
+    def gradient() -> torch.Tensor:
+        explicit(low, v.bfloat16(), encoding, False, None).square().sum().backward()
+        found = torch.cat([p.grad.flatten() for p in encoding.parameters()])
+        encoding.zero_grad()
+        return found.double()
+
+    whole = gradient()
+    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 1)
+    assert_close(gradient(), whole, rtol=0.01, atol=0)
 
 
 @pytest.mark.parametrize("impl", FAST)

@@ -99,6 +99,14 @@ def test_fire_is_a_network_of_the_interpolated_lag():
         assert_close(bias[0, :, i, j], fire.network[2].weight @ hidden + fire.network[2].bias)
 
 
+def test_fire_tells_far_lags_apart_under_autocast():
+    fire, pos = built(FIRE.Config()).float(), torch.arange(512)[None]
+    far = torch.zeros(1, H, 512, D)
+    with torch.autocast("cpu", torch.bfloat16):
+        last = fire.bias(Context(far, far, pos, pos))[0, 0, -1]
+    assert len(last.unique()) == 512
+
+
 def test_sandwich_is_nemos():
     bias = Sandwich.Config(n_heads=4, width=16).build().lag_bias(torch.arange(30.0, dtype=torch.float64))
     inv_freq = 1.0 / (10000 ** (2 * torch.arange(1, 9, dtype=torch.float64) / 16))

@@ -70,6 +70,19 @@ def test_cope_counts_gates_from_key_to_query():
         assert_close(bias[b, h, i, j], ctx.q[b, h, i] @ row / D**0.5)
 
 
+def test_cope_counts_in_float32_under_autocast():
+    cope, many = built(CoPE.Config(n_positions=128)).float(), 128
+    with torch.no_grad():
+        cope.table.copy_(draw(many, D, seed=3))
+    pos = torch.arange(many)[None]
+    ctx = Context(draw(B, H, many, D).bfloat16(), draw(B, H, many, D, seed=1).bfloat16(), pos, pos)
+    exact = cope.bias(ctx)
+    with torch.autocast("cpu", torch.bfloat16):
+        low = cope.bias(ctx)
+    assert low.dtype is torch.float32
+    assert torch.equal(low, exact)
+
+
 def test_cope_does_not_count_what_is_masked():
     cope = built(CoPE.Config(n_positions=6))
     with torch.no_grad():

@@ -8,6 +8,7 @@ import torch
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise, StackedNoise
 from spectrope.encodings.base import ENCODINGS
+from spectrope.evaluation.score import precision
 from spectrope.store import Run
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
@@ -46,6 +47,19 @@ def test_every_encoding_gives_the_logits_of_separate_models(encoding):
     together = Replicas(models)(batches)
     for logits, model, batch in zip(together, models, batches, strict=True):
         torch.testing.assert_close(logits, model(batch), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", list(ENCODINGS))
+def test_every_encoding_gives_them_in_bfloat16(encoding):
+    experiments = small(encoding)[:2]
+    models = [build_model(one, CPU) for one in experiments]
+    batches = [one.task.build().sample(6, seed=one.seed) for one in experiments]
+    exact = [model(batch) for model, batch in zip(models, batches, strict=True)]
+    with precision(CPU, torch.bfloat16):
+        together = Replicas(models)(batches)
+    for logits, expected in zip(together, exact, strict=True):
+        assert logits.dtype is torch.float32
+        torch.testing.assert_close(logits, expected, rtol=0, atol=0.02 * expected.abs().max().item())
 
 
 def test_dropout_draws_the_masks_of_separate_models():

@@ -11,7 +11,8 @@ from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_m
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form
 
-CACHED_ENTRIES = 2**19  # Of the pattern at once: 2 MiB in float32, which a core's cache holds.
+# Of the pattern at once: 2 MiB in float32, which a core's cache holds, or enough to fill a GPU.
+CACHED_ENTRIES = {"cpu": 2**19, "cuda": 2**26}
 
 
 class _Explicit(torch.autograd.Function):
@@ -56,7 +57,9 @@ class _Explicit(torch.autograd.Function):
         if ctx.scale is not None:
             grad = grad * ctx.scale
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
-        db = torch.zeros_like(bias) if ctx.needs_input_grad[3] else None
+        db = None
+        if ctx.needs_input_grad[3]:
+            db = torch.zeros_like(bias, dtype=torch.promote_types(bias.dtype, torch.float32))
         spare = torch.empty_like(pattern[: _examples(pattern)])
         d_spare = torch.empty_like(spare)
         for s in _pieces(pattern):
@@ -73,7 +76,7 @@ class _Explicit(torch.autograd.Function):
             _bmm(dl.mT, q[s], dk[s])
             if db is not None:
                 _of(db, s).add_(dl.sum_to_size(_of(db, s).shape))
-        return dq, dk, dv, db, None
+        return dq, dk, dv, None if db is None else db.to(bias.dtype), None
 
 
 def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
@@ -82,7 +85,7 @@ def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
 
 
 def _examples(pattern: Tensor) -> int:
-    return max(1, CACHED_ENTRIES // max(1, math.prod(pattern.shape[1:])))
+    return max(1, CACHED_ENTRIES[pattern.device.type] // max(1, math.prod(pattern.shape[1:])))
 
 
 def _pieces(pattern: Tensor) -> Iterator[slice]:

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.attention.sweep import Rule, Tokens, sweep
+from spectrope.core.device import own_precision
 
 
 class _Normalised(torch.autograd.Function):
@@ -83,6 +84,7 @@ def polynomial_attention(
     if rule.lags is not None and k.shape[1] < heads:
         u, k = (x.repeat_interleave(heads // x.shape[1], 1) for x in (u, k))
     grouped = q.to(dtype).unflatten(1, (k.shape[1], -1)).flatten(0, 1)
-    out = _Normalised.apply(grouped, k.flatten(0, 1)[:, None], u.flatten(0, 1)[:, None], rule)
+    with own_precision(q):
+        out = _Normalised.apply(grouped, k.flatten(0, 1)[:, None], u.flatten(0, 1)[:, None], rule)
     assert isinstance(out, Tensor)
     return out.unflatten(0, (batch, -1)).flatten(1, 2).to(v.dtype)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
@@ -46,8 +47,8 @@ class CoPE(Encoding, name="cope"):
         q, k = ctx.q.to(dtype) * ctx.scale, ctx.k.to(dtype)
         counted = (ctx.lag >= 0)[:, None]
         counted = counted if ctx.mask is None else counted & ctx.mask
-        gates = (q @ k.transpose(-1, -2)).sigmoid() * counted
+        with own_precision(q):
+            gates, scores = (q @ k.transpose(-1, -2)).sigmoid() * counted, q @ self.table.to(dtype).T
         position = gates.flip(-1).cumsum(-1).flip(-1).clamp(max=len(self.table) - 1)
-        scores = q @ self.table.to(dtype).T
         below, above = (scores.gather(-1, row.long()) for row in (position.floor(), position.ceil()))
         return torch.lerp(below, above, position - position.floor())

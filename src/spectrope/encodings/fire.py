@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
@@ -56,4 +57,5 @@ class FIRE(Encoding, name="fire"):
         longest = torch.maximum(ctx.q_pos.to(dtype), limit)
         distance, scale = ((compression * x).abs().log1p() for x in (ctx.lag, longest[..., None]))
         shares = (distance / (scale + EPSILON))[..., None]
-        return self.network(shares.to(self.stretch.dtype)).movedim(-1, -3).contiguous()
+        with own_precision(shares):  # In bfloat16 neighbouring lags would be one.
+            return self.network(shares.to(self.stretch.dtype)).movedim(-1, -3).contiguous()

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from spectrope.core.device import own_precision
 from spectrope.core.errors import ConfigError, UnsupportedError, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
@@ -61,7 +62,9 @@ class PaTH(Encoding, name="path"):
     def reflections(self, x: Float[Tensor, "b j c"]) -> tuple[Tensor, Tensor]:
         """Unit vectors (b, h, j, d) and strengths (b, h, j, 1) of each token's transformation."""
         w = F.pad(self.up(self.down(x)).transpose(1, 2), (self.kernel - 1, 0))
-        w = F.silu(self.convolution(w)).transpose(1, 2).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        # As `self.convolution(w)`, whose weight autocast would not cast under `torch.func.vmap`.
+        w = F.conv1d(w, self.convolution.weight.to(w.dtype), groups=self.convolution.groups)
+        w = F.silu(w).transpose(1, 2).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         return F.normalize(w, dim=-1), 2 * self.strength(x).sigmoid().transpose(1, 2)[..., None]
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
@@ -75,7 +78,7 @@ class PaTH(Encoding, name="path"):
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
         w, strength = (part.to(dtype) for part in self.reflections(ctx.x_k))
         q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]
-        with torch.autocast(q.device.type, enabled=False):  # No solver takes less than float32.
+        with own_precision(q):
             scaled = strength * w
             system = (scaled @ w.transpose(-1, -2)).tril(-1)
             met = (scaled @ k.transpose(-1, -2)).tril(-1)

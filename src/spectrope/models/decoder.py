@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from spectrope.attention.heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream
 from spectrope.attention.multi_head import MultiHead
 from spectrope.core.config import Configured, OneOf
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
 from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig
@@ -179,13 +180,13 @@ class Decoder(nn.Module):
         return self.blocks[layer](x, stream, self.encoding_of(layer), self.impl)
 
     def readout(self, x: Float[Tensor, "b t c"], stream: Stream) -> Float[Tensor, "b classes"]:
-        """Class logits from the output of the last layer."""
-        x, real = self.norm(x), stream.real
+        """Class logits from the output of the last layer, in its precision: in bfloat16 classes would tie."""
+        with own_precision(x):
+            return self.classifier(self._pooled(self.norm(x), stream.real))
+
+    def _pooled(self, x: Float[Tensor, "b t c"], real: Bool[Tensor, "b t"]) -> Float[Tensor, "b c"]:
         if self.config.padding == "visible":
             real = torch.ones_like(real)
         if self.config.pooling == "last":
-            pooled = x[torch.arange(len(x), device=x.device), real.sum(1) - 1]
-        else:
-            weights = real.to(x.dtype) / real.sum(1, keepdim=True)
-            pooled = torch.einsum("bt,btc->bc", weights, x)
-        return self.classifier(pooled)
+            return x[torch.arange(len(x), device=x.device), real.sum(1) - 1]
+        return torch.einsum("bt,btc->bc", real.to(x.dtype) / real.sum(1, keepdim=True), x)

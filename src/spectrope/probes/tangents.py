@@ -50,7 +50,7 @@ class LastRows:
     def turned(self, rotation: Rotation, spacing: float) -> Kernels:
         """With the head's rotation, at positions that stand this far apart."""
         rows = [self.layer.logits[e, self.head, n - 1, :n] for e, n in self._examples]
-        theta = rotation.frequencies * spacing
+        theta = (rotation.frequencies * spacing).to(self.layer.ctx.q.device)
         return self._kernels(rows, TangentKernel(self._tangent(theta, rotation)))
 
     def plain(self) -> Kernels:

@@ -68,6 +68,18 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
         assert torch.equal(weights(run)[name], tensor), name
 
 
+def test_a_stopped_run_goes_on_in_its_precision(tmp_path):
+    whole, run = run_at(tmp_path / "whole", tiny()), run_at(tmp_path, tiny())
+    Trainer(tiny(), whole, CPU, precision="bfloat16").fit()
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        Trainer(tiny(), run, CPU, precision="bfloat16").fit(stop=lambda: next(asked) == 4)
+    resumed = Trainer(tiny(), run, CPU, precision="float32")
+    resumed.fit()
+    assert resumed.state.dtype is torch.bfloat16
+    assert all(torch.equal(weights(run)[name], tensor) for name, tensor in weights(whole).items())
+
+
 def by_descent() -> Experiment:
     return replace(tiny(), training=replace(tiny().training, optimiser="sgd", learning_rate=0.1))
 

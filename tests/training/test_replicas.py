@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise, StackedNoise
 from spectrope.encodings.base import ENCODINGS
@@ -108,6 +109,19 @@ def test_an_interrupted_group_ends_as_an_undisturbed_one(tmp_path):
         assert one.frame("metrics").equals(other.frame("metrics"))
         weights = [run.read_tensors("weights")[0] for run in (one, other)]
         assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def test_an_interrupted_group_goes_on_in_its_precision(tmp_path):
+    low = [replace(one, training=replace(one.training, precision="auto")) for one in small("rope")]
+
+    def group(precision: Precision) -> ReplicaTrainer:
+        begun = [Trainer(one, run_for(one, tmp_path), CPU, precision=precision) for one in low]
+        return ReplicaTrainer(begun)
+
+    with pytest.raises(Interrupted):
+        group("bfloat16").fit(stop=lambda: True)
+    resumed = group("float32")
+    assert {resumed.state.dtype, *(one.state.dtype for one in resumed.trainers)} == {torch.bfloat16}
 
 
 def test_progress_is_told_before_every_step_and_at_the_end(tmp_path):

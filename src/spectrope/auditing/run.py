@@ -19,6 +19,7 @@ from spectrope.auditing.records import (
     Position,
     Verdict,
 )
+from spectrope.core.device import dtype_name
 from spectrope.core.errors import ConfigError
 from spectrope.core.watch import Watch, unwatched
 from spectrope.models.adapters import (
@@ -89,7 +90,7 @@ def audit(
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
         architecture=declaration.model_type,
-        dtype=str(next(model.parameters()).dtype).removeprefix("torch."),
+        dtype=dtype_name(next(model.parameters()).dtype),
         noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration) for one in absolutes),

@@ -36,6 +36,11 @@ def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if native else torch.float32
 
 
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a dtype without its library's, as in "bfloat16"."""
+    return str(dtype).removeprefix("torch.")
+
+
 def cpu_has_bfloat16() -> bool:
     """Whether this processor has AVX512-BF16 or AMX instructions."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

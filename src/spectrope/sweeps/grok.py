@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from spectrope.core.device import machine
+from spectrope.core.device import dtype_name, machine
 from spectrope.core.errors import StoreError
 from spectrope.grokking.config import GrokExperiment, Grokked
 from spectrope.grokking.measures.base import columns
@@ -108,7 +108,7 @@ def _manifest(trainer: StepTrainer, device: torch.device) -> dict[str, Any]:
         "seconds": round(state.seconds, 3),
         "commit": commit(),
         "device": str(device),
-        "precision": str(dtype).removeprefix("torch."),
+        "precision": dtype_name(dtype),
         "machine": machine(),
         "steps": state.step,
         "grokked_at": None if stable is None else state.step - stable,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spectrope.core.device import Precision, machine
+from spectrope.core.device import Precision, dtype_name, machine
 from spectrope.core.errors import UnsupportedError
 from spectrope.evaluation.score import score
 from spectrope.grokking.steps import GrokProgress
@@ -155,14 +155,14 @@ def _tell(listen: Listener, progress: GrokProgress) -> None:
 
 def described(trainer: Trainer, model: Decoder) -> dict[str, Any]:
     """The manifest of a run that is trained to the end."""
-    train_score = score(model, trainer.train_data[: len(trainer.test_data)], dtype=trainer.dtype)
-    test_score = score(model, trainer.test_data, dtype=trainer.dtype)
+    train_score = score(model, trainer.train_data[: len(trainer.test_data)], dtype=trainer.state.dtype)
+    test_score = score(model, trainer.test_data, dtype=trainer.state.dtype)
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(trainer.state.seconds, 3),
         "commit": commit(),
         "device": str(trainer.device),
-        "precision": str(trainer.dtype).removeprefix("torch."),
+        "precision": dtype_name(trainer.state.dtype),
         "machine": machine(),
         "bayes_accuracy": trainer.experiment.task.build().bayes_accuracy(),
         "train_accuracy": train_score.accuracy,

@@ -67,7 +67,7 @@ class Trainer:
         run: Where checkpoints, scores and weights go.
         device: Where to compute.
         probe: What to measure on the way, if anything; weights and scores are the same with it and without.
-        precision: Of matrix products, where the experiment does not say.
+        precision: Of matrix products, where neither the experiment nor a checkpoint says.
     """
 
     def __init__(
@@ -80,14 +80,14 @@ class Trainer:
     ) -> None:
         self.experiment, self.run, self.device = experiment, run, device
         self.config = experiment.training
-        own = self.config.precision
-        self.dtype = choose_dtype(precision if own == "auto" else own, device)
         task = experiment.task.build()
         self.train_data, self.test_data = task.split(experiment.n_train, experiment.n_test, experiment.seed)
         self.steps_per_epoch = -(-experiment.n_train // self.config.batch_size)
         self.steps = self.config.epochs * self.steps_per_epoch
         model = build_model(experiment, device)
-        self.state = TrainingState(model, make_optimiser(model, self.config))
+        own = self.config.precision
+        dtype = choose_dtype(precision if own == "auto" else own, device)
+        self.state = TrainingState(model, make_optimiser(model, self.config), dtype=dtype)
         self.state.restore(run)
         self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)
 
@@ -144,7 +144,7 @@ class Trainer:
         for group in state.optimiser.param_groups:
             group["lr"] = learning_rate(state.step, self.steps, self.config)
         state.optimiser.zero_grad(set_to_none=True)
-        accumulate(state.model, batch, self.noise(), self.config.micro_batch, self.dtype)
+        accumulate(state.model, batch, self.noise(), self.config.micro_batch, state.dtype)
         if self.config.clip is not None:
             torch.nn.utils.clip_grad_norm_(state.model.parameters(), self.config.clip)
         state.optimiser.step()
@@ -177,7 +177,7 @@ class Trainer:
         """Score both splits after an epoch."""
         n = self.config.eval_examples
         for split, data in (("train", self.train_data), ("test", self.test_data)):
-            result = score(self.state.model, data[:n], dtype=self.dtype)
+            result = score(self.state.model, data[:n], dtype=self.state.dtype)
             row = Row(epoch, self.state.step, split, result.loss, result.accuracy)
             self.state.rows.append(row)
 

@@ -117,9 +117,11 @@ class ReplicaTrainer:
         self.checkpoint = "-".join(map(str, ("replicas", *seeds)))  # In the folder of the first run.
         self.replicas = Replicas([trainer.state.model for trainer in trainers])
         model = self.replicas.stacked
-        self.state = TrainingState(model, make_optimiser(model, first.config), row=ReplicaRow)
+        optimiser = make_optimiser(model, first.config)
+        self.state = TrainingState(model, optimiser, row=ReplicaRow, dtype=first.state.dtype)
         self.state.restore(first.run, self.checkpoint)
         for replica, trainer in enumerate(trainers):
+            trainer.state.dtype = self.state.dtype
             trainer.state.rows = [row.alone() for row in self.state.rows if row.replica == replica]
         self._keep_time()
 
@@ -180,7 +182,7 @@ class ReplicaTrainer:
         present = [noise for noise in noises if noise is not None]
         noise = StackedNoise(present) if present else None
         for pieces in self._micro_batches(batches):
-            with precision(device, self.first.dtype):
+            with precision(device, self.state.dtype):
                 logits = self.replicas(pieces, noise)
             labels = counted_labels(of_one, torch.stack([piece.labels for piece in pieces]))
             losses = F.cross_entropy(

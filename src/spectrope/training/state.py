@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
+from spectrope.core.device import dtype_name
 from spectrope.store import Run
 
 CHECKPOINT = "checkpoint"
@@ -38,6 +39,7 @@ class TrainingState(Generic[M]):
         rows: Scores so far, each a dataclass.
         row: What a row is read back as.
         kept: Tensors to carry along, by name.
+        dtype: Precision of matrix products, which a resumed run keeps on whatever machine.
     """
 
     model: M
@@ -47,10 +49,16 @@ class TrainingState(Generic[M]):
     rows: list[Any] = field(default_factory=list)
     row: Callable[..., Any] = Row
     kept: dict[str, Tensor] = field(default_factory=dict)
+    dtype: torch.dtype = torch.float32
 
     def save(self, run: Run, name: str = CHECKPOINT) -> None:
         """Write the checkpoint of that name, whole or not at all."""
-        progress = {"step": self.step, "seconds": self.seconds, "rows": [asdict(row) for row in self.rows]}
+        progress = {
+            "step": self.step,
+            "seconds": self.seconds,
+            "rows": [asdict(row) for row in self.rows],
+            "dtype": dtype_name(self.dtype),
+        }
         run.write_tensors(name, self._tensors(), {"progress": json.dumps(progress)})
 
     def restore(self, run: Run, name: str = CHECKPOINT) -> None:
@@ -61,6 +69,7 @@ class TrainingState(Generic[M]):
         progress = json.loads(metadata["progress"])
         self.step, self.seconds = progress["step"], progress["seconds"]
         self.rows = [self.row(**row) for row in progress["rows"]]
+        self.dtype = getattr(torch, progress.get("dtype", dtype_name(self.dtype)))  # Old ones do not say.
         self.model.load_state_dict(_under("model", tensors))
         self.kept = _under("kept", tensors)
         moments = _under("adam", tensors)

@@ -44,6 +44,8 @@ def browser(profile: Path) -> Iterator[Chrome]:
     driver = Chrome(options=options, service=Service(program("chromedriver")))
     try:
         driver.get("about:blank")
+        # Without a window system no page has the focus, and none of its elements is told of it.
+        driver.execute_cdp_cmd("Emulation.setFocusEmulationEnabled", {"enabled": True})
         yield driver
     finally:
         driver.quit()

@@ -195,15 +195,30 @@ def test_a_point_shows_its_exact_values(driver, pages):
     assert float(shown[3].removeprefix("accuracy, % ")) == pytest.approx(row["accuracy"], abs=5e-5)
 
 
-def test_pointing_at_an_encoding_fades_the_others(driver, pages):
+def hover(driver, element):
+    ActionChains(driver).move_to_element(element).perform()
+
+
+POINT = {
+    "pointer": hover,
+    "keyboard": lambda driver, element: driver.execute_script("arguments[0].focus()", element),
+}
+LEAVE = {
+    "pointer": lambda driver, element: hover(driver, driver.find_element(By.TAG_NAME, "h3")),
+    "keyboard": lambda driver, element: driver.execute_script("arguments[0].blur()", element),
+}
+
+
+@pytest.mark.parametrize("by", POINT)
+def test_pointing_at_an_encoding_fades_the_others(driver, pages, by):
     open_page(driver, pages[1], 1200)
     entry = driver.find_element(By.CSS_SELECTOR, "#curves .legend [data-encoding='rope']")
     assert opacities(driver) == {"1"}
-    driver.execute_script("arguments[0].focus()", entry)
+    POINT[by](driver, entry)
     WebDriverWait(driver, PATIENCE).until(lambda _: len(opacities(driver)) == 2)
     faint = driver.find_elements(By.CSS_SELECTOR, "#curves .runs_marks path[opacity='0.08']")
     assert len(faint) == 4 * 7
-    driver.execute_script("arguments[0].blur()", entry)
+    LEAVE[by](driver, entry)
     WebDriverWait(driver, PATIENCE).until(lambda _: opacities(driver) == {"1"})
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from spectrope.core import device
+from spectrope.core.autocast import own_precision
 from spectrope.core.config import from_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
@@ -120,10 +121,10 @@ def test_products_keep_their_precision_where_they_should():
     x = torch.randn(3, 3)
     with torch.autocast("cpu", torch.bfloat16):
         assert (x @ x).dtype is torch.bfloat16
-        with device.own_precision(x):
+        with own_precision(x):
             assert (x @ x).dtype is torch.float32
         assert (x @ x).dtype is torch.bfloat16
-    device.own_precision(x.to("meta"))
+    own_precision(x.to("meta"))
 
 
 def test_time_is_per_call(monkeypatch):

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from spectrope.core.autocast import in_precision
 from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise, StackedNoise
 from spectrope.encodings.base import ENCODINGS
-from spectrope.evaluation.score import precision
 from spectrope.store import Run
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
@@ -56,7 +56,7 @@ def test_every_encoding_gives_them_in_bfloat16(encoding):
     models = [build_model(one, CPU) for one in experiments]
     batches = [one.task.build().sample(6, seed=one.seed) for one in experiments]
     exact = [model(batch) for model, batch in zip(models, batches, strict=True)]
-    with precision(CPU, torch.bfloat16):
+    with in_precision(CPU, torch.bfloat16):
         together = Replicas(models)(batches)
     for logits, expected in zip(together, exact, strict=True):
         assert logits.dtype is torch.float32

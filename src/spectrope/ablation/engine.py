@@ -15,8 +15,9 @@ from spectrope.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.ablation.interventions import COLUMNS, Variant
 from spectrope.ablation.passes import Piece
 from spectrope.ablation.tree import Tree, changes_in, fills_of
+from spectrope.core.autocast import each_within, inference
 from spectrope.core.watch import Watch, unwatched
-from spectrope.evaluation.score import IGNORED, by_length, counted_labels, each_within, inference
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from spectrope.ablation.fills import LayerMeans
 from spectrope.ablation.passes import Piece, intact_sites
+from spectrope.core.autocast import in_precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
-from spectrope.evaluation.score import by_length, precision
+from spectrope.evaluation.score import by_length
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
@@ -26,7 +27,7 @@ def data_means(
     device = next(model.parameters()).device
     sums: list[list[tuple[Tensor, ...]]] = []
     for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
-        with precision(device, dtype):
+        with in_precision(device, dtype):
             piece = Piece.of(model, batch.to(device))
             counted = piece.stream.real if model.ignores_padding else torch.ones_like(piece.stream.real)
             weights = counted.double()[:, None, :, None]

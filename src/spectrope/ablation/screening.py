@@ -13,7 +13,8 @@ from spectrope.ablation.engine import NEED_MEANS
 from spectrope.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.ablation.interventions import Fill
 from spectrope.ablation.passes import Piece, intact_sites
-from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
+from spectrope.core.autocast import in_precision
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
@@ -66,7 +67,7 @@ def screen(
     device = next(model.parameters()).device
     total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)
     for index, batch in by_length(data, batch_size, trim=model.padding_is_inert):
-        with precision(device, dtype), torch.enable_grad():
+        with in_precision(device, dtype), torch.enable_grad():
             given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
             piece = Piece.of(model, batch.to(device), means=means, donors=given)
             total += _attribution(piece, batch.labels.to(device), fill)

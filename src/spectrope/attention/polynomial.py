@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.attention.sweep import Rule, Tokens, sweep
-from spectrope.core.device import own_precision
+from spectrope.core.autocast import own_precision
 
 
 class _Normalised(torch.autograd.Function):

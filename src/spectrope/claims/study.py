@@ -133,12 +133,13 @@ def usual_precision(rows: Rows) -> Precision:
 
     Claims leave rows in another precision than most of theirs out.
     """
-    found = Counter(
-        row.facts["precision"]
-        for row in rows
-        if isinstance(row.experiment, Experiment) and row.experiment.training.precision == "auto"
-    )
+    found = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
     return found.most_common(1)[0][0] if found else "auto"
+
+
+def leaves_precision_open(experiment: AnyExperiment) -> bool:
+    """Whether something else says in which precision it is computed."""
+    return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:

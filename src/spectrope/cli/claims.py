@@ -9,7 +9,14 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.claims.base import Claim, chosen_claims
-from spectrope.claims.study import Study, carry_out, harvest, outstanding, usual_precision
+from spectrope.claims.study import (
+    Study,
+    carry_out,
+    harvest,
+    leaves_precision_open,
+    outstanding,
+    usual_precision,
+)
 from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
@@ -157,7 +164,7 @@ class Run:
         jobs = [replace(job, precision=precision) for job in left]
         costs = self._costs(jobs)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
-        if left and precision != "auto":
+        if precision != "auto" and any(leaves_precision_open(job.experiment) for job in left):
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)

@@ -1,11 +1,9 @@
 """Where tensors live and in which precision products are taken."""
 
-import contextlib
 import platform
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from spectrope.core.errors import DeviceError
 
@@ -44,13 +42,6 @@ def dtype_name(dtype: torch.dtype) -> str:
 def cpu_has_bfloat16() -> bool:
     """Whether this processor has AVX512-BF16 or AMX instructions."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-
-
-def own_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """A context whose products are taken in the precision of their factors, although autocast may be on."""
-    place = x.device.type
-    on = torch.amp.is_autocast_available(place) and torch.is_autocast_enabled(place)
-    return torch.autocast(place, enabled=False) if on else contextlib.nullcontext()
 
 
 def machine() -> dict[str, str | int]:

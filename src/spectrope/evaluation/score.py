@@ -1,20 +1,18 @@
 """Loss and accuracy of a model on examples, in batches that compute no padding where padding is inert."""
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from spectrope.core.autocast import in_precision
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
 IGNORED = -100  # torch's own mark for a label that the loss leaves out
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -30,37 +28,6 @@ class Score:
     loss: float
     accuracy: float
     n: int
-
-
-def precision(device: torch.device, dtype: torch.dtype) -> contextlib.AbstractContextManager[object]:
-    """Autocast to `dtype`, or nothing at all for float32."""
-    if dtype == torch.float32:
-        return contextlib.nullcontext()
-    return torch.autocast(device.type, dtype)
-
-
-@contextlib.contextmanager
-def inference(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Without gradients, and in a precision."""
-    with torch.inference_mode(), precision(device, dtype):
-        yield
-
-
-def each_within(
-    context: Callable[[], contextlib.AbstractContextManager[object]], items: Iterator[Item]
-) -> Iterator[Item]:
-    """Items, each computed within a context of its own that is left before the item is handed over.
-
-    A generator that yields inside `torch.autocast` leaves it on for its reader; and the end of an inference
-    mode inside which it began switches it off for the rest.
-    """
-    while True:
-        with context():
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-        yield item
 
 
 def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, Batch]]:
@@ -91,7 +58,7 @@ def predict(
     device = next(model.parameters()).device
     out = torch.empty(len(data), model.config.n_outputs)
     for index, piece in by_length(data, batch_size, trim=model.padding_is_inert):
-        with precision(device, dtype):
+        with in_precision(device, dtype):
             out[index] = model(piece.to(device)).float().cpu()
     return out
 

@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from spectrope.core.autocast import in_precision
 from spectrope.core.device import Precision, choose_dtype
 from spectrope.core.noise import Noise
 from spectrope.core.random import stream_seed, torch_stream
-from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision, score
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 from spectrope.tasks.base import Batch
@@ -211,7 +212,7 @@ def accumulate(
     total = torch.zeros((), device=device)
     for _, piece in by_length(batch, micro_batch, trim=model.padding_is_inert):
         piece = piece.to(device)
-        with precision(device, dtype):
+        with in_precision(device, dtype):
             logits = model(piece, noise)
         labels = counted_labels(model, piece.labels)
         loss = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum") / max(

@@ -10,9 +10,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from spectrope.core.autocast import in_precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import StackedNoise
-from spectrope.evaluation.score import IGNORED, by_length, counted_labels, precision
+from spectrope.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 from spectrope.training.interrupt import Stop, never
@@ -182,7 +183,7 @@ class ReplicaTrainer:
         present = [noise for noise in noises if noise is not None]
         noise = StackedNoise(present) if present else None
         for pieces in self._micro_batches(batches):
-            with precision(device, self.state.dtype):
+            with in_precision(device, self.state.dtype):
                 logits = self.replicas(pieces, noise)
             labels = counted_labels(of_one, torch.stack([piece.labels for piece in pieces]))
             losses = F.cross_entropy(

@@ -12,6 +12,7 @@ from spectrope.ablation.interventions import Fill
 from spectrope.cli.ablate_checkpoint import Plan
 from spectrope.cli.checkpoints import Checkpoints
 from spectrope.cli.options import ROOT, RunsRoot, refuse_given
+from spectrope.cli.own import Own
 from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
@@ -82,12 +83,13 @@ class Ablate(Checkpoints):
     layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: change heads of these alone: 0:4.")] = None
     batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one batch.")] = None
     json: Annotated[bool, tyro.conf.arg(help="checkpoint: print the whole result as JSON.")] = False
+    own: Own = None
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
         """Ablate and print what heads cost; tables are kept with a run."""
         require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
-        target = run_or_checkpoint(self.target, self.runs, self.allow_download)
+        target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             self._ablate_run(target)
         else:

@@ -25,6 +25,7 @@ from spectrope.attention.crossover import (
 from spectrope.attention.plan import TOLERANCE
 from spectrope.cli.checkpoints import Checkpoints, progress
 from spectrope.cli.options import ROOT, DeviceOption, RunsRoot, refuse_given
+from spectrope.cli.own import Own, named
 from spectrope.cli.show import frame, say, table
 from spectrope.cli.spectrum_checkpoint import Measured
 from spectrope.cli.targets import run_or_checkpoint
@@ -66,13 +67,14 @@ class Plan(Checkpoints):
         Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
     ] = None
     json: Json = False
+    own: Own = None
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
         """Measure the heads' ranges and print what each would get."""
         require(self.examples >= 2, self, "examples", "at least 2")
         aim = Aim(length=self.length, tolerance=self.tolerance)
-        target = run_or_checkpoint(self.target, self.runs, self.allow_download)
+        target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             told = f"is for checkpoints; {target.path} is a run with its own examples."
             refuse_given(self, ("tokens", "texts", "dtype"), told)
@@ -140,7 +142,7 @@ class Bench:
     causal: Annotated[bool, tyro.conf.arg(help="Let queries see the past alone.")] = False
     bias: Annotated[
         str | None,
-        tyro.conf.arg(help="Add this encoding's bias of the lag, such as kerple_log; no rotation."),
+        tyro.conf.arg(help="Add the lag bias of this encoding (kerple_log, file.py:Class); no rotation."),
     ] = None
     out: Annotated[
         Path | None, tyro.conf.arg(help="Picture: .png, .svg, .pdf, .html or .json (Vega-Lite).")
@@ -159,7 +161,7 @@ class Bench:
             reach=self.reach,
             tolerance=self.tolerance,
             causal=self.causal,
-            bias=self.bias,
+            bias=None if self.bias is None else named(self.bias),
         )
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
         with progress("timing") as watch:

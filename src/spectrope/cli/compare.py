@@ -17,9 +17,9 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
+from spectrope.cli.own import tried
 from spectrope.cli.show import bars, complain_of_divergence, explain, say, table
 from spectrope.core.errors import require
-from spectrope.encodings.foreign import is_foreign, laws_of, load_encoding
 from spectrope.report import write_report
 from spectrope.report.shell import check_page
 from spectrope.store import Run
@@ -72,7 +72,7 @@ class Compare:
             refuse_given(self, ("rates",), "goes with --tune.")
         for task in self.tasks:
             TASKS[task]
-        names = [own(spec) if is_foreign(spec) else spec for spec in self.encodings]
+        names = [tried(spec) for spec in self.encodings]
         plan = [
             experiment(
                 task,
@@ -110,22 +110,6 @@ class Compare:
     @property
     def _place(self) -> dict[str, Any]:
         return {"device": self.device, "workers": self.workers}
-
-
-def own(spec: str) -> str:
-    """Load the user's own encoding, print which of its declared laws hold, and return its name."""
-    name = load_encoding(spec)
-    rows = [
-        (
-            check.law.name.lower().replace("_", " "),
-            "declared" if check.declared else "not declared",
-            "holds" if check.holds else f"broken, error {check.error:.1e}",
-            "" if check.honest else "the declaration is wrong",
-        )
-        for check in laws_of(name)
-    ]
-    table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
-    return name
 
 
 def show_tunings(tunings: list[Tuning]) -> None:

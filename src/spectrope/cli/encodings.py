@@ -12,6 +12,7 @@ from rich.text import Text
 from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
 from spectrope.attention.heads import ATTENTIONS, describe_attention
 from spectrope.cli.options import DeviceOption, refuse_given
+from spectrope.cli.own import named
 from spectrope.cli.show import console, say, table
 from spectrope.core.config import Configured, to_dict
 from spectrope.core.device import choose_device
@@ -24,7 +25,8 @@ class Encodings:
     """List encodings: formula, family, form, laws that they declare, settings, reference."""
 
     names: Annotated[
-        tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(name="encoding", help="Names; none means all.")
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(name="encoding", help="Names or file.py:Class; none means all."),
     ] = ()
     bench: Annotated[
         bool, tyro.conf.arg(help="Time one attention layer with each, and its memory, beside NoPE.")
@@ -35,12 +37,13 @@ class Encodings:
     def run(self) -> None:
         """Print a paragraph per encoding, or a table of what they cost."""
         require(self.length >= 1, self, "length", "at least 1")
-        names = self.names or tuple(ENCODINGS)
+        chosen = tuple(named(spec) for spec in self.names)
+        names = chosen or tuple(ENCODINGS)
         if self.bench:
             self.measure(names)
             return
         refuse_given(self, ("length",), "goes with --bench.")
-        for name in self.names or (*ENCODINGS, *ATTENTIONS):
+        for name in chosen or (*ENCODINGS, *ATTENTIONS):
             if name in ATTENTIONS:
                 _show(describe_attention(name), ATTENTIONS.config(name)())
             else:

@@ -10,12 +10,12 @@ import tyro
 
 from spectrope.cli.grok_show import show_scores, train_shown
 from spectrope.cli.options import DeviceOption, StopAfter
+from spectrope.cli.own import named
 from spectrope.cli.show import say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
-from spectrope.encodings.foreign import is_foreign, load_encoding
 from spectrope.encodings.learned import Learned
 from spectrope.grokking.compare import FEWEST, compare_measures
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
@@ -128,8 +128,7 @@ class Grok:
     def _encoding(self) -> EncodingConfig:
         if self.encoding == "learned":
             return Learned.Config(std=ModularTransformer.Config.d_model**-0.5)
-        name = load_encoding(self.encoding) if is_foreign(self.encoding) else self.encoding
-        return ENCODINGS.config(name)()
+        return ENCODINGS.config(named(self.encoding))()
 
     def _scores(self, done: Sequence[Run]) -> pl.DataFrame | None:
         if not self.compare_measures:

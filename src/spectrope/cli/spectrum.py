@@ -10,6 +10,7 @@ import tyro
 
 from spectrope.cli.checkpoints import Checkpoints
 from spectrope.cli.options import ROOT, RunsRoot, refuse_given
+from spectrope.cli.own import Own, named
 from spectrope.cli.show import bars, explain, frame, say
 from spectrope.cli.spectrum_checkpoint import LENGTH, Measured
 from spectrope.cli.targets import run_or_checkpoint
@@ -39,7 +40,8 @@ class Spectrum(Checkpoints):
         ),
     ] = None
     encoding: Annotated[
-        str | None, tyro.conf.arg(help="No target: the kernel of this encoding as initialised.")
+        str | None,
+        tyro.conf.arg(help="No target: the kernel of this encoding as initialised; a name or file.py:Class."),
     ] = None
     length: Annotated[
         int | None,
@@ -60,6 +62,7 @@ class Spectrum(Checkpoints):
         None
     )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
+    own: Own = None
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
@@ -69,10 +72,11 @@ class Spectrum(Checkpoints):
         if self.encoding is not None:
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
+            refuse_given(self, ("own",), "goes with a run.")
             self._bound_encoding(self.encoding)
             return
         refuse_given(self, ("heads",), "goes with --encoding; a model has its own.")
-        target = run_or_checkpoint(self.target or "", self.runs, self.allow_download)
+        target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             self._measure_run(target)
         else:
@@ -108,7 +112,7 @@ class Spectrum(Checkpoints):
         length = POSITIONS if self.length is None else self.length
         require(length >= 2, self, "length", "at least 2")
         require(self.heads >= 1, self, "heads", "at least 1")
-        chosen = ENCODINGS.config(name)()
+        chosen = ENCODINGS.config(named(name))()
         model = DecoderConfig(max_length=length, n_heads=self.heads, n_layers=1, encoding=chosen)
         built = model.encoding.build()
         kernels = encoding_kernels(built, length, self.heads, model.head_dim, causal=True)

@@ -4,23 +4,34 @@ import json
 from pathlib import Path
 
 from spectrope.core.errors import ConfigError
+from spectrope.encodings.foreign import load_encoding
 from spectrope.models.adapters import is_checkpoint
 from spectrope.store import Run, resolve_run
 from spectrope.store.files import disk_errors
 
 
-def run_or_checkpoint(name: str, root: Path, allow_download: bool) -> Run | str:
+def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: str | None) -> Run | str:
     """The run, or the name again where it is that of a checkpoint.
 
     Args:
         name: A folder, the beginning of a run's id, or the id of a model.
         root: Folder that holds the run folders.
         allow_download: Whether an id that is not in the local cache may be that of a model.
+        own: The class of the run's encoding, as file.py:Class, where it comes from a file, which is run.
 
     Raises:
-        ConfigError: If it is neither.
+        ConfigError: If it is neither, or a checkpoint with an encoding of the user's own.
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
+    target = _found(name, root, allow_download)
+    if own is not None:
+        if not isinstance(target, Run):
+            raise ConfigError("--own goes with a run.")
+        load_encoding(own)
+    return target
+
+
+def _found(name: str, root: Path, allow_download: bool) -> Run | str:
     with disk_errors(Path(name), "read"):
         is_folder = Path(name).is_dir()
     if is_folder:

@@ -17,6 +17,7 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
+from spectrope.cli.own import tried
 from spectrope.cli.show import bars, complain_of_divergence, say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
@@ -35,7 +36,9 @@ REPLACED = ("encoding", "task", "scale", "condition", "seed", "epochs", "example
 class Train:
     """Train one decoder, or go on with an unfinished run of the same settings."""
 
-    encoding: Annotated[str, tyro.conf.arg(help="A name; `spectrope encodings` lists them.")] = "rope"
+    encoding: Annotated[
+        str, tyro.conf.arg(help="A name that `spectrope encodings` lists, or file.py:Class.")
+    ] = "rope"
     task: Annotated[str, tyro.conf.arg(help="distance, counting or addition.")] = "distance"
     scale: Scale = "mini"
     condition: Condition = "controlled"
@@ -75,7 +78,7 @@ class Train:
             return read_recipe(self.recipe)
         return experiment(
             self.task,
-            self.encoding,
+            tried(self.encoding),
             scale=self.scale,
             condition=self.condition,
             seed=self.seed,

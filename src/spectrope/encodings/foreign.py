@@ -3,6 +3,7 @@
 import hashlib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -59,9 +60,17 @@ def load_file(path: Path) -> str:
         spec.loader.exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        raise ConfigError(f"{path} cannot be run: {type(error).__name__}: {error}.") from error
+        raise ConfigError(f"{path} cannot be run: {blamed(error, path)}.") from error
     _loaded[path], _digests[name] = name, digest
     return name
+
+
+def blamed(error: Exception, path: str | Path) -> str:
+    """What went wrong, and in which line of a user's file if in one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == Path(path).resolve()]
+    reason = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {reason}" + (f" (line {lines[-1]})" if lines else "")
 
 
 def loaded_files() -> tuple[Path, ...]:
@@ -91,7 +100,7 @@ def require_versions(versions: Mapping[str, str]) -> None:
         if known is None:
             raise ConfigError(
                 f"encoding {name!r} comes from a file, and none is run unasked; name it again: "
-                "`spectrope compare --encodings path/to/file.py:ClassName`, or `load_encoding` in Python."
+                "`--own path/to/file.py:ClassName`, or `load_encoding` in Python."
             )
         if known != digest:
             raise ConfigError(

@@ -1,4 +1,6 @@
 import importlib
+import json
+import math
 import sys
 import time
 
@@ -11,6 +13,7 @@ from spectrope.core.autocast import own_precision
 from spectrope.core.config import from_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
+from spectrope.core.strict_json import strict_json
 from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import DecoderConfig
@@ -125,6 +128,11 @@ def test_products_keep_their_precision_where_they_should():
             assert (x @ x).dtype is torch.float32
         assert (x @ x).dtype is torch.bfloat16
     own_precision(x.to("meta"))
+
+
+def test_json_has_no_word_for_what_is_not_finite():
+    text = strict_json({"loss": math.inf, "times": [1.0, (math.nan, 2)], "name": "x"})
+    assert json.loads(text) == {"loss": None, "times": [1.0, [None, 2]], "name": "x"}
 
 
 def test_time_is_per_call(monkeypatch):

@@ -1,6 +1,5 @@
 """`spectrope ablate` on a checkpoint: what every head is worth to a language model."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from spectrope.ablation.subject import Subject
 from spectrope.cli.checkpoints import progress
 from spectrope.cli.show import explain, frame
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.strict_json import strict_json
 from spectrope.evaluation.language import read_texts, task_sequences, text_sequences
 from spectrope.models.adapters import Tokenizer, parse_layers
 from spectrope.tasks.sequences import Sequences
@@ -64,7 +64,7 @@ class Plan:
         if not math.isfinite(found.loss):
             raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
         if self.json:
-            print(json.dumps({"on": self.scored_on, "length": data.width, **found.to_dict()}))
+            print(strict_json({"on": self.scored_on, "length": data.width, **found.to_dict()}))
         else:
             self._show(found, data)
 

@@ -1,6 +1,5 @@
 """`spectrope attention`: where attention can be sub-quadratic, at what certified error, and what it saves."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from spectrope.cli.spectrum_checkpoint import Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
+from spectrope.core.strict_json import strict_json
 from spectrope.models.adapters import trained_length
 from spectrope.report.attention_figure import save_crossover
 from spectrope.report.save import check_figure
@@ -83,7 +83,7 @@ class Plan(Checkpoints):
             found, tokens = self._of_checkpoint(target, aim)
         record = asdict(aim) | {"target": self.target, "tokens": tokens, "heads": found.to_dicts()}
         if self.json:
-            print(json.dumps(record, allow_nan=False))
+            print(strict_json(record))
         else:
             _show_plan(found, aim, tokens)
 
@@ -171,7 +171,7 @@ class Bench:
                 watch(len(found), 4 * len(lengths))
         errors = degree_errors(layer, lengths[-1], device)
         if self.json:
-            print(json.dumps(_record(layer, found, errors), allow_nan=False))
+            print(strict_json(_record(layer, found, errors)))
         else:
             _show_bench(layer, found, errors)
         if self.out is not None:

@@ -1,6 +1,5 @@
 """`spectrope audit`: what a checkpoint really applies, against what its configuration declares."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ import tyro
 from spectrope import auditing
 from spectrope.cli.checkpoints import BatchOption, Checkpoints, LayersOption, LengthOption, progress
 from spectrope.cli.show import explain, say, table
+from spectrope.core.strict_json import strict_json
 from spectrope.report.audit_page import reaches, write_audit
 from spectrope.report.shell import check_page
 
@@ -45,7 +45,7 @@ class Audit(Checkpoints):
         with progress("auditing") as watch:
             found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
         if self.json:
-            print(json.dumps(found.to_dict()))
+            print(strict_json(found.to_dict()))
         else:
             show(found)
         if self.out is not None:

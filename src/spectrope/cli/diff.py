@@ -1,6 +1,5 @@
 """`spectrope diff`: two checkpoints' effective encodings side by side."""
 
-import json
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from spectrope.auditing.run import default_length
 from spectrope.cli.audit import MISMATCH
 from spectrope.cli.checkpoints import Checkpoints, LayersOption, LengthOption, progress
 from spectrope.cli.show import say, table
+from spectrope.core.strict_json import strict_json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Diff(Checkpoints):
         with progress("auditing") as watch:
             found = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:
-            print(json.dumps(found.to_dict()))
+            print(strict_json(found.to_dict()))
         else:
             show(found)
         return 0 if found.same else MISMATCH

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import io
 import json
-import math
 import os
 import platform
 import re
@@ -15,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from spectrope.core.errors import StoreError
+from spectrope.core.strict_json import strict_json
 
 TEMPORARY = ".tmp-"
 
@@ -70,7 +70,7 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a mapping as JSON, whole or not at all; a number that is not finite becomes null."""
-    text = json.dumps(_finite(value), indent=2, allow_nan=False) + "\n"
+    text = strict_json(value, indent=2) + "\n"
     replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
@@ -130,11 +130,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,6 +1,5 @@
 """What a finished run contributes to a study: a small record, enough to judge claims by."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ import polars as pl
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core.strict_json import finite
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import Complaint, append_record, read_records
 from spectrope.sweeps.job import Job
@@ -75,7 +75,7 @@ class Row:
             "results_version": RESULTS_VERSION,
             "data_version": DATA_VERSION,
             "config": written(self.experiment),
-            "facts": {name: _finite(value) for name, value in self.facts.items()},
+            "facts": finite(self.facts),
             "tables": {name: _columns(table) for name, table in self.tables.items()},
         }
 
@@ -217,12 +217,7 @@ def _kept(run: Run, name: str) -> pl.DataFrame:
     return table.select(columns) if columns else table
 
 
-def _finite(value: Any) -> Any:
-    """The value, or None for a number that JSON has no word for, such as the loss of a run that diverged."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:
     numbers = pl.col(pl.Float64, pl.Float32)
-    finite = pl.when(numbers.is_finite()).then(numbers.round_sig_figs(DIGITS)).name.keep()
-    return table.with_columns(finite).to_dict(as_series=False)
+    rounded = pl.when(numbers.is_finite()).then(numbers.round_sig_figs(DIGITS)).name.keep()
+    return table.with_columns(rounded).to_dict(as_series=False)

@@ -12,7 +12,7 @@ from spectrope.claims.extrapolation import Extrapolation
 from spectrope.claims.rope_with_absolute import RoPEWithAbsolute
 from spectrope.claims.single_head import SingleHead
 from spectrope.claims.study import Study, carry_out, harvest, merged, outstanding, usual_precision
-from spectrope.cli import main
+from spectrope.cli import BAD_INPUT, main
 from spectrope.cli.show import console
 from spectrope.core.errors import ConfigError
 from spectrope.store import find_runs
@@ -131,6 +131,15 @@ def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, ca
     assert f"leaves its precision open: {taken}." in capsys.readouterr().out
     rows = Rows.load(tmp_path / "tiny.jsonl")
     assert [rows.get(job.experiment).facts["precision"] for job in others] == [taken] * len(others)
+
+
+def test_a_precision_that_no_run_takes_is_refused(tmp_path, capsys):
+    words = ["claims", "run", "grok-coverage", "--seeds", "1", "--rows", str(tmp_path), "--dry-run"]
+    assert main([*words, "--precision", "bfloat16"]) == BAD_INPUT
+    told = "--precision bfloat16: no run of these claims leaves it open."
+    assert told in capsys.readouterr().err
+    assert main(words) == 0
+    assert "leaves its precision open" not in capsys.readouterr().out
 
 
 def test_the_usual_precision_is_that_of_most_rows_that_leave_it_open():

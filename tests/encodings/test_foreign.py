@@ -101,5 +101,15 @@ def test_mistakes_get_one_line(tmp_path):
     with pytest.raises(ConfigError, match=r"none\.py is no file; encodings of your own are named as"):
         load_encoding(f"{tmp_path}/none.py:Mine")
     (tmp_path / "broken.py").write_text("import nothing_of_that_name")
-    with pytest.raises(ConfigError, match="cannot be run: ModuleNotFoundError: No module named"):
+    where = r"cannot be run: .*broken\.py, line 1: ModuleNotFoundError: No module named"
+    with pytest.raises(ConfigError, match=where):
         load_encoding(f"{tmp_path}/broken.py:Mine")
+    (tmp_path / "over.py").write_text("raise SystemExit(0)")
+    with pytest.raises(ConfigError, match=r"over\.py, line 1: SystemExit: 0\."):
+        load_encoding(f"{tmp_path}/over.py:Mine")
+    with pytest.raises(ConfigError, match=r"mine names no class in a file; name it as path/to/file\.py:"):
+        load_encoding("mine")
+    file.write_text(file.read_text().replace("n_heads: int = 4", "n_heads: int").replace('"mine"', '"blank"'))
+    (tmp_path / "blank.py").write_text(file.read_text())
+    with pytest.raises(ConfigError, match=r"every field of its Config needs a default; TypeError: .*n_heads"):
+        load_encoding(f"{tmp_path}/blank.py:Mine")

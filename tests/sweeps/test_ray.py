@@ -73,6 +73,8 @@ def carry_out(plan, root, act):
         print(json.dumps({{"number": number, "stage": event.stage, "done": event.done}}), flush=True)
         if event.stage == "train" and event.done > begun.setdefault(number, event.done):
             training.add(number)
+        if event.stage == "done":
+            training.discard(number)
         if not acted and act(training):
             acted.append(number)
 

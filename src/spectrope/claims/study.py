@@ -14,7 +14,7 @@ from spectrope.core.watch import unwatched
 from spectrope.store import survey
 from spectrope.sweeps.engine import Engine, Watcher
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.laboratories import AnyExperiment, read_experiment
+from spectrope.sweeps.laboratories import OWN, AnyExperiment, read_experiment
 from spectrope.sweeps.rows import Row, Rows
 from spectrope.training.conditions import THROWN
 from spectrope.training.config import Experiment
@@ -138,7 +138,7 @@ def usual_precision(rows: Rows) -> Precision:
 
 
 def leaves_precision_open(experiment: AnyExperiment) -> bool:
-    """Whether something else says in which precision it is computed."""
+    """Whether its precision is auto; experiments of the grokking laboratory have one alone."""
     return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
 
 
@@ -161,7 +161,7 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     found = 0
     for run in runs:
         try:
-            if not run.finished or read_experiment(run.config) not in wanted:
+            if OWN in run.config or not run.finished or read_experiment(run.config) not in wanted:
                 continue
             row = Row.of(run)
         except SpectropeError as error:

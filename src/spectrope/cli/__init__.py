@@ -26,6 +26,7 @@ from spectrope.cli.spectrum import Spectrum
 from spectrope.cli.train import Train
 from spectrope.core.errors import SpectropeError
 from spectrope.core.memory import keep_freed_memory
+from spectrope.encodings.foreign import blamed, loaded_files
 from spectrope.training.interrupt import Interrupted
 
 Command = (
@@ -76,7 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
-    except Exception:
+    except Exception as error:
+        if told := blamed(error, loaded_files()):
+            complain(f"{told}.")
+            return BAD_INPUT
         traceback.print_exc()
         return CRASHED
     return code or 0

@@ -143,6 +143,7 @@ class Run:
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tuned_claims(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
+        self._require_effect_of_precision(study.jobs(rows))
         if self.runs.exists() and not self.dry_run:
             gather(self.runs, study.jobs(rows), rows)
         left = self._carry_out(study, rows)
@@ -180,6 +181,10 @@ class Run:
         if self.engine == "local" and (self.gpus or self.address is not None):
             option = "--gpus" if self.gpus else "--address"
             raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
+
+    def _require_effect_of_precision(self, jobs: list[Job]) -> None:
+        if self.precision != "auto" and not any(leaves_precision_open(job.experiment) for job in jobs):
+            raise ConfigError(f"--precision {self.precision}: no run of these claims leaves it open.")
 
     def _engine(self) -> Engine:
         if self.engine == "ray":

@@ -17,7 +17,7 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
-from spectrope.cli.own import tried
+from spectrope.cli.own import named, try_own
 from spectrope.cli.show import bars, complain_of_divergence, explain, say, table
 from spectrope.core.errors import require
 from spectrope.report import write_report
@@ -72,7 +72,7 @@ class Compare:
             refuse_given(self, ("rates",), "goes with --tune.")
         for task in self.tasks:
             TASKS[task]
-        names = [tried(spec) for spec in self.encodings]
+        names = [named(spec) for spec in self.encodings]
         plan = [
             experiment(
                 task,
@@ -87,6 +87,8 @@ class Compare:
             for seed in self.seeds
             for encoding in names
         ]
+        for spec, one in zip(self.encodings, plan, strict=False):  # The plan begins with each of them once.
+            try_own(spec, one.model)
         plan = list(dict.fromkeys(plan))  # two workers must not write one run
         with bars([one.label for one in plan]) as progress:
             finished = execute(plan, self.runs, watch=progress.watch, **self._place)

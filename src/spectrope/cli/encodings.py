@@ -37,12 +37,12 @@ class Encodings:
     def run(self) -> None:
         """Print a paragraph per encoding, or a table of what they cost."""
         require(self.length >= 1, self, "length", "at least 1")
+        if not self.bench:
+            refuse_given(self, ("length",), "goes with --bench.")
         chosen = tuple(named(spec) for spec in self.names)
-        names = chosen or tuple(ENCODINGS)
         if self.bench:
-            self.measure(names)
+            self.measure(chosen or tuple(ENCODINGS))
             return
-        refuse_given(self, ("length",), "goes with --bench.")
         for name in chosen or (*ENCODINGS, *ATTENTIONS):
             if name in ATTENTIONS:
                 _show(describe_attention(name), ATTENTIONS.config(name)())

@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.cli.grok_show import show_scores, train_shown
 from spectrope.cli.options import DeviceOption, StopAfter
-from spectrope.cli.own import named
+from spectrope.cli.own import named, try_own
 from spectrope.cli.show import say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
@@ -80,6 +80,8 @@ class Grok:
         require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
         check_page(self.out)
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        if isinstance(plan[0].model, ModularTransformer.Config):
+            try_own(self.encoding, plan[0].model)
         done = train_shown(plan, self.runs, choose_device(self.device))
         write_grok(done, self.out, self._scores(done))
         say(f"Report: {self.out.resolve()}")

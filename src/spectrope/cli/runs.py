@@ -6,7 +6,7 @@ from spectrope.cli.options import ROOT, RunsRoot
 from spectrope.cli.show import complain, table
 from spectrope.core.errors import SpectropeError, StoreError
 from spectrope.store import Run, survey
-from spectrope.sweeps.laboratories import MARK, read_experiment
+from spectrope.sweeps.laboratories import MARK, OWN, read_experiment
 
 NAMES = ("task", "encoding_name", "scale", "condition", "seed")
 
@@ -34,6 +34,8 @@ class Runs:
 
 def _row(run: Run) -> tuple[str, ...]:
     config, result = run.config, _held_out(run)
+    if MARK in config and isinstance(config.get(OWN), dict):  # No file is run to list it.
+        return run.id, str(config[MARK]), ", ".join(config[OWN]), "", "", str(config.get("seed", "")), result
     if MARK in config:
         one = read_experiment(config)
         return run.id, one.label, "", "", "", str(one.seed), result

@@ -8,6 +8,7 @@ from spectrope.encodings.foreign import load_encoding
 from spectrope.models.adapters import is_checkpoint
 from spectrope.store import Run, resolve_run
 from spectrope.store.files import disk_errors
+from spectrope.sweeps.laboratories import OWN
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: str | None) -> Run | str:
@@ -20,15 +21,22 @@ def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: str | No
         own: The class of the run's encoding, as file.py:Class, where it comes from a file, which is run.
 
     Raises:
-        ConfigError: If it is neither, or a checkpoint with an encoding of the user's own.
+        ConfigError: If it is neither, or needs no encoding of the user's own, or another one.
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
     target = _found(name, root, allow_download)
     if own is not None:
-        if not isinstance(target, Run):
-            raise ConfigError("--own goes with a run.")
-        load_encoding(own)
+        _take_up(own, target)
     return target
+
+
+def _take_up(own: str, target: Run | str) -> None:
+    versions = target.config.get(OWN, {}) if isinstance(target, Run) else {}
+    if not versions:
+        raise ConfigError("--own goes with a run whose encoding comes from a file.")
+    name = load_encoding(own)
+    if name not in versions:
+        raise ConfigError(f"--own {own} is encoding {name!r}; the run has {', '.join(versions)}.")
 
 
 def _found(name: str, root: Path, allow_download: bool) -> Run | str:

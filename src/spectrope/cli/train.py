@@ -17,12 +17,13 @@ from spectrope.cli.options import (
     Scale,
     refuse_given,
 )
-from spectrope.cli.own import tried
+from spectrope.cli.own import Own, named, try_own
 from spectrope.cli.show import bars, complain_of_divergence, say
-from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
+from spectrope.encodings.foreign import load_encoding
 from spectrope.sweeps.job import train
+from spectrope.sweeps.laboratories import read_experiment
 from spectrope.training.config import Experiment
 from spectrope.training.interrupt import stop_on_signal
 from spectrope.training.learning import LearningProbe
@@ -54,6 +55,7 @@ class Train:
         Path | None,
         tyro.conf.arg(help="JSON file of a whole experiment, in place of the options up to --examples."),
     ] = None
+    own: Own = None
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
 
@@ -62,6 +64,7 @@ class Train:
         if self.probe is None:
             refuse_given(self, ("every",), "goes with --probe.")
         one, probe = self.experiment(), PROBES[self.probe](every=self.every) if self.probe else None
+        try_own(self.own or self.encoding, one.model)
         device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:
             run = train(one, self.runs, device, lambda e: progress.watch(0, e), stop, probe)
@@ -75,10 +78,13 @@ class Train:
         """The experiment of the recipe, or of the options."""
         if self.recipe is not None:
             refuse_given(self, REPLACED, f"does not go with --recipe; change it in {self.recipe}.")
+            if self.own is not None:
+                load_encoding(self.own)
             return read_recipe(self.recipe)
+        refuse_given(self, ("own",), "goes with --recipe; --encoding takes file.py:Class.")
         return experiment(
             self.task,
-            tried(self.encoding),
+            named(self.encoding),
             scale=self.scale,
             condition=self.condition,
             seed=self.seed,
@@ -106,4 +112,7 @@ def read_recipe(path: Path) -> Experiment:
     inner = fields.get("config", fields)
     if not isinstance(inner, dict):
         raise ConfigError(f'recipe {path}: "config" must hold a JSON object; got {inner!r}.')
-    return from_dict(Experiment, inner)
+    one = read_experiment(inner)
+    if not isinstance(one, Experiment):
+        raise ConfigError(f"recipe {path} is of the grokking laboratory; `spectrope grok` trains such.")
+    return one

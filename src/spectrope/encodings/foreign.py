@@ -4,7 +4,7 @@ import hashlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ _digests: dict[str, str] = {}  # Of the text of each file, by the name of its mo
 
 
 def is_foreign(spec: str) -> bool:
-    """Whether `spec` names a class in a file rather than a registered encoding."""
-    return ".py:" in spec
+    """Whether `spec` names a class in a file, or a file, rather than a registered encoding."""
+    return ".py:" in spec or spec.endswith(".py")
 
 
 def load_encoding(spec: str) -> str:
@@ -28,6 +28,8 @@ def load_encoding(spec: str) -> str:
     Raises:
         ConfigError: One line, if the file cannot be run or the class is no registered encoding.
     """
+    if ".py:" not in spec:
+        raise ConfigError(f"{spec} names no class in a file; name it as path/to/file.py:ClassName.")
     file, _, name = spec.rpartition(":")
     module = sys.modules[load_file(Path(file))]
     cls = getattr(module, name, None)
@@ -36,6 +38,10 @@ def load_encoding(spec: str) -> str:
     kind = getattr(cls.Config, "kind", None)
     if kind is None or ENCODINGS[kind] is not cls:
         raise ConfigError(f'{spec} is not registered; declare it as `class {name}(Encoding, name="...")`.')
+    try:
+        cls.Config()
+    except TypeError as error:
+        raise ConfigError(f"{spec}: every field of its Config needs a default; {reason(error)}.") from None
     return kind
 
 
@@ -58,19 +64,24 @@ def load_file(path: Path) -> str:
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise ConfigError(f"{path} cannot be run: {blamed(error, path)}.") from error
+        raise ConfigError(f"{path} cannot be run: {blamed(error, (path,)) or reason(error)}.") from error
     _loaded[path], _digests[name] = name, digest
     return name
 
 
-def blamed(error: Exception, path: str | Path) -> str:
-    """What went wrong, and in which line of a user's file if in one."""
+def reason(error: BaseException) -> str:
+    """The kind of an error and the first line of what it says."""
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def blamed(error: BaseException, files: Container[Path]) -> str | None:
+    """The same behind the last line of one of the files that the error went through; None if through none."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename) == Path(path).resolve()]
-    reason = str(error).strip().partition("\n")[0].rstrip(".")
-    return f"{type(error).__name__}: {reason}" + (f" (line {lines[-1]})" if lines else "")
+    lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if Path(frame.filename) in files]
+    return f"{lines[-1]}: {reason(error)}" if lines else None
 
 
 def loaded_files() -> tuple[Path, ...]:
@@ -99,8 +110,8 @@ def require_versions(versions: Mapping[str, str]) -> None:
         known = _version(name).get(name)
         if known is None:
             raise ConfigError(
-                f"encoding {name!r} comes from a file, and none is run unasked; name it again: "
-                "`--own path/to/file.py:ClassName`, or `load_encoding` in Python."
+                f"encoding {name!r} comes from a file, and none is run unasked; name it again, "
+                "as path/to/file.py:ClassName, or through `load_encoding` in Python."
             )
         if known != digest:
             raise ConfigError(
@@ -115,7 +126,7 @@ def _version(kind: Any) -> dict[str, str]:
     return {} if digest is None else {kind: digest}
 
 
-def laws_of(name: str) -> list[LawCheck]:
-    """Every law tried on a registered encoding with its default configuration, in a small model."""
-    sizes = Sizes()
+def laws_of(name: str, sizes: Sizes | None = None) -> list[LawCheck]:
+    """Every law tried on a registered encoding with its default configuration, in a model of these sizes."""
+    sizes = sizes or Sizes()
     return check_laws(ENCODINGS.config(name)().fitted(**asdict(sizes)).build(), sizes)

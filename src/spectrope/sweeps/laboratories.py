@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from spectrope.core.config import from_dict, to_dict
+from spectrope.core.errors import ConfigError
 from spectrope.encodings.foreign import require_versions, versions_in
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment
@@ -37,6 +38,9 @@ def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
         ConfigError: If it is none of today's, or of an encoding from a file that has not been run or is
             another by now.
     """
-    require_versions(fields.get(OWN, {}))
-    kind = LABORATORIES.get(fields.get(MARK, ""), Experiment)
+    own = fields.get(OWN, {})
+    if not isinstance(own, Mapping):
+        raise ConfigError(f"{OWN} must hold a version for each encoding; got {own!r}.")
+    require_versions(own)
+    kind = LABORATORIES.get(str(fields.get(MARK, "")), Experiment)
     return from_dict(kind, {name: value for name, value in fields.items() if name not in (MARK, OWN)})

@@ -13,6 +13,8 @@ from spectrope.encodings.base import Context, Encoding, Form
 
 # Of the pattern at once: 2 MiB in float32, which a core's cache holds, or enough to fill a GPU.
 CACHED_ENTRIES = {"cpu": 2**19, "cuda": 2**26}
+# Of causal queries, each block of which leaves out the keys after it; smaller ones cost more than they save.
+MOST_BLOCKS, LEAST_ROWS = 4, 64
 
 
 class _Explicit(torch.autograd.Function):
@@ -99,15 +101,30 @@ def _of(bias: Tensor, piece: slice) -> Tensor:
 
 def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`."""
-    q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query").contiguous()
-    k = encoding.rotate(ctx.k, ctx.k_pos, "key").contiguous()
+    q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query")
+    k = encoding.rotate(ctx.k, ctx.k_pos, "key")
     bias, mask = encoding.bias(ctx), additive_mask(ctx, causal)
     if bias is not None and mask is not None:
         bias = bias + mask.to(bias.dtype)
     bias = mask if bias is None else bias
     if bias is not None:
         bias = bias.to(q.dtype)[(None,) * (4 - bias.ndim)]
-    out = _Explicit.apply(q, k, v.contiguous(), bias, noise)
+    if causal and bias is not None and q.shape[2] == k.shape[2]:
+        return _causal(q, k, v, bias, noise)
+    return _attend(q, k, v, bias, noise)
+
+
+def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, noise: Noise | None) -> Tensor:
+    """Attention in blocks of queries, each over the keys up to its end: those after it have no weight."""
+    n = q.shape[2]
+    size = -(-n // max(1, min(MOST_BLOCKS, n // LEAST_ROWS)))
+    blocks = zip(range(size, n + size, size), q.split(size, 2), bias.split(size, 2), strict=True)
+    outs = [_attend(rows, k[:, :, :end], v[:, :, :end], b[..., :end], noise) for end, rows, b in blocks]
+    return outs[0] if len(outs) == 1 else torch.cat(outs, 2)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, noise: Noise | None) -> Tensor:
+    out = _Explicit.apply(q.contiguous(), k.contiguous(), v.contiguous(), bias, noise)
     assert isinstance(out, Tensor)
     return out
 

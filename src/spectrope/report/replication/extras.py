@@ -125,8 +125,13 @@ def falls(effects: Effects) -> Spec:
         place += change
     bars.append({"step": "released", "from": 0.0, "to": total})
     order = [bar["step"] for bar in bars]
-    x = {"field": "step", "type": "nominal", "sort": order, "title": None, "axis": {"labelAngle": 0}}
-    y = {"field": "from", "type": "quantitative", "title": "points beyond controlled"}
+    x = {"field": "step", "type": "nominal", "sort": order, "title": None, "axis": {"labelAngle": -35}}
+    y = {
+        "field": "from",
+        "type": "quantitative",
+        "title": "points beyond controlled",
+        "scale": {"padding": 8},
+    }
     colour = {"condition": {"test": "datum.step === 'released'", "value": INK}, "value": "#8aa6c1"}
     zero = layer([{"zero": 0}], RULE, y={"field": "zero", "type": "quantitative"})
     bar = layer(bars, {"type": "bar", "size": 16}, x=x, y=y, y2={"field": "to"}, color=colour)

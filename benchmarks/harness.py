@@ -13,12 +13,10 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -108,11 +106,6 @@ def run(
     store(name, [asdict(row) for row in rows], summary(rows) if summary else {})
     if wrong:
         sys.exit("\n".join(wrong))
-
-
-def one_block() -> AbstractContextManager[object]:
-    """Explicit attention that draws its dropout masks in the order of the reference, in one block."""
-    return mock.patch("spectrope.attention.explicit.MOST_BLOCKS", 1)
 
 
 def measured(case: Case, repeats: int) -> Row:

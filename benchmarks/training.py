@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
-from benchmarks.harness import Case, one_block, run
+from benchmarks.harness import Case, run
 from torch import Tensor, nn
 from torch.testing import assert_close
 
@@ -72,14 +72,6 @@ def gradient(model: Decoder, data: Batch, dtype: torch.dtype) -> tuple[Tensor, T
 
 
 def training_gate(config: DecoderConfig) -> None:
-    """Every product without dropout; with it, in one block, whose masks are those of the reference."""
-    same_gradient(replace(config, dropout=0.0))
-    if config.dropout:
-        with one_block():
-            same_gradient(config)
-
-
-def same_gradient(config: DecoderConfig) -> None:
     """float32 equal to the reference to 1e-4; bfloat16 with its loss within 2 % and cosine at least .99."""
     data = examples(GATED)
     loss, grad = gradient(decoder(config, "reference"), data, torch.float32)

@@ -100,7 +100,11 @@ def _of(bias: Tensor, piece: slice) -> Tensor:
 
 
 def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
-    """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`."""
+    """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`.
+
+    Causal queries are taken in blocks that leave out the keys after them; under dropout the whole pattern is
+    made at once, so that its masks are those of the reference.
+    """
     q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query")
     k = encoding.rotate(ctx.k, ctx.k_pos, "key")
     bias, mask = encoding.bias(ctx), additive_mask(ctx, causal)
@@ -109,17 +113,17 @@ def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: N
     bias = mask if bias is None else bias
     if bias is not None:
         bias = bias.to(q.dtype)[(None,) * (4 - bias.ndim)]
-    if causal and bias is not None and q.shape[2] == k.shape[2]:
-        return _causal(q, k, v, bias, noise)
+    if causal and bias is not None and noise is None and q.shape[2] == k.shape[2]:
+        return _causal(q, k, v, bias)
     return _attend(q, k, v, bias, noise)
 
 
-def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor, noise: Noise | None) -> Tensor:
+def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
     """Attention in blocks of queries, each over the keys up to its end: those after it have no weight."""
     n = q.shape[2]
     size = -(-n // max(1, min(MOST_BLOCKS, n // LEAST_ROWS)))
     blocks = zip(range(size, n + size, size), q.split(size, 2), bias.split(size, 2), strict=True)
-    outs = [_attend(rows, k[:, :, :end], v[:, :, :end], b[..., :end], noise) for end, rows, b in blocks]
+    outs = [_attend(rows, k[:, :, :end], v[:, :, :end], b[..., :end], None) for end, rows, b in blocks]
     return outs[0] if len(outs) == 1 else torch.cat(outs, 2)
 
 

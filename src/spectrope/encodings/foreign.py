@@ -78,7 +78,7 @@ def reason(error: BaseException) -> str:
 
 
 def blamed(error: BaseException, files: Container[Path]) -> str | None:
-    """The same behind the last line of one of the files that the error went through; None if through none."""
+    """The `reason`, behind the last line that the error went through in any of the files; None if in none."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if Path(frame.filename) in files]
     return f"{lines[-1]}: {reason(error)}" if lines else None

@@ -98,6 +98,10 @@ def other(record, **changes):
     return changed
 
 
+def fact(record, **changes):
+    return {**record, "facts": {**record["facts"], **changes}}
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
@@ -107,6 +111,16 @@ def other(record, **changes):
         (lambda r: other(r, config=r["config"] | {"colour": 1}), "is of another program: Experiment.colour"),
         (lambda r: other(r, facts={}), "is no row of a study"),
         (lambda r: other(r, tables=7), "is no row of a study"),
+        (lambda r: fact(r, test_accuracy="high"), "test_accuracy is 'high', and has to be a number between"),
+        (
+            lambda r: fact(r, test_accuracy=7.0),
+            "test_accuracy is 7.0, and has to be a number between 0 and 1",
+        ),
+        (lambda r: fact(r, machine="mine"), "machine is 'mine', and has to be a description"),
+        (lambda r: other(r, tables={"deposit": {"layer": [], "gap": [], "deposit": []}}), "is empty"),
+        (lambda r: other(r, tables={"deposit": {"layer": [1]}}), "table 'deposit' has no column 'gap'"),
+        (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": ["a"]}}), "which takes numbers"),
+        (lambda r: other(r, tables={"wishes": {"layer": [1]}}), "no row has a table 'wishes'"),
     ],
 )
 def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, complaint):

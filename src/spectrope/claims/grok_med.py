@@ -67,7 +67,7 @@ def _strength(measure: str) -> Quantity:
     """How closely a measure follows test loss, whichever way."""
 
     def quantity(row: Row) -> float | None:
-        table = course(row)
+        table = course(row, measure)
         rho = None if table is None else tracing(table, measure)
         return None if rho is None else abs(rho)
 

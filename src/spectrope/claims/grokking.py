@@ -91,18 +91,19 @@ def rise(column: str) -> Quantity:
     return partial(_rise, column=column)
 
 
-def course(row: Row) -> pl.DataFrame | None:
-    """The progress table of a run, if the row has it."""
-    return row.tables.get("progress")
+def course(row: Row, *columns: str) -> pl.DataFrame | None:
+    """The progress table of a run, if the row has it with these columns."""
+    table = row.tables.get("progress")
+    return table if table is not None and set(columns) <= set(table.columns) else None
 
 
 def _last(row: Row, column: str, factor: float) -> float | None:
-    table = course(row)
+    table = course(row, column)
     value = None if table is None else table[column][-1]
     return None if value is None else factor * value
 
 
 def _rise(row: Row, column: str) -> float | None:
-    table = course(row)
+    table = course(row, column)
     ends = (None, None) if table is None else (table[column][0], table[column][-1])
     return None if ends[0] is None or ends[1] is None else ends[1] - ends[0]

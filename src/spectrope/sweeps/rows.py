@@ -13,32 +13,12 @@ from spectrope.core.strict_json import finite
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import Complaint, append_record, read_records
 from spectrope.sweeps.job import Job
+from spectrope.sweeps.kept import FACTS, KEPT
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import DATA_VERSION
 
 DIGITS = 6  # Significant ones that a row keeps.
-FACTS = (
-    "finished_at",
-    "seconds",
-    "commit",
-    "device",
-    "precision",
-    "machine",
-    "bayes_accuracy",
-    "train_accuracy",
-    "test_accuracy",
-    "test_loss",
-    "n_parameters",
-)
-DRAWN = ("layer", "head", "drop", "low", "high")
-KEPT: Mapping[str, tuple[str, ...] | None] = {
-    "metrics": ("epoch", "step", "split", "loss", "accuracy"),
-    **{name: DRAWN if name.startswith("ablation") else None for name in MEASURES},
-    **{name.replace("ablation", "deposit"): None for name in MEASURES if name.startswith("ablation")},
-    "spectrum": ("layer", "head", "toeplitz", "contraction_spectral"),
-    "progress": None,
-}  # Tables of a run, and their columns; None keeps all.
 
 
 @dataclass(frozen=True)
@@ -62,11 +42,11 @@ class Row:
         """The row of a finished run.
 
         Raises:
-            StoreError: If it is unfinished or damaged.
+            StoreError: If it is unfinished or damaged, or holds what a row cannot.
         """
-        manifest = run.manifest
-        tables = {name: _kept(run, name) for name in KEPT if run.has_frame(name)}
-        return cls(read_experiment(run.config), {name: manifest.get(name) for name in FACTS}, tables, run.id)
+        tables = {name: run.frame(name) for name in KEPT if run.has_frame(name)}
+        facts = {name: run.manifest.get(name) for name in FACTS}
+        return cls(read_experiment(run.config), *_checked(run.id, facts, tables), run.id)
 
     def record(self) -> dict[str, Any]:
         """This row as JSON-ready values."""
@@ -84,7 +64,8 @@ class Row:
         """Read a row back.
 
         Raises:
-            StoreError: If it is of another version, no row, or its experiment is not one of today's.
+            StoreError: If it is of another version, no row, its experiment is not one of today's, or a fact
+                or table is not what claims read.
         """
         run = record.get("run", "unknown")
         for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
@@ -101,7 +82,7 @@ class Row:
             raise StoreError(f"run {run} is no row of a study.") from None
         if identity != run:
             raise StoreError(f"run {run} has the configuration of run {identity}.")
-        return cls(experiment, facts, tables, run)
+        return cls(experiment, *_checked(run, facts, tables), run)
 
     def covers(self, job: Job) -> bool:
         """Whether this row holds all that a job would make."""
@@ -210,11 +191,23 @@ def _name_today(record: Mapping[str, Any]) -> str | None:
     return config_hash(config, DATA_VERSION, RESULTS_VERSION) if config else record.get("run")
 
 
-def _kept(run: Run, name: str) -> pl.DataFrame:
-    table, columns = run.frame(name), KEPT[name] or ()
-    if missing := [column for column in columns if column not in table.columns]:
-        raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
-    return table.select(columns) if columns else table
+def _checked(
+    run: str, facts: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]
+) -> tuple[Mapping[str, Any], dict[str, pl.DataFrame]]:
+    """The facts, and what a row keeps of the tables, once all of them are what claims read."""
+    for name, value in facts.items():
+        rule, fits = FACTS[name]
+        if value is not None and not fits(value):
+            raise StoreError(f"run {run}: {name} is {value!r}, and has to be {rule}.")
+    kept = {}
+    for name, table in tables.items():
+        if name not in KEPT:
+            raise StoreError(f"run {run}: no row has a table {name!r}.")
+        try:
+            kept[name] = KEPT[name].of(table)
+        except StoreError as error:
+            raise StoreError(f"run {run}: table {name!r} {error}") from None
+    return facts, kept
 
 
 def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:

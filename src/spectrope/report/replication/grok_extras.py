@@ -30,7 +30,7 @@ def courses(arm: str, columns: Mapping[str, str]) -> Drawing:
             (seed, table)
             for found in seen.values()
             for (name, seed), row in found.rows.items()
-            if name == arm and (table := course(row)) is not None
+            if name == arm and (table := course(row, *columns)) is not None
         ]
         if not tables:
             return None

@@ -120,6 +120,32 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     assert "controlled: inconclusive, " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("replicas", [1, 4])
+def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys, replicas):
+    claim, runs = RoPEWithAbsolute(), tmp_path / "runs"
+    carry_out(claim.jobs("controlled", tiny, (0,))[:1], Rows(), runs, Local("cpu"))
+    (damaged,) = runs.iterdir()
+    (damaged / "config.json").write_text("{")
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words += ["--rows", str(tmp_path), "--runs", str(runs), "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--replicas", str(replicas)]) == BAD_INPUT
+    told = capsys.readouterr()
+    left_out, failed = told.err.splitlines()
+    assert f"left out: {damaged.name}: " in left_out
+    assert str(damaged) in failed
+    assert "rope-with-absolute" in told.out.partition("Verdicts at scale tiny")[2]
+    assert len(Rows.load(tmp_path / "tiny.jsonl")) == 3
+
+
+def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsys):
+    carry_out(RoPEWithAbsolute().jobs("controlled", tiny, (0, 1)), Rows(), tmp_path / "runs", Local("cpu"))
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled", "--dry-run"]
+    words += ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
+    assert main(words) == 0
+    assert "0 runs to do" in capsys.readouterr().out
+    assert not (tmp_path / "rows").exists()
+
+
 @pytest.mark.parametrize(("asked", "taken"), [("auto", "bfloat16"), ("float32", "float32")])
 def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, capsys, asked, taken):
     claim, rows = RoPEWithAbsolute(), Rows(tmp_path / "tiny.jsonl")

@@ -30,6 +30,7 @@ def test_before_anything_is_done_the_expected_speed_counts():
 def test_then_the_observed_speed_counts():
     clock = Clock()
     pace = Pace([80.0, 80.0], [20.0, 20.0], workers=1, clock=clock)
+    pace.watch(0, Event("train", 0, 100))
     pace.watch(0, Event("train", 50, 100))
     clock.now = 120.0  # Three times as long as expected.
     assert pace.share == pytest.approx(0.2)
@@ -39,6 +40,19 @@ def test_then_the_observed_speed_counts():
     for job in (0, 1):
         pace.watch(job, Event("done", 1, 1))
     assert (pace.share, pace.remaining) == (1.0, 0.0)
+
+
+def test_what_an_earlier_sitting_did_shows_no_speed():
+    clock = Clock()
+    pace = Pace([100.0, 100.0, 100.0], [0.0, 50.0, 0.0], workers=1, clock=clock)
+    pace.watch(0, Event("train", 90, 100))  # It goes on from a checkpoint.
+    assert pace.remaining == 260.0
+    clock.now = 30.0
+    pace.watch(0, Event("done", 1, 1))
+    pace.watch(1, Event("ablate", 1, 2))  # Trained before.
+    assert pace.share == pytest.approx((100 + 100 + 12.5) / 350)
+    clock.now = 67.5
+    assert pace.remaining == pytest.approx(137.5 * 3)
 
 
 def test_an_event_from_the_past_takes_nothing_back():

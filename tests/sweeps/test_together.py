@@ -57,6 +57,13 @@ def test_what_was_begun_alone_goes_on_alone(tmp_path):
     assert [list(group) for group in grouped(jobs, tmp_path, 4)] == [[0, 3], [1], [2]]
 
 
+def test_a_run_that_cannot_be_read_goes_alone(tmp_path):
+    jobs = seeds(tiny(), range(3))
+    run = complete(jobs[1], tmp_path, CPU)
+    (run.path / "config.json").write_text("{")
+    assert [list(group) for group in grouped(jobs, tmp_path, 3)] == [[0, 2], [1]]
+
+
 PLAN = [
     replace(job, precision="float32")  # In bfloat16 sums differ with the size of the batch.
     for job in (*seeds(without_dropout(tiny()), range(3)), Job(tiny("alibi")))

@@ -45,7 +45,9 @@ def test_every_encoding_gives_the_logits_of_separate_models(encoding):
     experiments = small(encoding)
     models = [build_model(one, CPU) for one in experiments]
     batches = [one.task.build().sample(6, seed=one.seed) for one in experiments]
-    together = Replicas(models)(batches)
+    replicas = Replicas(models)
+    first, together = replicas(batches), replicas(batches)
+    torch.testing.assert_close(together, first)  # Nothing of a call stays behind.
     for logits, model, batch in zip(together, models, batches, strict=True):
         torch.testing.assert_close(logits, model(batch), rtol=1e-4, atol=1e-5)
 
@@ -76,7 +78,7 @@ def test_dropout_draws_the_masks_of_separate_models():
 
 
 @pytest.mark.parametrize("options", [{}, {"clip": 0.05}], ids=["plain", "clipped"])
-@pytest.mark.parametrize("encoding", ["rope", "t5", "random"])
+@pytest.mark.parametrize("encoding", ["rope", "t5", "random", "sum"])
 def test_training_together_is_training_apart(tmp_path, encoding, options):
     experiments = small(encoding, **options)
     apart, together = (trainers(experiments, tmp_path / name) for name in ("apart", "together"))

@@ -21,7 +21,7 @@ from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
 from spectrope.core.device import Precision, choose_device
-from spectrope.core.errors import ConfigError, require
+from spectrope.core.errors import ConfigError, SpectropeError, require
 from spectrope.report.replication import write_replication
 from spectrope.report.shell import check_page
 from spectrope.sweeps.calibrate import Cost, calibrate
@@ -33,6 +33,7 @@ from spectrope.sweeps.pace import Pace
 from spectrope.sweeps.ray import Ray
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
+from spectrope.training.interrupt import Interrupted
 
 Names = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
@@ -139,12 +140,14 @@ class Run:
         require(self.first_seed >= 0, self, "first_seed", "at least 0")
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.replicas >= 1, self, "replicas", "at least 1")
+        require(self.gpus >= 0, self, "gpus", "at least 0")
         self._require_options_of_engine()
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tuned_claims(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         self._require_effect_of_precision(study.jobs(rows))
-        if self.runs.exists() and not self.dry_run:
+        rows = rows.unwritten() if self.dry_run else rows
+        if self.runs.exists():
             gather(self.runs, study.jobs(rows), rows)
         left = self._carry_out(study, rows)
         if self.dry_run:
@@ -169,8 +172,14 @@ class Run:
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
-            with plan_bar([job.experiment.label for job in left], pace) as watch:
-                carry_out(jobs, rows, self.runs, self._engine(), watch)
+            try:
+                with plan_bar([job.experiment.label for job in left], pace) as watch:
+                    carry_out(jobs, rows, self.runs, self._engine(), watch)
+            except Interrupted:
+                raise
+            except SpectropeError:
+                show_verdicts(study, rows)  # Of the others, which are done.
+                raise
         return left
 
     def _require_options_of_engine(self) -> None:
@@ -192,15 +201,22 @@ class Run:
         return Local(self.device, self.workers, self.replicas)
 
     @property
+    def _device(self) -> torch.device:
+        return choose_device("cpu" if self.engine == "ray" and not self.gpus else self.device)
+
+    @property
     def _workers(self) -> int:
-        return 1 if choose_device(self.device).type == "cuda" else self.workers
+        """Jobs at a time, as far as is known here: 1 of a cluster whose size is its own affair."""
+        if self.engine == "ray":
+            return self.workers if self.address is None else 1
+        return 1 if self._device.type == "cuda" else self.workers
 
     def _costs(self, jobs: list[Job]) -> list[Cost]:
         threads = torch.get_num_threads()
         torch.set_num_threads(max(1, WORKERS // self._workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
-                return calibrate(jobs, choose_device(self.device), self.replicas)
+                return calibrate(jobs, self._device, self.replicas)
         finally:
             torch.set_num_threads(threads)
 
@@ -285,9 +301,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         )
     table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
     seconds = sum(cost.total for cost in costs.values()) / workers
-    say(
-        f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.",
-    )
+    say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
     for claim in study.claims:
         say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
 

@@ -12,7 +12,8 @@ class Pace:
     """Turns what jobs tell into a share done and a remaining time.
 
     Work is counted in expected seconds of one worker, so that long jobs weigh more than short ones; the speed
-    is the one observed, once enough has been, so that expectations off by a factor do no harm.
+    is the one observed, once enough has been, so that expectations off by a factor do no harm. What a job has
+    behind it when it is first heard of, as one that goes on from a checkpoint, is done but shows no speed.
 
     Args:
         training: Expected seconds of training, job by job.
@@ -31,11 +32,13 @@ class Pace:
         self.training, self.measuring, self.workers, self.clock = training, measuring, workers, clock
         self.total = sum(training) + sum(measuring)
         self.done = [0.0] * len(training)
+        self.found: dict[int, float] = {}
         self.begun = clock()
 
     def watch(self, number: int, event: Event) -> None:
         """Take in what happened in the job of that number."""
         train, measure = self.training[number], self.measuring[number]
+        self.found.setdefault(number, train * event.done / event.total if event.stage == "train" else train)
         if event.stage == "done":
             self.done[number] = train + measure
         elif event.stage == "train":
@@ -52,9 +55,8 @@ class Pace:
     def remaining(self) -> float:
         """Seconds until the plan is done: at the expected speed at first, then at the observed."""
         left, elapsed = self.total - sum(self.done), self.clock() - self.begun
-        expected = left / self.workers
-        if not sum(self.done) or not elapsed:
+        expected, made = left / self.workers, sum(self.done) - sum(self.found.values())
+        if made <= 0 or not elapsed:
             return expected
-        observed = left * elapsed / sum(self.done)
-        trust = min(1.0, self.share / TRUSTED)
-        return trust * observed + (1 - trust) * expected
+        trust = min(1.0, made / self.total / TRUSTED)
+        return trust * left * elapsed / made + (1 - trust) * expected

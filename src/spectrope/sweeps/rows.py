@@ -137,6 +137,10 @@ class Rows:
             found._take(row)
         return found
 
+    def unwritten(self) -> "Rows":
+        """The same rows, which others join in memory alone."""
+        return replace(self, path=None)
+
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from spectrope.core.device import Precision
+from spectrope.core.errors import StoreError
 from spectrope.store import Run
 from spectrope.sweeps.events import Event, Listener
 from spectrope.sweeps.job import Job, complete, described
@@ -23,7 +24,8 @@ Group = dict[int, Job]  # Jobs that train together, by their number in the plan.
 def grouped(jobs: Sequence[Job], root: Path, size: int) -> list[Group]:
     """A plan in groups of up to `size` jobs that differ in their seed alone, in its order.
 
-    A run that has been begun alone goes on alone, as do those of the grokking laboratory.
+    A run that has been begun alone goes on alone, as do those of the grokking laboratory; so does one that
+    cannot be read, which fails by itself.
     """
     groups: list[Group] = []
     growing: dict[Job, Group] = {}
@@ -42,8 +44,11 @@ def _seedless(job: Job, root: Path) -> Job | None:
     """What jobs that may train together share, or None for a job that has to go alone."""
     if not isinstance(job.experiment, Experiment):
         return None
-    run = find_run(job.experiment, root)
-    if run is not None and (run.finished or run.has_tensors(CHECKPOINT)):
+    try:
+        run = find_run(job.experiment, root)
+        if run is not None and (run.finished or run.has_tensors(CHECKPOINT)):
+            return None
+    except StoreError:
         return None
     return replace(job, experiment=replace(job.experiment, seed=0), tables=())
 

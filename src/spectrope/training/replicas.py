@@ -40,12 +40,13 @@ class Replicas(nn.Module):
         super().__init__()
         self.stacked = copy.deepcopy(models[0])
         self.stacked.impl = "reference"
-        for stacked in stack_module_state(list(models)):
-            for name, tensor in stacked.items():
-                owner, _, own = name.rpartition(".")
-                trained = isinstance(self.stacked.get_submodule(owner).__getattr__(own), nn.Parameter)
-                value = nn.Parameter(tensor.detach(), tensor.requires_grad) if trained else tensor
-                setattr(self.stacked.get_submodule(owner), own, value)
+        parameters, buffers = stack_module_state(list(models))
+        trained = {
+            name: nn.Parameter(tensor.detach(), tensor.requires_grad) for name, tensor in parameters.items()
+        }
+        stacked, first = trained | buffers, dict[Tensor, str]()
+        for name, module, own, tensor in list(_places(self.stacked)):
+            setattr(module, own, stacked[first.setdefault(tensor, name)])
 
     def forward(
         self, batches: Sequence[Batch], noise: StackedNoise | None = None
@@ -54,15 +55,24 @@ class Replicas(nn.Module):
         inputs, labels, lengths, positions = _stacked(batches)
 
         def one(state: dict[str, Tensor], *parts: Tensor | None) -> Tensor:
-            return functional_call(self.stacked, state, (Batch(*parts), noise))  # pyright: ignore[reportArgumentType]
+            # With tied weights, torch leaves slices in the place of a module's tensors that has two names.
+            return functional_call(self.stacked, state, (Batch(*parts), noise), tie_weights=False)  # pyright: ignore[reportArgumentType]
 
-        state = dict(self.stacked.named_parameters()) | dict(self.stacked.named_buffers())
+        state = {name: tensor for name, _, _, tensor in _places(self.stacked)}
         of_positions = None if positions is None else 0
         return vmap(one, (0, 0, 0, 0, of_positions))(state, inputs, labels, lengths, positions)
 
     def member(self, replica: int) -> dict[str, Tensor]:
         """Weights of one replica, named as in a decoder of its own."""
         return {name: tensor[replica] for name, tensor in self.stacked.state_dict().items()}
+
+
+def _places(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
+    """Name, module, attribute and value of every parameter and buffer, of a module with several names once."""
+    for path, module in model.named_modules():
+        own = *module.named_parameters(recurse=False), *module.named_buffers(recurse=False)
+        for attribute, tensor in own:
+            yield f"{path}.{attribute}".removeprefix("."), module, attribute, tensor
 
 
 def _stacked(batches: Sequence[Batch]) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:

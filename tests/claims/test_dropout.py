@@ -36,8 +36,8 @@ def test_a_deposit_in_half_of_the_runs_is_lost_or_comes_and_goes():
     assert with_deposits(lost=True).outcome == "fails"
     assert with_deposits(lost=False).outcome == "inconclusive"
     note = with_deposits(lost=True).findings[1].part.note
-    counted = "a deposit in {} of 18 runs that learned the task"
-    assert note == f"in any layer, without dropout {counted.format(9)}, with it {counted.format(0)}"
+    without = "without dropout there is one in 9 of 18 runs, in any layer in 9 of 18 runs"
+    assert note == f"{without}; of those judged, in any layer in 0 of 9 runs"
 
 
 def test_runs_with_dropout_are_planned_for_seeds_with_a_deposit_to_lose():

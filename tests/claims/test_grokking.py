@@ -27,6 +27,7 @@ from spectrope.sweeps.rows import Row, Rows
 from spectrope.sweeps.runs import DATA_VERSION
 
 EVALUATIONS = 9
+LOSSES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
 def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> Row:
@@ -36,7 +37,7 @@ def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> 
         for name, value in ends.items()
     }
     table = pl.DataFrame(
-        {"step": 50 * np.arange(EVALUATIONS), "train_loss": np.zeros(EVALUATIONS), **columns}
+        {"step": 50 * np.arange(EVALUATIONS), **dict.fromkeys(LOSSES, np.zeros(EVALUATIONS)), **columns}
     )
     name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
     return Row(experiment, FACTS_OF_ALL, {"progress": table}, name)

@@ -3,6 +3,7 @@
 import pytest
 from tests.cli.typed import refused
 
+from spectrope.cli import main
 from spectrope.cli.claims import Run
 from spectrope.sweeps.local import Local
 from spectrope.sweeps.ray import Ray
@@ -31,3 +32,13 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
     line = refused(capsys, "claims", action, "--rows", "resluts")
     assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6")])
+def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
+    line = refused(capsys, "claims", "report", *part)
+    assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line
+    assert not list(tmp_path.iterdir())
+    assert main(["claims", "report", *part, "--out", "page.md"]) == 0
+    assert (tmp_path / "page.md").exists()

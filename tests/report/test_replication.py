@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 
+import polars as pl
 import pytest
 from tests.claims.made import deposits, jitter, rows_of
 
 from spectrope.claims.base import chosen_claims
 from spectrope.claims.confounds import Confounds, Effects
+from spectrope.claims.contraction import Contraction
 from spectrope.claims.counting_ordering import CountingText
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
@@ -65,7 +67,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("seeds", "test", "told"),
-    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive, 0 of 3 hold"), (3, 95.0, "3 of 6 seeds")],
+    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive, 0 of 7 hold"), (3, 95.0, "3 of 6 seeds")],
 )
 def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     claim = PartialRoPE()
@@ -76,6 +78,25 @@ def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     assert mark(verdict) == told
     if told == "**holds**":
         assert decisive(verdict).endswith("predicted at least 2 points (`controlled`)")
+
+
+def test_a_failure_says_that_parts_lack_seeds():
+    def tell(arm, seed):
+        return None if (arm, seed) == ("1", 7) else {"test": 60.0 + jitter(seed) * (arm == "8")}
+
+    verdict = PartialRoPE().judge(rows_of(PartialRoPE(), tell))
+    assert (verdict.outcome, verdict.reason) == ("fails", "6 of 7 parts fail; 1 has fewer than 6 seeds")
+    assert mark(verdict) == "**fails**, 0 of 6 hold, 1 lacks seeds"
+
+
+def test_a_part_that_would_fail_but_for_the_others_says_so():
+    def tell(arm, seed):
+        return {"test": {"8": 60.0, "2": 59.0 - jitter(seed)}.get(arm, 50.0)}
+
+    found = PartialRoPE().judge(rows_of(PartialRoPE(), tell)).findings
+    told = [cell(one) for one in found if one.spared]
+    assert len(told) == 1
+    assert told[0].startswith("1.0 [0.2 to 1.8] inconclusive (fails but for Holm: p = 0.08")
 
 
 def test_a_page_is_the_same_when_it_is_written_again(tmp_path):
@@ -89,7 +110,7 @@ def test_a_page_is_the_same_when_it_is_written_again(tmp_path):
 
 def test_partial_rope_is_drawn_against_its_heads(tmp_path):
     rows = rows_of(PartialRoPE(), lambda arm, seed: {"test": 40 + 5 * int(arm) + jitter(seed)})
-    write_replication(study(PartialRoPE()), rows, tmp_path / "page.md")
+    write_replication(study(PartialRoPE()), rows, tmp_path / "replication.md")
     assert "heads with RoPE" in (tmp_path / "images/replication/5-partial-rope-more.svg").read_text()
 
 
@@ -99,10 +120,24 @@ def test_two_quantities_are_drawn_against_each_other(tmp_path):
         lengths = {1.0: 90.0, 1.5: 90.0 - lost, 2.0: 90.0 - lost, 4.0: 90.0 - lost}
         return {"gaps": (len(arm) + jitter(seed), 1.0, 1.0), "lengths": lengths}
 
-    write_replication(study(Extrapolation()), rows_of(Extrapolation(), tell), tmp_path / "page.md")
+    write_replication(study(Extrapolation()), rows_of(Extrapolation(), tell), tmp_path / "replication.md")
     drawn = (tmp_path / "images/replication/9-extrapolation-more.svg").read_text()
     assert {"largest gap, points", "rope/0.3", "blend"} <= set(re.findall(r"(?<=>)[^<]+(?=</text>)", drawn))
     assert drawn.count('aria-roledescription="circle"') == 8 * 6
+    assert drawn.count('aria-roledescription="line mark"') == 8  # An encoding each, by length.
+    assert "length tested at over length of training: 1; accuracy, %: 90; arm: rope" in drawn
+
+
+def test_contraction_is_drawn_head_by_head(tmp_path):
+    def tell(arm, seed):
+        heads = {"layer": [1, 1, 2], "head": [1, 2, 1], "toeplitz": [1.0, 1.0, 1.0]}
+        ratios = {"contraction_spectral": [0.9, None, 1.2 + 0.1 * jitter(seed)]}
+        return {"tables": {"spectrum": pl.DataFrame(heads | ratios)}}
+
+    write_replication(study(Contraction()), rows_of(Contraction(), tell), tmp_path / "replication.md")
+    drawn = (tmp_path / "images/replication/8-contraction-more.svg").read_text()
+    assert drawn.count("layer, heads side by side: 1; ratio of spectral norms: 0.9") == 6
+    assert drawn.count("layer, heads side by side: 2") == 6
 
 
 def test_confounds_are_drawn_as_a_waterfall(tmp_path):
@@ -141,14 +176,16 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
 
 def test_a_page_of_fresh_seeds_says_so(tmp_path):
     fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
-    page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "page.md").read_text()
+    page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "replication.md").read_text()
     assert "This page checks on fresh seeds: the first 6 do not count." in page
     assert "| no run yet | no run yet | no run yet |" in page
 
 
 def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_path):
     rows = rows_of(Extrapolation(), lambda arm, seed: {} if seed < 8 else None)
-    page = write_replication(study(Extrapolation(), conditions=("controlled",)), rows, tmp_path / "page.md")
+    page = write_replication(
+        study(Extrapolation(), conditions=("controlled",)), rows, tmp_path / "replication.md"
+    )
     told = page.read_text()
     assert "32 of those planned, each counted once, have no row yet" in told
     assert "(#extrapolation) | controlled | 48 | 32 | 16 |" in told
@@ -157,12 +194,14 @@ def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_
 
 def test_claims_that_were_not_tuned_are_told(tmp_path):
     claims = [DistanceOrdering(), CountingText(), Extrapolation()]
-    page = write_replication(study(*claims), Rows(), tmp_path / "page.md").read_text()
+    page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
     assert (
         "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a rate has a row yet"
         in page
     )
-    tuned = write_replication(study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "page.md")
+    tuned = write_replication(
+        study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "replication.md"
+    )
     assert "no trial of" not in tuned.read_text()
 
 
@@ -190,20 +229,22 @@ def test_runs_in_another_precision_are_named_on_the_page(tmp_path):
         return {**say(arm, seed), "precision": "bfloat16" if (arm, seed) == ("nope", 6) else "float32"}
 
     page = write_replication(
-        study(DistanceOrdering()), rows_of(DistanceOrdering(), mixed), tmp_path / "page.md"
+        study(DistanceOrdering()), rows_of(DistanceOrdering(), mixed), tmp_path / "replication.md"
     )
     assert "Left out under `controlled`: nope, seed 6 (run " in page.read_text()
 
 
 @pytest.mark.parametrize("condition", ["controlled", "described"])
 def test_one_condition_alone_can_be_told(tmp_path, condition):
-    page = write_replication(study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "page.md")
+    page = write_replication(
+        study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "replication.md"
+    )
     assert f"| claim | {condition} |" in page.read_text()
 
 
 def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
     def last_line(one):
-        return write_replication(one, Rows(), tmp_path / "page.md").read_text().splitlines()[-2]
+        return write_replication(one, Rows(), tmp_path / "replication.md").read_text().splitlines()[-2]
 
     assert study(*chosen_claims(())).command == "spectrope claims run --scale mini --seeds 6"
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
@@ -214,5 +255,5 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
 def test_an_interval_of_another_level_says_so():
     rows = rows_of(PartialDeposit(), lambda arm, seed: {"gaps": (40.0, 1.0, 1.0 + jitter(seed))}, seeds=12)
     told = [cell(finding) for finding in PartialDeposit().judge(rows).findings]
-    assert " at 98.3 % " in told[1]
+    assert " at 99.3 % " in told[1]
     assert " at " not in told[0].split(";")[0]

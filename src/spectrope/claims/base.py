@@ -45,6 +45,7 @@ class Claim(ABC):
     minimum_seeds: ClassVar[int] = MIN_SEEDS
     times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where what it looks for is rare.
     explored: ClassVar[int] = EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
+    later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""

@@ -81,7 +81,8 @@ class Confounds(Claim, name="confounds"):
         "undecided. Effects are paired by seed. That some switch makes half of the "
         "difference holds if the one with the largest effect does, by Student's t at a level corrected for "
         "the number of switches (Bonferroni), and fails if each falls short. R9, R10 and R12 concern the "
-        "ablation alone, and act on the same runs."
+        "ablation alone, and act on the same runs. A switch may do more than the whole, which others "
+        "then undo; quantities whose difference is shown to be less than 5 points are left out."
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)

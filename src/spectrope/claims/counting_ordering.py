@@ -38,10 +38,14 @@ class CountingText(CountingClaim, name="counting-text"):
     prediction = "acc(RoPE) − acc(absolute) ≥ 2 points"
     test = (
         f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE, as this claim read it "
-        "until six seeds without confounds were there, would contradict the sentence before, by which all "
-        "positional biases cost accuracy. Those seeds speak against either reading."
+        "until seeds 6 to 11 without confounds were there, would contradict the sentence before, by which "
+        "all positional biases cost accuracy. The claim began anew on seeds from 12."
     )
     paper = "figure 3; of the two, Table 1 has RoPE alone, at 69.43 %"
+    explored = 12
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        return by_encoding("counting", condition, scale, seed, ("rope", "sinusoidal"))
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield _ahead(seen, "rope", "sinusoidal")

@@ -17,7 +17,7 @@ class DistanceOrdering(Claim, name="distance-ordering"):
     """RoPE first, absolute second, the others behind, on the task that needs content and position."""
 
     number = 1
-    title = "Task 1: RoPE converges fastest and generalises best"
+    title = "Task 1: RoPE first, absolute second, the others far behind"
     statement = (
         "On a task that needs content and relative position, RoPE converges fastest and generalises best; "
         "absolute is second; ALiBi is poor; NoPE and relative do not generalise."

@@ -53,8 +53,8 @@ class PartialRoPE(Claim, name="partial-rope"):
 
 
 def counts_of(n_heads: int) -> tuple[int, ...]:
-    """Numbers of heads that have RoPE: the paper's where it has that many, else both ends and the middle."""
-    return SHOWN if n_heads == SHOWN[-1] else (*sorted({0, 1, n_heads // 2, n_heads - 1, n_heads}),)
+    """Numbers of heads that have RoPE: those that the paper shows where it has that many heads, else all."""
+    return SHOWN if n_heads == SHOWN[-1] else tuple(range(n_heads + 1))
 
 
 def on_heads(k: int, n_heads: int) -> EncodingConfig:

@@ -65,6 +65,11 @@ class Study:
         words += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
         return " ".join(words)
 
+    @property
+    def n_layers(self) -> int:
+        """Depth of the models of its scale."""
+        return max(preset.model.n_layers for preset in SCALES[self.scale].values())
+
     def cases(self) -> list[tuple[Claim, str]]:
         """Each claim with each condition that concerns it."""
         return [

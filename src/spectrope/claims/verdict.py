@@ -41,17 +41,25 @@ class Finding:
         evidence: None with fewer than two seeds.
         p_fails: Its p-value of "the prediction is true", after Holm's correction over the claim's parts.
         outcome: Of this part.
+        enough: Whether it has the seeds that a verdict takes.
     """
 
     part: Part
     evidence: Evidence | None
     p_fails: float
     outcome: Outcome
+    enough: bool
 
     @property
     def n_seeds(self) -> int:
         """Seeds that it rests on."""
         return len(self.part.values)
+
+    @property
+    def spared(self) -> bool:
+        """Whether it would fail by itself, and Holm's correction leaves it open."""
+        alone = self.enough and self.evidence is not None and self.evidence.p_fails <= ALPHA
+        return alone and self.outcome == "inconclusive"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +108,7 @@ def decide(
     premise, adjusted = np.array([part.premise for part in parts], bool), np.array(raw)
     adjusted[~premise] = holm(adjusted[~premise])
     findings = tuple(
-        Finding(part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok))
+        Finding(part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok), enough=ok)
         for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
     )
     outcome, reason = _whole(findings, seen, minimum)
@@ -139,9 +147,11 @@ def _whole(findings: Sequence[Finding], seen: Seen, minimum: int) -> tuple[Outco
         return "inconclusive", "no difference that is worth explaining"
     counts = {name: [f for f in parts if f.outcome == name] for name in ("holds", "fails", "inconclusive")}
     of = f"of {len(parts)} parts"
+    few = [f for f in parts if not f.enough]
     if counts["fails"]:
-        return "fails", f"{len(counts['fails'])} {of} fail{'s' * (len(counts['fails']) == 1)}"
-    if few := [f for f in parts if f.n_seeds < minimum]:
+        lack = f"; {len(few)} {'have' if len(few) > 1 else 'has'} fewer than {minimum} seeds" if few else ""
+        return "fails", f"{len(counts['fails'])} {of} fail{'s' * (len(counts['fails']) == 1)}{lack}"
+    if few:
         worst = min(few, key=lambda f: f.n_seeds)
         return "inconclusive", f"{worst.n_seeds} of at least {minimum} seeds for {worst.part.quantity}"
     if counts["inconclusive"]:

@@ -17,7 +17,7 @@ from spectrope.claims.study import (
     outstanding,
     usual_precision,
 )
-from spectrope.claims.tuned import tried_claims, tuned_claims, tuned_forms
+from spectrope.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
 from spectrope.cli.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
 from spectrope.cli.show import complain, console, lasting, plan_bar, say, table
 from spectrope.core.device import Precision, choose_device
@@ -48,7 +48,7 @@ FirstSeed = Annotated[
         help="The first of them, of those that chose nothing: 6 checks a surprise on fresh ones alone."
     ),
 ]
-RESULTS = Path("results")
+RESULTS, PAGE = Path("results"), Path("docs/replication.md")
 
 
 def seeds_from(first: int, count: int) -> tuple[int, ...]:
@@ -143,7 +143,7 @@ class Run:
         require(self.gpus >= 0, self, "gpus", "at least 0")
         self._require_options_of_engine()
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
-        claims = tuned_claims(claims, rows) if self.tune else claims
+        claims = self._tuned(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         self._require_effect_of_precision(study.jobs(rows))
         rows = rows.unwritten() if self.dry_run else rows
@@ -181,6 +181,12 @@ class Run:
                 show_verdicts(study, rows)  # Of the others, which are done.
                 raise
         return left
+
+    def _tuned(self, claims: list[Claim], rows: Rows) -> list[Claim]:
+        tuned = tuned_claims(claims, rows)
+        if plain := [claim.kind for claim in claims if claim.kind not in TUNED]:
+            say(f"Left out, since rates are not tuned for it: {', '.join(plain)}.")
+        return tuned
 
     def _require_options_of_engine(self) -> None:
         if self.engine == "ray" and self.device != "auto":
@@ -250,16 +256,22 @@ class Report:
     seeds: Seeds = 6
     first_seed: FirstSeed = 0
     rows: Results = RESULTS
-    out: Annotated[Path, tyro.conf.arg(help="Markdown file to write.")] = Path("docs/replication.md")
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(help=f"Markdown file to write; {PAGE} where the rest is as it is by default."),
+    ] = None
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        check_page(self.out, ".md")
+        out = PAGE if self.out is None and self == Report(rows=self.rows) else self.out
+        if out is None:
+            raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
+        check_page(out, ".md")
         rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tried_claims(claims, rows, self.scale)
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
-        write_replication(study, rows, self.out)
-        say(f"Wrote {self.out.resolve()}")
+        write_replication(study, rows, out)
+        say(f"Wrote {out.resolve()}")
 
 
 Action = (

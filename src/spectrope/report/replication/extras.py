@@ -9,10 +9,10 @@ import polars as pl
 from spectrope.claims.arms import NAMES
 from spectrope.claims.base import Claim
 from spectrope.claims.confounds import Confounds, Effects
-from spectrope.claims.contraction import contraction
+from spectrope.claims.contraction import OWN, contraction
 from spectrope.claims.extrapolation import length_loss
 from spectrope.claims.predictions import Values
-from spectrope.claims.quantities import Quantity, gap, held_out, speed
+from spectrope.claims.quantities import Quantity, gap, held_out, learned, speed
 from spectrope.claims.seen import Seen
 from spectrope.report.palette import styles
 from spectrope.report.replication.charts import KEY, RULE, Spec, beside, interval_of, layer, panel, whole
@@ -20,6 +20,7 @@ from spectrope.report.replication.grok_extras import by_coverage, by_hole, cours
 from spectrope.report.spec import INK, QUIET
 
 ACCURACY = {"type": "quantitative", "title": "accuracy, %", "scale": {"domain": [0, 100]}}
+RATIO = {"type": "log", "nice": False}
 SPLITS = {"train": "training", "test": "held-out"}
 Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
 
@@ -113,6 +114,63 @@ def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
     return draw
 
 
+def by_length(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+    """Held-out accuracy against the length tested at, mean over the runs that have learned the task."""
+    panels = []
+    for condition, found in seen.items():
+        tables = [
+            row.tables["lengths"].select(pl.lit(arm).alias("arm"), "factor", "accuracy")
+            for (arm, _), row in found.rows.items()
+            if "lengths" in row.tables and learned(row)
+        ]
+        if tables:
+            means = pl.concat(tables).group_by("arm", "factor").mean().sort("arm", "factor")
+            points = means.with_columns(pl.col("accuracy") * 100).to_dicts()
+            x = {
+                "field": "factor",
+                "type": "quantitative",
+                "title": "length tested at over length of training",
+            }
+            colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": KEY}
+            mark = {"type": "line", "point": {"size": 24}}
+            lines = layer(points, mark, x=x, y={**ACCURACY, "field": "accuracy"}, color=colour)
+            panels.append(panel(condition, 320, 220, [lines]))
+    return whole(beside(panels)) if panels else None
+
+
+def by_head(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+    """The ratio of claim 8 head by head under RoPE itself, a point per head and run."""
+    panels = []
+    for condition, found in seen.items():
+        points = [
+            {"layer": number, "head": head, "ratio": ratio}
+            for (arm, _), row in found.rows.items()
+            if arm == OWN and "spectrum" in row.tables
+            for number, head, ratio in row.tables["spectrum"]
+            .select("layer", "head", "contraction_spectral")
+            .drop_nulls()
+            .iter_rows()
+        ]
+        if points:
+            x = {"field": "layer", "type": "nominal", "title": "layer, heads side by side"}
+            y = {"field": "ratio", "type": "quantitative", "title": "ratio of spectral norms", "scale": RATIO}
+            mark = {"type": "circle", "size": 22, "opacity": 0.5, "color": INK}
+            heads = layer(points, mark, x=x | {"axis": {"labelAngle": 0}}, y=y, xOffset={"field": "head"})
+            one = layer([{"one": 1.0}], RULE, y={"field": "one", "type": "quantitative"})
+            panels.append(panel(condition, 320, 220, [one, heads]))
+    return whole(beside(panels)) if panels else None
+
+
+def below(*draws: Extra) -> Extra:
+    """Several charts below one another, those of them that have something to show."""
+
+    def draw(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
+        specs = [spec for one in draws if (spec := one(claim, seen)) is not None]
+        return whole(*(row for spec in specs for row in spec["vconcat"])) if specs else None
+
+    return draw
+
+
 def falls(effects: Effects) -> Spec:
     """One panel of it."""
     shared = set(effects.whole).intersection(*effects.single.values())
@@ -165,13 +223,24 @@ EXTRAS: Mapping[str, tuple[str, Extra]] = {
         against_heads,
     ),
     "contraction": (
-        "A point per run, coloured by RoPE's base.",
-        cloud(("mean ratio of spectral norms, with over without rotation", contraction), ("speed, %", speed)),
+        "Above, a point per run, coloured by RoPE's base; below, a point per head and run at RoPE's own "
+        "base, 10,000: rotation contracts below 1.",
+        below(
+            cloud(
+                ("mean ratio of spectral norms, with over without rotation", contraction), ("speed, %", speed)
+            ),
+            by_head,
+        ),
     ),
     "extrapolation": (
-        "A point per run; a number behind RoPE's name is its rate of dropout.",
-        cloud(
-            ("largest gap, points", gap()), ("part of the accuracy lost on longer sequences, %", length_loss)
+        "Above, a point per run; below, accuracy by length, mean over the runs that learned the task. A "
+        "number behind RoPE's name is its rate of dropout.",
+        below(
+            cloud(
+                ("largest gap, points", gap()),
+                ("part of the accuracy lost on longer sequences, %", length_loss),
+            ),
+            by_length,
         ),
     ),
     "confounds": (

@@ -10,7 +10,8 @@ from statistics import fmean
 import jinja2
 
 from spectrope.claims.base import Claim
-from spectrope.claims.predictions import LEVEL
+from spectrope.claims.predictions import ALPHA, LEVEL
+from spectrope.claims.quantities import shallow
 from spectrope.claims.study import Study, merged, outstanding
 from spectrope.claims.tuned import tuned_forms
 from spectrope.claims.verdict import Finding, Verdict
@@ -21,8 +22,6 @@ from spectrope.report.shell import write_page
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.rows import Rows
-
-IMAGES = Path("images") / "replication"
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
     Args:
         study: Claims, conditions, scale, and the seeds that were planned.
         rows: What has been found.
-        path: Markdown file; pictures go into `images/replication` beside it.
+        path: Markdown file; pictures go into a folder of its name in `images` beside it.
 
     Returns:
         The path.
@@ -112,7 +111,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
     sections = [
-        _section(study, rows, claim, [verdict for _, verdict in group], jobs, path.parent)
+        _section(study, rows, claim, [verdict for _, verdict in group], jobs, path)
         for claim, group in grouped
     ]
     planned = merged(job for own in jobs.values() for job in own)
@@ -125,17 +124,25 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         study=study,
         sections=sections,
         minimum=MIN_SEEDS,
+        alpha=ALPHA,
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
         missing=Planned.of(planned, rows),
         each=seconds_each(planned, rows),
         untuned=untuned(study, rows),
+        shallow=shallow_layers(study),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
         command=study.command,
     )
     return write_page(page, path, ".md")
+
+
+def shallow_layers(study: Study) -> str:
+    """The layers that claims call shallow, in words, such as "of 3, layer 1 alone"."""
+    layers = shallow(study.n_layers)
+    return f"of {study.n_layers}, {'layer 1 alone' if len(layers) == 1 else f'layers 1 to {layers[-1]}'}"
 
 
 def overview(study: Study, section: Section) -> list[str]:
@@ -154,9 +161,14 @@ def mark(verdict: Verdict) -> str:
         return "**holds**"
     if verdict.outcome == "inconclusive" and verdict.n_seeds < MIN_SEEDS:
         return f"{verdict.n_seeds} of {MIN_SEEDS} seeds"
-    parts = [finding.outcome for finding in verdict.findings if not finding.part.premise]
+    parts = [finding for finding in verdict.findings if not finding.part.premise]
+    judged = [finding.outcome for finding in parts if finding.enough]
     outcome = "**fails**" if verdict.outcome == "fails" else "inconclusive"
-    return outcome if len(parts) < 2 else f"{outcome}, {parts.count('holds')} of {len(parts)} hold"
+    if len(parts) < 2:
+        return outcome
+    lacking = len(parts) - len(judged)
+    told = f", {lacking} lack{'s' * (lacking == 1)} seeds" if lacking else ""
+    return f"{outcome}, {judged.count('holds')} of {len(judged)} hold{told}"
 
 
 def decisive(verdict: Verdict) -> str:
@@ -186,7 +198,8 @@ def cell(finding: Finding) -> str:
     interval = finding.evidence.interval
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    return f"{estimate} [{low} to {high}]{level} {finding.outcome}, n = {finding.n_seeds}{note}"
+    spared = f" (fails but for Holm: p = {finding.p_fails:.2g})" if finding.spared else ""
+    return f"{estimate} [{low} to {high}]{level} {finding.outcome}{spared}, n = {finding.n_seeds}{note}"
 
 
 def seconds_each(jobs: Sequence[Job], rows: Rows) -> float | None:
@@ -222,15 +235,15 @@ def _section(
     claim: Claim,
     verdicts: Sequence[Verdict],
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
-    folder: Path,
+    page: Path,
 ) -> Section:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
-    pictures = _pictures(study, rows, claim, verdicts, folder)
+    pictures = _pictures(study, rows, claim, verdicts, page)
     return Section(claim, list(verdicts), pictures, planned, study.power(claim, rows))
 
 
 def _pictures(
-    study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], folder: Path
+    study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], page: Path
 ) -> list[Picture]:
     name = f"{claim.number}-{claim.kind}"
     caption = (
@@ -245,7 +258,7 @@ def _pictures(
     pictures = []
     for stem, told, spec in drawn:
         if spec is not None:
-            file = IMAGES / f"{stem}.svg"
-            save_chart(spec, folder / file)
+            file = Path("images") / page.stem / f"{stem}.svg"
+            save_chart(spec, page.parent / file)
             pictures.append(Picture(file.as_posix(), told))
     return pictures

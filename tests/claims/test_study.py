@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.claims.made import rows_of
 
@@ -120,19 +121,28 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     assert "controlled: inconclusive, " in capsys.readouterr().out
 
 
+def no_json(run):
+    (run / "config.json").write_text("{")
+
+
+def no_gaps(run):
+    pl.DataFrame({"layer": [1]}).write_parquet(run / "deposit.parquet")
+
+
 @pytest.mark.parametrize("replicas", [1, 4])
-def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys, replicas):
+@pytest.mark.parametrize("damage", [no_json, no_gaps])
+def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys, replicas, damage):
     claim, runs = RoPEWithAbsolute(), tmp_path / "runs"
     carry_out(claim.jobs("controlled", tiny, (0,))[:1], Rows(), runs, Local("cpu"))
     (damaged,) = runs.iterdir()
-    (damaged / "config.json").write_text("{")
+    damage(damaged)
     words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(runs), "--device", "cpu", "--workers", "1"]
     assert main([*words, "--replicas", str(replicas)]) == BAD_INPUT
     told = capsys.readouterr()
     left_out, failed = told.err.splitlines()
     assert f"left out: {damaged.name}: " in left_out
-    assert str(damaged) in failed
+    assert damaged.name in failed
     assert "rope-with-absolute" in told.out.partition("Verdicts at scale tiny")[2]
     assert len(Rows.load(tmp_path / "tiny.jsonl")) == 3
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import SpectropeError, require
+from spectrope.core.errors import SpectropeError, StoreError, require
 from spectrope.core.memory import keep_freed_memory
 from spectrope.core.watch import unwatched
 from spectrope.encodings.foreign import load_file, loaded_files
@@ -59,10 +59,16 @@ class Local(Engine):
     def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
         """Do the jobs in this machine's processes; see `Engine`."""
         left = dict(enumerate(jobs))
+        unreadable: list[StoreError] = []
 
         def told(number: int, event: Event) -> None:
             if event.stage == "done":
-                keep(Row.of(run_for(left.pop(number).experiment, root)))
+                try:
+                    row = Row.of(run_for(left.pop(number).experiment, root))
+                except StoreError as error:  # Of this run alone: the others are done first.
+                    unreadable.append(error)
+                else:
+                    keep(row)
             watch(number, event)
 
         place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
@@ -75,6 +81,8 @@ class Local(Engine):
             raise
         for job in left.values():
             _keep_if_done(job, root, keep)
+        if unreadable:
+            raise unreadable[0]
 
 
 def _keep_if_done(job: Job, root: Path, keep: Keep) -> None:

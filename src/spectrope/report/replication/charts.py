@@ -14,7 +14,8 @@ from spectrope.stats.seeds import t_interval
 from spectrope.store.files import disk_errors, replace_file
 
 Spec = dict[str, Any]
-OUTCOMES = {"holds": "#079e6f", "fails": "#d84a02", "inconclusive": "#8a8a8a"}
+SPARED = "fails but for Holm"
+OUTCOMES = {"holds": "#079e6f", "fails": "#d84a02", SPARED: "#f0a36b", "inconclusive": "#8a8a8a"}
 KEY = {"title": None, "symbolType": "circle", "symbolSize": 80}  # A legend of dots.
 RULE = {"type": "rule", "strokeDash": [4, 3], "color": QUIET}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.palette import LOSS
-from spectrope.report.replication.charts import KEY, OUTCOMES, Spec, beside, layer, panel, whole
+from spectrope.report.replication.charts import KEY, OUTCOMES, SPARED, Spec, beside, layer, panel, whole
 from spectrope.report.spec import INK
 
 UNITS = {
@@ -79,7 +79,7 @@ def _line(finding: Finding) -> dict[str, Any]:
     interval = evidence.interval if evidence else None
     return {
         "part": finding.part.quantity,
-        "outcome": finding.outcome,
+        "outcome": SPARED if finding.spared else finding.outcome,
         "estimate": interval.estimate if interval else None,
         "low": interval.low if interval else None,
         "high": interval.high if interval else None,

@@ -15,7 +15,7 @@ from spectrope.claims.quantities import shallow
 from spectrope.claims.study import Study, merged, outstanding
 from spectrope.claims.tuned import tuned_forms
 from spectrope.claims.verdict import Finding, Verdict
-from spectrope.report.replication.charts import Spec, save_chart
+from spectrope.report.replication.charts import SPARED, Spec, save_chart
 from spectrope.report.replication.extras import EXTRAS
 from spectrope.report.replication.forest import forest
 from spectrope.report.shell import write_page
@@ -198,7 +198,7 @@ def cell(finding: Finding) -> str:
     interval = finding.evidence.interval
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    spared = f" (fails but for Holm: p = {finding.p_fails:.2g})" if finding.spared else ""
+    spared = f" ({SPARED}: p = {finding.p_fails:.2g})" if finding.spared else ""
     return f"{estimate} [{low} to {high}]{level} {finding.outcome}{spared}, n = {finding.n_seeds}{note}"
 
 

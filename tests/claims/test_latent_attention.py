@@ -33,6 +33,16 @@ def test_known_tables(tell, outcome):
     assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
 
 
+def test_the_gap_stands_beside_that_of_plain_rope():
+    def tell(arm, seed):
+        return {"gaps": (1.0, {"distance/rope": 12.0}.get(arm, 3.0), 1.0)}
+
+    (note,) = [one.part.note for one in CLAIM.judge(rows_of(CLAIM, tell)).findings if one.part.note]
+    assert note.endswith(
+        "that of models that learned, by their own ablation: RoPE 12.0, n = 6, NoPE 3.0, n = 6"
+    )
+
+
 def test_each_difference_stands_beside_the_paper_s():
     verdict = CLAIM.judge(rows_of(CLAIM, say(TABLE_1)))
     for finding in verdict.findings[:-1]:

@@ -26,6 +26,20 @@ def test_options_reach_the_engine(command, engine):
     assert command._engine() == engine
 
 
+@pytest.mark.parametrize(
+    ("command", "workers"),
+    [
+        (Run(engine="ray", workers=16), 16),
+        (Run(engine="ray", workers=16, gpus=0.25), 4),
+        (Run(engine="ray", workers=16, gpus=1.0), 1),
+        (Run(engine="ray", workers=16, address="auto"), 1),
+        (Run(device="cpu", workers=3), 3),
+    ],
+)
+def test_a_plan_counts_what_goes_on_at_a_time(command, workers):
+    assert command._workers == workers
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("action", ["list", "report"])
 def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
@@ -35,7 +49,7 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6")])
+@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6"), ("--rows", ".")])
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)
     assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line

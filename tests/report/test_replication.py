@@ -46,6 +46,9 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     assert not (tmp_path / "images").exists()  # Nothing has been run.
     assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
     assert "| no run yet | no run yet | no run yet |  |" in head
+    assert "the corrected p, which has to be 0.025 or less" in page
+    assert "at `mini` of 3, layer 1 alone." in page
+    assert "were chosen on earlier ones; how many there are was settled once" in page
 
 
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):

@@ -55,6 +55,14 @@ def test_what_an_earlier_sitting_did_shows_no_speed():
     assert pace.remaining == pytest.approx(137.5 * 3)
 
 
+def test_a_job_that_was_done_before_shows_no_speed():
+    clock = Clock()
+    pace = Pace([100.0] * 4, [50.0] * 4, workers=1, clock=clock)
+    clock.now = 1.0
+    pace.watch(0, Event("done", 1, 1))
+    assert pace.remaining == 450.0
+
+
 def test_an_event_from_the_past_takes_nothing_back():
     pace = Pace([10.0], [10.0], workers=1)
     pace.watch(0, Event("ablate", 1, 2))

@@ -62,11 +62,11 @@ def test_a_table_without_its_columns_is_named(run, tmp_path):
 def test_a_later_row_adds_its_tables(run, tmp_path):
     rows = Rows(tmp_path / "mini.jsonl")
     rows.add(Row.of(run))
-    lengths = pl.DataFrame({"factor": [1.0], "accuracy": [float("inf")]})
+    lengths = pl.DataFrame({"factor": [1.0], "accuracy": [0.5], "loss": [float("inf")]})
     rows.add(replace(Row.of(run), tables={"lengths": lengths}))
     (row,) = Rows.load(tmp_path / "mini.jsonl")
     assert set(row.tables) == {"metrics", "ablation", "deposit", "lengths"}
-    assert row.tables["lengths"]["accuracy"].to_list() == [None]
+    assert row.tables["lengths"]["loss"].to_list() == [None]
 
 
 def test_two_trainings_of_one_experiment_are_not_mixed(run, tmp_path):
@@ -120,6 +120,11 @@ def fact(record, **changes):
         (lambda r: other(r, tables={"deposit": {"layer": [], "gap": [], "deposit": []}}), "is empty"),
         (lambda r: other(r, tables={"deposit": {"layer": [1]}}), "table 'deposit' has no column 'gap'"),
         (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": ["a"]}}), "which takes numbers"),
+        (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": [7.0]}}), "not between 0 and 1"),
+        (
+            lambda r: other(r, tables={"deposit": {"layer": [1], "gap": [None], "deposit": [True]}}),
+            "lacks values",
+        ),
         (lambda r: other(r, tables={"wishes": {"layer": [1]}}), "no row has a table 'wishes'"),
     ],
 )

@@ -7,8 +7,8 @@ import polars as pl
 from spectrope.claims.arms import WITHOUT_DROPOUT, distance_at
 from spectrope.claims.base import Claim
 from spectrope.claims.gaps import GAP
+from spectrope.claims.partial_rope import LATER, counts_of, on_heads
 from spectrope.claims.partial_rope import WHY as NOT_RELEASED
-from spectrope.claims.partial_rope import counts_of, on_heads
 from spectrope.claims.predictions import AtLeast, InRuns, largest
 from spectrope.claims.quantities import ABLATION, deposit, deposits_of
 from spectrope.claims.seen import Seen
@@ -44,6 +44,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
     paper = "figures 9 to 14; no number in the text"
     conditions = ("controlled", "described")
     unplanned = NOT_RELEASED
+    later = LATER
     tables = (ABLATION,)
     times = 2
 

@@ -148,7 +148,7 @@ class Run:
         self._require_effect_of_precision(study.jobs(rows))
         rows = rows.unwritten() if self.dry_run else rows
         if self.runs.exists():
-            gather(self.runs, study.jobs(rows), rows)
+            gather(self.runs, study.jobs(rows), rows)  # In a dry run, for its plan alone.
         left = self._carry_out(study, rows)
         if self.dry_run:
             for claim in study.claims:
@@ -185,7 +185,7 @@ class Run:
     def _tuned(self, claims: list[Claim], rows: Rows) -> list[Claim]:
         tuned = tuned_claims(claims, rows)
         if plain := [claim.kind for claim in claims if claim.kind not in TUNED]:
-            say(f"Left out, since rates are not tuned for it: {', '.join(plain)}.")
+            say(f"Left out, since their rates are not tuned: {', '.join(plain)}.")
         return tuned
 
     def _require_options_of_engine(self) -> None:
@@ -214,12 +214,13 @@ class Run:
     def _workers(self) -> int:
         """Jobs at a time, as far as is known here: 1 of a cluster whose size is its own affair."""
         if self.engine == "ray":
-            return self.workers if self.address is None else 1
+            sharing = int(max(1, torch.cuda.device_count()) / self.gpus) if self.gpus else self.workers
+            return max(1, min(self.workers, sharing)) if self.address is None else 1
         return 1 if self._device.type == "cuda" else self.workers
 
     def _costs(self, jobs: list[Job]) -> list[Cost]:
         threads = torch.get_num_threads()
-        torch.set_num_threads(max(1, WORKERS // self._workers))
+        torch.set_num_threads(1 if self.engine == "ray" else max(1, WORKERS // self._workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
                 return calibrate(jobs, self._device, self.replicas)
@@ -263,11 +264,11 @@ class Report:
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        out = PAGE if self.out is None and self == Report(rows=self.rows) else self.out
+        rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
+        out = PAGE if self.out is None and self == Report() else self.out
         if out is None:
             raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
         check_page(out, ".md")
-        rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
         claims = tried_claims(claims, rows, self.scale)
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         write_replication(study, rows, out)

@@ -38,7 +38,8 @@ class Pace:
     def watch(self, number: int, event: Event) -> None:
         """Take in what happened in the job of that number."""
         train, measure = self.training[number], self.measuring[number]
-        self.found.setdefault(number, train * event.done / event.total if event.stage == "train" else train)
+        there = {"train": train * event.done / event.total, "done": train + measure}.get(event.stage, train)
+        self.found.setdefault(number, there)
         if event.stage == "done":
             self.done[number] = train + measure
         elif event.stage == "train":
@@ -54,9 +55,10 @@ class Pace:
     @property
     def remaining(self) -> float:
         """Seconds until the plan is done: at the expected speed at first, then at the observed."""
-        left, elapsed = self.total - sum(self.done), self.clock() - self.begun
-        expected, made = left / self.workers, sum(self.done) - sum(self.found.values())
+        left, elapsed = max(0.0, self.total - sum(self.done)), self.clock() - self.begun
+        found = sum(self.found.values())
+        expected, made = left / self.workers, sum(self.done) - found
         if made <= 0 or not elapsed:
             return expected
-        trust = min(1.0, made / self.total / TRUSTED)
+        trust = min(1.0, made / (self.total - found) / TRUSTED)
         return trust * left * elapsed / made + (1 - trust) * expected

@@ -78,7 +78,7 @@ class Row:
             facts = {name: record["facts"][name] for name in FACTS}
         except ConfigError as error:
             raise StoreError(f"run {run} is of another program: {error}") from None
-        except (KeyError, TypeError, AttributeError, pl.exceptions.PolarsError):
+        except (KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
             raise StoreError(f"run {run} is no row of a study.") from None
         if identity != run:
             raise StoreError(f"run {run} has the configuration of run {identity}.")

@@ -70,8 +70,9 @@ class Replicas(nn.Module):
 def _places(model: nn.Module) -> Iterator[tuple[str, nn.Module, str, Tensor]]:
     """Name, module, attribute and value of each parameter and buffer; of a module with several names once."""
     for path, module in model.named_modules():
-        own = *module.named_parameters(recurse=False), *module.named_buffers(recurse=False)
-        for attribute, tensor in own:
+        parameters = module.named_parameters(recurse=False, remove_duplicate=False)
+        buffers = module.named_buffers(recurse=False, remove_duplicate=False)
+        for attribute, tensor in (*parameters, *buffers):
             yield f"{path}.{attribute}".removeprefix("."), module, attribute, tensor
 
 

@@ -6,6 +6,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
+from urllib.parse import quote
 
 import jinja2
 
@@ -124,7 +125,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         study=study,
         sections=sections,
         minimum=MIN_SEEDS,
-        alpha=ALPHA,
+        alpha=f"{ALPHA:.3g}",
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
@@ -198,7 +199,7 @@ def cell(finding: Finding) -> str:
     interval = finding.evidence.interval
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    spared = f" ({SPARED}: p = {finding.p_fails:.2g})" if finding.spared else ""
+    spared = f" ({SPARED}: p = {finding.p_fails:.3g})" if finding.spared else ""
     return f"{estimate} [{low} to {high}]{level} {finding.outcome}{spared}, n = {finding.n_seeds}{note}"
 
 
@@ -260,5 +261,5 @@ def _pictures(
         if spec is not None:
             file = Path("images") / page.stem / f"{stem}.svg"
             save_chart(spec, page.parent / file)
-            pictures.append(Picture(file.as_posix(), told))
+            pictures.append(Picture(quote(file.as_posix()), told))
     return pictures

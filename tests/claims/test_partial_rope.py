@@ -21,7 +21,7 @@ def test_known_accuracies(partial, outcome):
 def test_ends_are_nope_and_rope():
     arms = CLAIM.arms("controlled", "mini", 6)
     assert list(arms) == [str(k) for k in range(9)]
-    assert arms["8"] in Contraction().plan("controlled", "mini", (0,))
+    assert arms["8"] in Contraction().arms("controlled", "mini", 6).values()
     assert arms["0"].model.encoding.kind == "nope"
     assert arms["4"].model.encoding.groups[0].heads == 4
 

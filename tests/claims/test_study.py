@@ -8,6 +8,7 @@ import pytest
 from tests.claims.made import rows_of
 
 from spectrope.claims.base import chosen_claims
+from spectrope.claims.contraction import Contraction
 from spectrope.claims.distance_ordering import DistanceOrdering
 from spectrope.claims.extrapolation import Extrapolation
 from spectrope.claims.rope_with_absolute import RoPEWithAbsolute
@@ -41,17 +42,15 @@ def study(*claims, seeds=(0, 1), scale="mini", conditions=("controlled",)):
 
 
 def test_runs_that_claims_share_come_once_with_all_tables():
-    both = study(DistanceOrdering(), SingleHead(), Extrapolation())
-    jobs = both.jobs()
-    assert len(jobs) == len({job.experiment for job in jobs})
+    spectra, longer = Contraction(), Extrapolation()
+    jobs = study(spectra, longer).jobs()
+    assert len(jobs) == len({job.experiment for job in jobs}) == 4 * (7 + 8 - 1)  # Four seeds, RoPE shared.
     tables = {job.experiment: job.tables for job in jobs}
-    distance, longer = DistanceOrdering(), Extrapolation()
-    first = distance.arms("controlled", "mini", distance.explored)
-    assert tables[first["rope"]] == ("ablation", "lengths")
-    assert tables[first["random"]] == ("ablation",)
+    first = longer.arms("controlled", "mini", longer.explored)
+    assert tables[first["rope"]] == ("spectrum", "ablation", "lengths")
+    assert tables[first["nope"]] == ("ablation", "lengths")
     (plain,) = {job.tables for job in study(DistanceOrdering()).jobs()}
     assert plain == ()
-    assert len(jobs) == 2 * (12 + 3)
     assert set(longer.plan("controlled", "mini", (0, 1))) <= set(tables)
 
 

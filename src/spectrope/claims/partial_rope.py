@@ -16,7 +16,7 @@ from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES, experiment
 
 SHOWN = (0, 1, 2, 3, 5, 6, 13, 15, 16)  # Numbers of RoPE heads that the paper shows, of 16.
-LATER = "; all numbers of heads but 1, 4, 7 and 8 were added once these had run"
+LATER = "; at `mini` all numbers of heads but 0, 1, 4, 7 and 8 were added once these had run"
 WHY = "Not under `released`: what the public code adds to RoPE's input (R3) has no form for some heads."
 
 

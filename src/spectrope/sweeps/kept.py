@@ -34,7 +34,7 @@ KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     "split": ("text", lambda kind: kind == pl.String),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
-WHOLE = ("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy")  # Without gaps.
+FULL = ("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy")  # Without nulls.
 NUMBERS = ("numbers", lambda kind: kind.is_numeric() or kind == pl.Null)
 
 
@@ -60,7 +60,7 @@ class Kept:
             raise StoreError("is empty.")
         if missing := [name for name in self.columns if name not in table.columns]:
             raise StoreError(f"has no column {missing[0]!r}.")
-        if torn := [name for name in WHOLE if name in table.columns and table[name].null_count()]:
+        if torn := [name for name in FULL if name in table.columns and table[name].null_count()]:
             raise StoreError(f"lacks values in its column {torn[0]!r}.")
         kept = table if self.others else table.select(self.columns)
         for name, kind in kept.schema.items():

@@ -139,7 +139,7 @@ class Rows:
 
     def unwritten(self) -> "Rows":
         """The same rows, which others join in memory alone."""
-        return replace(self, path=None)
+        return replace(self, path=None, _rows=dict(self._rows))
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows.values())

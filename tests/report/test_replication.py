@@ -209,6 +209,9 @@ def test_claims_that_were_not_tuned_are_told(tmp_path):
         study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "replication.md"
     )
     assert "no trial of" not in tuned.read_text()
+    half = study(*claims, *tuned_forms([DistanceOrdering()], Rows()))
+    told = write_replication(half, Rows(), tmp_path / "replication.md").read_text()
+    assert "- Claim 2 with each encoding at its best learning rate" in told
 
 
 def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():

@@ -43,7 +43,7 @@ class Claim(ABC):
     planned_later: ClassVar[str] = ""  # Runs that only the rows of the first ones tell apart.
     tables: ClassVar[tuple[str, ...]] = ()  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
-    times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where what it looks for is rare.
+    times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where that is rare or noisy.
     explored: ClassVar[int] = EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
     later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
 

@@ -44,12 +44,13 @@ def test_an_arm_waits_for_all_of_its_trials():
     assert "alibi" not in claim.arms("controlled", "mini", 0)
     assert tuning_of(DistanceOrdering().arms("controlled", "mini", 0)["alibi"], rows) is None
     jobs = claim.jobs("controlled", "mini", range(2))
-    assert [job.tables for job in jobs[:18]] == [()] * 18
-    assert len(jobs) == 6 * 3 + 5 * 2
+    trials = 6 * len(FACTORS)
+    assert [job.tables for job in jobs[:trials]] == [()] * trials
+    assert len(jobs) == trials + 5 * 2
 
 
 def test_the_verdict_is_of_the_runs_at_those_rates():
-    rows = tried({"sinusoidal": 3.0})
+    rows = tried({"sinusoidal": 3.0, "nope": 30.0, "alibi": 0.3})
     claim = DistanceOrderingTuned(rows)
     for seed in range(6):
         for arm, one in claim.arms("controlled", "mini", seed).items():
@@ -59,7 +60,9 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
     assert (verdict.claim, verdict.outcome) == ("distance-ordering-tuned", "fails")
     first = verdict.findings[0]
     assert (first.part.quantity, first.outcome) == ("RoPE minus absolute, held-out accuracy", "fails")
-    assert "rope 0.003, sinusoidal 0.009*" in first.part.note
+    rates = first.part.note.removeprefix("rates: ").split(", ")
+    assert {"rope 0.003", "sinusoidal 0.009"} < set(rates)
+    assert {rate for rate in rates if "*" in rate} == {"nope 0.09*", "alibi 0.0009*"}
     assert (
         DistanceOrdering().judge(rows).outcome == "inconclusive"
     )  # Absolute has no run at the scale's rate.
@@ -96,10 +99,10 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main(words) == 0
     first, second = capsys.readouterr().out.split("What has been found")
-    assert "6 runs to do" in first
+    assert "10 runs to do" in first
     assert "2 runs to do" in second
     rows = Rows.load(tmp_path / "rows" / "tiny.jsonl")
-    assert len(rows) == 8
+    assert len(rows) == 12
     assert len(DistanceOrderingTuned(rows).see(rows, "controlled", tiny).rows) == 2
     assert main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
@@ -108,5 +111,5 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     elsewhere = ["--rows", str(tmp_path / "elsewhere"), *where[2:], "--seeds", "1", "--scale", tiny]
     for _ in range(2):  # Trials first, as they say which runs count.
         assert main(["claims", "harvest", "1", *elsewhere]) == 0
-    assert "8 in all" in capsys.readouterr().out
+    assert "12 in all" in capsys.readouterr().out
     assert main(["claims", "run", "4", "--tune"]) == 2

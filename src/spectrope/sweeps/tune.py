@@ -16,7 +16,7 @@ from spectrope.sweeps.local import Watcher, execute
 from spectrope.sweeps.runs import run_for
 from spectrope.training.config import Experiment
 
-FACTORS = (0.3, 1.0, 3.0)  # Of the learning rate of the scale.
+FACTORS = (0.3, 1.0, 3.0, 10.0, 30.0)  # Of the learning rate of the scale.
 SHARE = 0.2  # Of the training examples, left out to judge a rate.
 
 

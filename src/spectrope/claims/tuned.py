@@ -36,8 +36,8 @@ class AtBestRates(Claim):
     inner: ClassVar[Claim]  # The claim at the scale's own rate.
     conditions = ("controlled",)
     unplanned = (
-        "The paper has one learning rate for all encodings. A rate of its own for each makes `controlled` fairer, "
-        "and would no longer be `described` or `released`."
+        "The paper has one learning rate for all encodings. A rate of its own for each makes `controlled` "
+        "fairer, and would no longer be `described` or `released`."
     )
     explored = 12
     planned_later = "the runs at the rates that trials choose, at most as many as without --tune"

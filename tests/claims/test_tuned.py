@@ -18,10 +18,10 @@ from spectrope.sweeps.tune import FACTORS, grid
 RATE = 3e-3  # Of scale mini.
 
 
-def tried(best, without=()):
-    """Rows of all trials of claim 1 under `controlled`; each encoding does best at its factor, or at 1."""
+def tried(best, without=(), condition="controlled"):
+    """Rows of all trials of claim 1; each encoding does best at its factor, or at 1."""
     made = []
-    for name, one in DistanceOrdering().arms("controlled", "mini", 0).items():
+    for name, one in DistanceOrdering().arms(condition, "mini", 0).items():
         for factor, trial in zip(FACTORS, grid(one), strict=True):
             if (name, factor) not in without:
                 made.append(row(trial, test=80.0 if factor == best.get(name, 1.0) else 60.0))
@@ -76,6 +76,7 @@ def test_only_claims_1_and_2_have_rates_to_tune():
         "counting-text-tuned",
     ]
     assert all(one.number == one.inner.number for one in TUNED.values())
+    assert all(one.conditions == ("controlled",) for one in TUNED.values())
     with pytest.raises(UnsupportedError, match="tuned for claims distance-ordering, counting-text, "):
         tuned_claims([Dropout()], Rows())
 
@@ -83,6 +84,7 @@ def test_only_claims_1_and_2_have_rates_to_tune():
 def test_the_page_tells_of_rates_once_they_have_been_tried(tmp_path):
     claims = chosen_claims(("distance-ordering", "4"))
     assert tried_claims(claims, Rows(), "mini") == claims
+    assert tried_claims(claims, tried({}, condition="released"), "mini") == claims  # Not where it is asked.
     rows = tried({})
     shown = tried_claims(claims, rows, "mini")
     assert [one.kind for one in shown] == ["distance-ordering", "distance-ordering-tuned", "dropout"]

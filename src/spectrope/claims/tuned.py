@@ -21,8 +21,9 @@ TEST = (
     + ", ".join(f"{factor:g}" for factor in FACTORS)
     + " times the scale's, tried on seed 0 of each encoding: a fifth of its training examples is left out of "
     "training to judge them, so that held-out examples play no part. A star marks an end of the grid, beyond "
-    "which a better rate may lie. Seeds 6 to 11 were judged with a grid that ended at 3, where nearly every "
-    "choice lay; the grid was widened for all encodings alike, and the claim began anew on seeds from 12."
+    "which a better rate may lie. At `mini`, seeds 6 to 11 were judged with a grid that ended at 3, where "
+    "nearly every choice lay; it was widened for all encodings alike, and the claim began anew on seeds "
+    "from 12."
 )
 
 
@@ -66,11 +67,11 @@ class AtBestRates(Claim):
 
     def _rates(self, seen: Seen) -> Iterator[str]:
         runs = {arm: row.experiment for (arm, _), row in seen.rows.items()}
+        decoders = [run for run in runs.values() if isinstance(run, Experiment)]
+        found = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
         for arm in seen.arms:
-            if isinstance(run := runs.get(arm), Experiment):
-                tuning = self._tunings(run.condition, run.scale)[arm]
-                star = "*" if tuning is not None and tuning.at_edge else ""
-                yield f"{arm} {run.training.learning_rate:.2g}{star}"
+            if arm in runs and (tuning := found[arm]):
+                yield f"{arm} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
 
 
 class DistanceOrderingTuned(AtBestRates, DistanceOrdering):
@@ -166,6 +167,7 @@ def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str
 
 
 def _is_tried(claim: Claim, rows: Rows, scale: str) -> bool:
-    firsts = (experiments(claim, condition, scale, 0) for condition in claim.conditions)
+    conditions = TUNED[claim.kind].conditions
+    firsts = (experiments(claim, condition, scale, 0) for condition in conditions)
     trials = (trial for first in firsts for one in first.values() for trial in grid(one))
     return any(rows.get(trial) is not None for trial in trials)

@@ -46,17 +46,50 @@ def test_runs_with_dropout_are_planned_for_seeds_with_a_deposit_to_lose():
         return {"gaps": (40.0 if seed == 8 else 1.0, 1.0, 1.0)} if arm == "0" else None
 
     def planned(rows):
-        jobs = CLAIM.jobs("controlled", "mini", range(4), rows)
+        jobs = CLAIM.jobs("controlled", "mini", range(12), rows)
         return sorted((job.experiment.seed, job.experiment.model.dropout) for job in jobs)
 
-    without = [(seed, 0.0) for seed in range(6, 10)]
-    assert planned(None) == without
+    assert planned(None) == [(seed, 0.0) for seed in range(6, 12)]
+    without = [(seed, 0.0) for seed in range(6, 15)]  # Three more, since one in six is less than is likely.
     assert planned(rows_of(CLAIM, tell)) == sorted([*without, (8, 0.1), (8, 0.3)])
 
 
-def test_power_is_told_of_seeds_that_are_likely_to_have_a_deposit():
-    assert CLAIM.power(range(36), Rows()).startswith("12 seeds show")
-    assert CLAIM.power(range(12), Rows()).startswith("4 seeds can only be inconclusive")
+def test_seeds_are_searched_until_enough_of_them_have_a_deposit():
+    def planned(rows):
+        jobs = CLAIM.jobs("controlled", "mini", range(24), rows)
+        return [job.experiment.seed for job in jobs if job.experiment.model.dropout == 0.0]
+
+    def found(every, seeds, learned=True):
+        return rows_of(
+            CLAIM,
+            lambda arm, seed: (
+                {"gaps": (40.0 if seed % every == 0 else 1.0, 1.0, 1.0), "test": 99.0 if learned else 5.0}
+                if arm == "0"
+                else None
+            ),
+            seeds=seeds,
+        )
+
+    assert planned(None) == list(range(6, 18))  # Four are wanted, and one in three is likely.
+    assert planned(found(1, 12)) == list(range(6, 10))
+    assert planned(found(6, 12)) == list(range(6, 24))  # Two more, of those to come.
+    assert planned(found(100, 24)) == list(range(6, 30))
+    assert planned(found(1, 24, learned=False)) == list(range(6, 30))
+
+
+def test_seeds_after_the_last_that_is_wanted_do_not_count():
+    def tell(arm, seed):
+        return {"gaps": (40.0 if arm == "0" or seed >= 18 else 1.0, 1.0, 1.0)}
+
+    rows = rows_of(CLAIM, tell, seeds=72)
+    verdict = CLAIM.judge(rows, seeds=range(72))
+    assert verdict.outcome == "fails"
+    assert set(verdict.findings[0].part.values) == set(range(6, 18))
+
+
+def test_power_is_told_of_as_many_seeds_as_are_judged():
+    assert CLAIM.power(range(72), Rows()).startswith("12 seeds show")
+    assert CLAIM.power(range(24), Rows()).startswith("4 seeds can only be inconclusive")
 
 
 def test_the_paper_s_rate_is_the_run_of_claim_1():

@@ -36,3 +36,13 @@ def test_examples_run(page, tmp_path, monkeypatch):
 def test_links_within_the_project_lead_somewhere(page):
     missing = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not missing
+
+
+def test_what_readme_says_of_claims_is_on_their_page():
+    section = (ROOT / "README.md").read_text().split("## What the claims come to")[1].split("\n## ")[0]
+    page = (ROOT / "docs" / "replication.md").read_text()
+    told = re.findall(r"(-?[\d.]+)[\w\s]*\[(-?[\d.]+), (-?[\d.]+)\]", section)
+    assert len(told) == 7
+    assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]
+    [runs] = re.findall(r"in (\d+ of \d+ runs) without dropout", section)
+    assert f"without dropout there is one in {runs}" in page

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from spectrope.claims.base import chosen_claims
+from spectrope.claims.study import Study
+from spectrope.claims.tuned import tried_claims
 from spectrope.encodings.base import ENCODINGS
+from spectrope.sweeps.rows import Rows
+from spectrope.training.conditions import THROWN
 from spectrope.training.scales import SCALES, Preset
 
 ROOT = Path(__file__).parent.parent
@@ -36,6 +41,17 @@ def test_examples_run(page, tmp_path, monkeypatch):
 def test_links_within_the_project_lead_somewhere(page):
     missing = [target for target in LINK.findall(page.read_text()) if not (page.parent / target).exists()]
     assert not missing
+
+
+def test_the_page_of_claims_has_the_verdicts_of_the_rows():
+    rows = Rows.load(ROOT / "results" / "mini.jsonl")
+    claims = tried_claims(chosen_claims(()), rows, "mini")
+    sections = (ROOT / "docs" / "replication.md").read_text().split('<a id="')[1:]
+    told = {section.split('"')[0]: section for section in sections}
+    assert list(told) == [claim.kind for claim in claims]
+    for verdict in Study(tuple(claims), tuple(THROWN), "mini", tuple(range(6))).verdicts(rows):
+        line = f"- `{verdict.condition}`: **{verdict.outcome}**, {verdict.reason}."
+        assert line in told[verdict.claim].splitlines()
 
 
 def test_what_readme_says_of_claims_is_on_their_page():

@@ -176,7 +176,7 @@ def test_a_difference_about_the_smallest_of_interest_is_told_and_not_explained()
     assert asked(rows) == set()
     verdict = CLAIM.judge(rows, "released")
     (finding,) = verdict.findings
-    assert (verdict.outcome, verdict.reason, finding.n_seeds) == ("inconclusive", "1 of 1 parts undecided", 6)
+    assert (verdict.outcome, verdict.reason, finding.n_seeds) == ("inconclusive", "its one part undecided", 6)
     assert finding.evidence.interval.estimate == pytest.approx(4.0)
     assert cell(finding).startswith("4.0 [")
 

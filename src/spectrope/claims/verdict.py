@@ -1,5 +1,6 @@
 """From the parts of a claim to its verdict."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -145,18 +146,22 @@ def _whole(findings: Sequence[Finding], seen: Seen, minimum: int) -> tuple[Outco
     parts = [finding for finding in findings if not finding.part.premise]
     if not parts:
         return "inconclusive", "no difference that is worth explaining"
-    counts = {name: [f for f in parts if f.outcome == name] for name in ("holds", "fails", "inconclusive")}
-    of = f"of {len(parts)} parts"
+    counts = Counter(finding.outcome for finding in parts)
+    failed, undecided = counts["fails"], counts["inconclusive"]
     few = [f for f in parts if not f.enough]
-    if counts["fails"]:
+    if failed:
         lack = f"; {len(few)} {'have' if len(few) > 1 else 'has'} fewer than {minimum} seeds" if few else ""
-        return "fails", f"{len(counts['fails'])} {of} fail{'s' * (len(counts['fails']) == 1)}{lack}"
+        return "fails", _share(failed, len(parts), "fails" if failed == 1 else "fail") + lack
     if few:
         worst = min(few, key=lambda f: f.n_seeds)
         return "inconclusive", f"{worst.n_seeds} of at least {minimum} seeds for {worst.part.quantity}"
-    if counts["inconclusive"]:
-        return "inconclusive", f"{len(counts['inconclusive'])} {of} undecided"
+    if undecided:
+        return "inconclusive", _share(undecided, len(parts), "undecided")
     return "holds", f"all {len(parts)} parts hold" if len(parts) > 1 else "its one part holds"
+
+
+def _share(some: int, of: int, what: str) -> str:
+    return f"its one part {what}" if of == 1 else f"{some} of {of} parts {what}"
 
 
 def _told(finding: Finding) -> str:

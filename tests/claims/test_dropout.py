@@ -87,6 +87,15 @@ def test_seeds_after_the_last_that_is_wanted_do_not_count():
     assert set(verdict.findings[0].part.values) == set(range(6, 18))
 
 
+def test_a_seed_that_has_yet_to_run_lets_a_later_one_count_and_is_named():
+    def tell(arm, seed):
+        return None if seed == 7 else {"gaps": (40.0 if arm == "0" else 1.0, 1.0, 1.0)}
+
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=72), seeds=range(36))
+    assert set(verdict.findings[0].part.values) == {6, *range(8, 13)}
+    assert verdict.left_out == ("0, seed 7, yet to run, so that a later one counts",)
+
+
 def test_power_is_told_of_as_many_seeds_as_are_judged():
     assert CLAIM.power(range(72), Rows()).startswith("12 seeds show")
     assert CLAIM.power(range(24), Rows()).startswith("4 seeds can only be inconclusive")

@@ -58,7 +58,7 @@ def test_seeds_on_which_settings_were_chosen_do_not_count():
     for first in (0, 2):
         study = Study((claim,), ("described",), "mini", (first,))
         counted = sorted(seed for _, seed in study.seen(claim, "described", rows).rows)
-        assert counted == [24 + first, 25 + first]  # Twice as many as asked for, and no later ones.
+        assert counted == [24 + 2 * first, 25 + 2 * first]  # Twice as many as asked for, and no later ones.
 
 
 def outcome(claim: Claim, say, seeds: int = 6) -> str:

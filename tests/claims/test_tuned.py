@@ -1,5 +1,7 @@
 """Claims 1 and 2 at learning rates that trials choose: on rows with known answers, and from end to end."""
 
+from dataclasses import replace
+
 import pytest
 from tests.claims.made import jitter, row
 from tests.claims.test_study import tiny  # noqa: F401
@@ -115,3 +117,20 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
         assert main(["claims", "harvest", "1", *elsewhere]) == 0
     assert "12 in all" in capsys.readouterr().out
     assert main(["claims", "run", "4", "--tune"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "told"),
+    [
+        ("precision", "bfloat16", "trials of rope, computed in bfloat16 and float32"),
+        ("test_accuracy", None, "without accuracy"),
+    ],
+)
+def test_trials_that_cannot_be_compared_are_named_and_choose_nothing(fact, value, told):
+    rows = tried({})
+    first = grid(DistanceOrdering().arms("controlled", "mini", 0)["rope"])[0]
+    row_of_first = rows.get(first)
+    rows.add(replace(row_of_first, facts=row_of_first.facts | {fact: value}))
+    claim = DistanceOrderingTuned(rows)
+    assert "rope" not in claim.arms("controlled", "mini", 12)
+    assert told in claim.judge(rows).left_out[0]

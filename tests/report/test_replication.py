@@ -56,7 +56,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
-    assert f"| **fails**, 8 of 17 hold | no run yet | no run yet | {surest} |" in page
+    assert f"| **fails**: 8 hold, 9 fail | no run yet | no run yet | {surest} |" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 2 points | 89.1 | 55.0 [" in line
     assert "holds, n = 6" in line
@@ -70,7 +70,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("seeds", "test", "told"),
-    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive, 0 of 7 hold"), (3, 95.0, "3 of 6 seeds")],
+    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive: 7 open"), (3, 95.0, "3 of 6 seeds")],
 )
 def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
     claim = PartialRoPE()
@@ -89,7 +89,7 @@ def test_a_failure_says_that_parts_lack_seeds():
 
     verdict = PartialRoPE().judge(rows_of(PartialRoPE(), tell))
     assert (verdict.outcome, verdict.reason) == ("fails", "6 of 7 parts fail; 1 has fewer than 6 seeds")
-    assert mark(verdict) == "**fails**, 0 of 6 hold, 1 lacks seeds"
+    assert mark(verdict) == "**fails**: 6 fail, 1 lacks seeds"
 
 
 def test_a_part_that_would_fail_but_for_the_others_says_so():

@@ -78,11 +78,12 @@ class Confounds(Claim, name="confounds"):
     test = (
         "Each switch that changes a run is thrown alone where the whole difference is 5 points or more on "
         "average over 6 seeds or more; where it is less, but not shown to be less, that quantity stays "
-        "undecided. Effects are paired by seed. That some switch makes half of the "
-        "difference holds if the one with the largest effect does, by Student's t at a level corrected for "
-        "the number of switches (Bonferroni), and fails if each falls short. R9, R10 and R12 concern the "
-        "ablation alone, and act on the same runs. A switch may do more than the whole, which others "
-        "then undo; quantities whose difference is shown to be less than 5 points are left out."
+        "undecided. Effects are paired by seed, and counted, as the difference is, in the direction of the "
+        "difference. That some switch makes half of it holds if the one with the largest effect does, by "
+        "Student's t at a level corrected for the number of switches (Bonferroni), and fails if each falls "
+        "short. R9, R10 and R12 concern the ablation alone, and act on the same runs. A switch may do more "
+        "than the whole, which others then undo; quantities whose difference is shown to be less than 5 "
+        "points are left out."
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)

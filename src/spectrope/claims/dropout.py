@@ -1,6 +1,7 @@
 """Claim 4: dropout does not remove the deposit."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from spectrope.claims.arms import EXPLORED_RATES, distance_at
@@ -51,17 +52,34 @@ class Dropout(Claim, name="dropout"):
         return {f"{p:g}": distance_at(p, "rope", condition, scale, seed) for p in RATES}
 
     def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
-        """The rows of seeds up to the last that is needed, as far as rows tell."""
-        chosen = None if seeds is None else self.needed(seeds, rows, condition, scale)
-        return super().see(rows, condition, scale, chosen)
+        """The rows of seeds up to the last that is needed; one among them that has yet to run is named."""
+        if seeds is None:
+            return super().see(rows, condition, scale)
+        seen = super().see(rows, condition, scale, self.needed(seeds, rows, condition, scale, likely=0))
+        ran = {seed for arm, seed in seen.rows if arm == "0"}
+        gaps = (self.explored + seed for seed in seeds if self.explored + seed < max(ran, default=0))
+        lines = (
+            f"0, seed {seed}, yet to run, so that a later one counts" for seed in gaps if seed not in ran
+        )
+        return replace(seen, left_out=(*seen.left_out, *lines))
 
-    def needed(self, seeds: Sequence[int], rows: Rows, condition: str, scale: str) -> Sequence[int]:
-        """Seeds in order until enough have a deposit without dropout, or are likely to once they have run."""
+    def needed(
+        self, seeds: Sequence[int], rows: Rows, condition: str, scale: str, likely: int = 1
+    ) -> Sequence[int]:
+        """Seeds in order until enough have a deposit without dropout.
+
+        Args:
+            seeds: All that may be needed.
+            rows: What there is.
+            condition: Whose confounds the runs keep.
+            scale: Their size.
+            likely: What a seed that has yet to run counts, one with a deposit counting `LIKELY`.
+        """
         seen = super().see(rows, condition, scale, seeds)
         found = deposit(shallow(seen.n_layers))
         known, there = (seen.values("0", found, only_learned=learned) for learned in (False, True))
         numbers = [self.explored + seed for seed in seeds]
-        counts = accumulate(LIKELY * there.get(one, 0) if one in known else 1 for one in numbers)
+        counts = accumulate(LIKELY * there.get(one, 0) if one in known else likely for one in numbers)
         enough = LIKELY * self.judged(seeds)
         return seeds[: 1 + sum(count < enough for count in counts)]
 
@@ -72,9 +90,9 @@ class Dropout(Claim, name="dropout"):
     def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
         """The seeds needed without dropout, and with it those that have a deposit to lose."""
         rows = rows or Rows()
-        seen = self.see(rows, condition, scale, seeds)
-        there = seen.values("0", deposit(shallow(seen.n_layers)), only_learned=True)
         needed = self.needed(seeds, rows, condition, scale)
+        seen = super().see(rows, condition, scale, needed)
+        there = seen.values("0", deposit(shallow(seen.n_layers)), only_learned=True)
         return [
             Job(one, self.measured(arm, one))
             for one, arm in self.named(condition, scale, needed).items()

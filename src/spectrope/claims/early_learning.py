@@ -51,7 +51,7 @@ class EarlyLearning(Claim, name="early-learning"):
         "without rotation. P2: effective rank (exponential of the entropy of eigenvalues) of the matrix "
         "cos((δ−δ′)θ), averaged over frequencies, over the lags of the task; bases as in claim 8. P3: over "
         "the scale's own epochs, 4 at `mini`, while Task 2 is being learned. P5: energy of what training has "
-        "moved each head's factors, as in the claim above; averaged over layers. Student's t over seeds."
+        "moved each head's factors, as in the next claim; averaged over layers. Student's t over seeds."
     )
     paper = "none: these predictions are ours"
     conditions = ("controlled",)

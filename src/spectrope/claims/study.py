@@ -93,9 +93,8 @@ class Study:
         return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
     def seeds_of(self, claim: Claim) -> tuple[int, ...]:
-        """The study's seeds, and as many after them as make the times that the claim needs."""
-        more = (claim.times - 1) * len(self.seeds)
-        return (*self.seeds, *range(max(self.seeds) + 1, max(self.seeds) + 1 + more))
+        """As many as the claim needs for each of the study's seeds; those of other seeds are others."""
+        return tuple(claim.times * seed + more for seed in self.seeds for more in range(claim.times))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
         """The verdict of each case on the rows that there are of its planned seeds."""

@@ -11,7 +11,7 @@ from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.core.errors import UnsupportedError
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.rows import Rows
+from spectrope.sweeps.rows import Row, Rows
 from spectrope.sweeps.tune import FACTORS, Trial, Tuning, grid
 from spectrope.training.config import Experiment
 
@@ -56,6 +56,14 @@ class AtBestRates(Claim):
         first = experiments(self.inner, condition, scale, 0).values()
         trials = [Job(trial, ()) for one in first for trial in grid(one)]
         return [*trials, *super().jobs(condition, scale, seeds, rows)]
+
+    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+        """The rows at chosen rates, and the trials that could not choose one."""
+        seen = super().see(rows, condition, scale, seeds)
+        first = experiments(self.inner, condition, scale, 0)
+        lost = (str(one) for own in first.values() for one in self.rows.lost(grid(own)))
+        odd = (line for name, own in first.items() for line in unfit(name, own, self.rows))
+        return replace(seen, left_out=(*seen.left_out, *lost, *odd))
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         for number, part in enumerate(self.inner.parts(seen)):
@@ -141,16 +149,25 @@ def tried_claims(claims: Sequence[Claim], rows: Rows, scale: str) -> list[Claim]
 
 
 def tuning_of(experiment: Experiment, rows: Rows) -> Tuning | None:
-    """What the trials of an experiment's grid say; None as long as one is missing."""
+    """What the trials of an experiment's grid say; None as long as one is missing, or unfit to compare."""
     trials = grid(experiment)
     found = [row for trial in trials if (row := rows.get(trial)) is not None]
-    if len(found) < len(trials):
+    if len(found) < len(trials) or any(unfit("", experiment, rows)):
         return None
     return Tuning(
         experiment.task.kind,
         experiment.encoding_name,
         tuple(Trial.of(trial, row.facts, row.run) for trial, row in zip(trials, found, strict=True)),
     )
+
+
+def unfit(arm: str, experiment: Experiment, rows: Rows) -> Iterator[str]:
+    """A line for each thing that keeps the trials of an experiment's grid from being compared."""
+    found = [row for trial in grid(experiment) if (row := rows.get(trial)) is not None]
+    precisions = sorted({row.facts["precision"] for row in found})
+    if len(precisions) > 1:
+        yield f"trials of {arm}, computed in {' and '.join(precisions)}"
+    yield from (f"a trial of {arm} (run {row.run}), without accuracy" for row in found if not _is_judged(row))
 
 
 def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:
@@ -165,6 +182,10 @@ def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str
     """A claim's arms, all of them runs of the decoder."""
     arms = claim.arms(condition, scale, seed)
     return {name: one for name, one in arms.items() if isinstance(one, Experiment)}
+
+
+def _is_judged(row: Row) -> bool:
+    return row.facts["test_accuracy"] is not None
 
 
 def _is_tried(claim: Claim, rows: Rows, scale: str) -> bool:

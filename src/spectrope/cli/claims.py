@@ -143,12 +143,12 @@ class Run:
         require(self.gpus >= 0, self, "gpus", "at least 0")
         self._require_options_of_engine()
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        rows = rows.unwritten() if self.dry_run else rows
         claims = self._tuned(claims, rows) if self.tune else claims
         study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
         self._require_effect_of_precision(study.jobs(rows))
-        rows = rows.unwritten() if self.dry_run else rows
         if self.runs.exists():
-            gather(self.runs, study.jobs(rows), rows)  # In a dry run, for its plan alone.
+            gather(self.runs, study, rows)  # In a dry run, for its plan alone.
         left = self._carry_out(study, rows)
         if self.dry_run:
             for claim in study.claims:
@@ -244,7 +244,7 @@ class Harvest:
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         every = (*claims, *tuned_forms(claims, rows))
         study = Study(every, tuple(THROWN), self.scale, seeds_from(self.first_seed, self.seeds))
-        gather(self.runs, study.jobs(rows), rows)
+        gather(self.runs, study, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,12 +294,16 @@ class Claims:
         self.action.run()
 
 
-def gather(root: Path, jobs: list[Job], rows: Rows) -> None:
-    """Take the rows of finished runs and say how many."""
-    found, complaints = harvest(root, {job.experiment for job in jobs}, rows)
+def gather(root: Path, study: Study, rows: Rows) -> None:
+    """Take the rows of finished runs, and of those that these ask for, and say how many."""
+    total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+    found = total
+    while found:
+        found, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+        total += found
     for complaint in complaints:
         complain(f"left out: {complaint}")
-    say(f"{found} new rows from {root}; {len(rows)} in all.")
+    say(f"{total} new rows from {root}; {len(rows)} in all.")
 
 
 def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], workers: int) -> None:

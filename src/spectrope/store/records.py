@@ -88,7 +88,7 @@ def _record(line: bytes) -> dict[str, Any]:
             raise StoreError("no record with a checksum.")
         check = record.pop(CHECK)
         found = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
-    except ValueError:
+    except (ValueError, RecursionError):
         raise StoreError("no JSON, as a line that a crash has cut off.") from None
     if found != check:
         raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")

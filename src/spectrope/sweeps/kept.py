@@ -14,7 +14,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and 0 <= value <= 1
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 def _is_text(value: object) -> bool:

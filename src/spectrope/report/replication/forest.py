@@ -61,7 +61,7 @@ def _panel(verdict: Verdict, unit: str, *, first: bool) -> Spec:
     tick = {"type": "tick", "thickness": 2, "size": LINE - 6, "color": LOSS[0]}
     interval = {"type": "rule", "strokeWidth": 4, "opacity": 0.55}
     return panel(
-        f"{verdict.condition}: {verdict.outcome}",
+        verdict.condition,
         WIDTH,
         LINE * max(1, len(order)),
         [

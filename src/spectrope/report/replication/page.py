@@ -1,5 +1,6 @@
 """The page itself, as Markdown, with its pictures beside it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -23,6 +24,13 @@ from spectrope.report.shell import write_page
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.rows import Rows
+
+WORDS = (  # Of parts, by outcome: of one, of several.
+    ("holds", "holds", "hold"),
+    ("fails", "fails", "fail"),
+    ("inconclusive", "open", "open"),
+    ("lacks", "lacks seeds", "lack seeds"),
+)
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,7 @@ def overview(study: Study, section: Section) -> list[str]:
 
 
 def mark(verdict: Verdict) -> str:
-    """An outcome in a few words: in bold where it is one, else what is lacking; and how many parts hold."""
+    """An outcome in a few words: in bold where it is one, else what is lacking; and how its parts go."""
     if not any(finding.n_seeds for finding in verdict.findings):
         return verdict.reason.partition(";")[0]
     if verdict.outcome == "holds":
@@ -163,13 +171,16 @@ def mark(verdict: Verdict) -> str:
     if verdict.outcome == "inconclusive" and verdict.n_seeds < MIN_SEEDS:
         return f"{verdict.n_seeds} of {MIN_SEEDS} seeds"
     parts = [finding for finding in verdict.findings if not finding.part.premise]
-    judged = [finding.outcome for finding in parts if finding.enough]
     outcome = "**fails**" if verdict.outcome == "fails" else "inconclusive"
     if len(parts) < 2:
         return outcome
-    lacking = len(parts) - len(judged)
-    told = f", {lacking} lack{'s' * (lacking == 1)} seeds" if lacking else ""
-    return f"{outcome}, {judged.count('holds')} of {len(judged)} hold{told}"
+    counts = Counter(finding.outcome if finding.enough else "lacks" for finding in parts)
+    told = [
+        f"{counts[name]} {one if counts[name] == 1 else several}"
+        for name, one, several in WORDS
+        if counts[name] > 0
+    ]
+    return f"{outcome}: {', '.join(told)}"
 
 
 def decisive(verdict: Verdict) -> str:

@@ -40,6 +40,16 @@ def test_a_plan_counts_what_goes_on_at_a_time(command, workers):
     assert command._workers == workers
 
 
+def test_rows_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_path, capsys):
+    place = tmp_path / "rows"
+    place.write_text("a file")
+    assert main(["claims", "run", "4", "--rows", str(place), "--runs", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr()
+    assert "a file stands where a folder should" in told.err
+    assert "runs to do" not in told.out
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("action", ["list", "report"])
 def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):

@@ -24,6 +24,7 @@ from spectrope.core.device import Precision, choose_device
 from spectrope.core.errors import ConfigError, SpectropeError, require
 from spectrope.report.replication import write_replication
 from spectrope.report.shell import check_page
+from spectrope.store import check_place
 from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.engine import Engine
 from spectrope.sweeps.job import Job
@@ -142,6 +143,8 @@ class Run:
         require(self.replicas >= 1, self, "replicas", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
         self._require_options_of_engine()
+        if not self.dry_run:
+            check_place(self.rows / f"{self.scale}.jsonl")
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         rows = rows.unwritten() if self.dry_run else rows
         claims = self._tuned(claims, rows) if self.tune else claims

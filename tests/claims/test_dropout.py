@@ -4,6 +4,7 @@ import pytest
 from tests.claims.made import jitter, rows_of
 
 from spectrope.claims.dropout import Dropout
+from spectrope.claims.study import Study
 from spectrope.sweeps.rows import Rows
 
 CLAIM = Dropout()
@@ -87,13 +88,39 @@ def test_seeds_after_the_last_that_is_wanted_do_not_count():
     assert set(verdict.findings[0].part.values) == set(range(6, 18))
 
 
-def test_a_seed_that_has_yet_to_run_lets_a_later_one_count_and_is_named():
+def test_a_seed_that_has_yet_to_run_lets_a_later_one_count_and_is_told():
     def tell(arm, seed):
         return None if seed == 7 else {"gaps": (40.0 if arm == "0" else 1.0, 1.0, 1.0)}
 
-    verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=72), seeds=range(36))
+    study = Study((CLAIM,), ("controlled",), "mini", (0, 1, 2))
+    (verdict,) = study.verdicts(rows_of(CLAIM, tell, seeds=72))
     assert set(verdict.findings[0].part.values) == {6, *range(8, 13)}
-    assert verdict.left_out == ("0, seed 7, yet to run, so that a later one counts",)
+    assert verdict.reason == "2 of 2 parts undecided; 1 of 19 planned runs to do"
+
+
+def test_a_run_in_another_precision_is_made_up_for_by_a_further_seed():
+    def tell(arm, seed):
+        other = {"precision": "bfloat16"} if seed == 8 else {}
+        return {"gaps": (40.0 if arm == "0" else 1.0, 1.0, 1.0), **other}
+
+    rows = rows_of(CLAIM, tell, seeds=12)
+    jobs = CLAIM.jobs("controlled", "mini", range(36), rows)
+    assert {job.experiment.seed for job in jobs} == set(range(6, 13))
+    assert all(rows.covers(job) for job in jobs)
+    verdict = CLAIM.judge(rows, seeds=range(36))
+    assert set(verdict.findings[0].part.values) == {6, 7, *range(9, 13)}
+    assert len(verdict.left_out) == 3
+
+
+def test_the_precision_of_later_seeds_moves_no_verdict():
+    def tell(arm, seed):
+        return {
+            "gaps": (40.0 if arm == "0" else 1.0, 1.0, 1.0),
+            "precision": "float32" if seed < 12 else "bfloat16",
+        }
+
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=36), seeds=range(36))
+    assert set(verdict.findings[0].part.values) == set(range(6, 12))
 
 
 def test_power_is_told_of_as_many_seeds_as_are_judged():

@@ -100,7 +100,12 @@ class Claim(ABC):
         chosen = everything if seeds is None else {self.explored + seed for seed in seeds}
         arms = {seed: self.arms(condition, scale, seed) for seed in sorted(chosen)}
         lost = rows.lost(one for group in arms.values() for one in group.values())
-        return Seen.of(rows, arms, tuple(map(str, lost)))
+        settling = None if seeds is None else sorted(chosen)[: self.n_judged(seeds)]
+        return Seen.of(rows, arms, tuple(map(str, lost)), settling)
+
+    def n_judged(self, seeds: Sequence[int]) -> int:
+        """How many of the planned seeds a verdict rests on."""
+        return len(seeds)
 
     def judge(
         self,
@@ -115,7 +120,7 @@ class Claim(ABC):
 
     def power(self, seeds: Sequence[int], rows: Rows, scale: str = "mini") -> str:
         """What planned seeds can show, stated before they run, in points where rows tell the spread."""
-        n = len(seeds)
+        n = self.n_judged(seeds)
         if n < self.minimum_seeds:
             few = f"{n} seed{'s' * (n != 1)}"
             return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."

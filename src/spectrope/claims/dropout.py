@@ -51,19 +51,30 @@ class Dropout(Claim, name="dropout"):
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         return {f"{p:g}": distance_at(p, "rope", condition, scale, seed) for p in RATES}
 
-    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
-        """The rows of seeds up to the last that is needed; one among them that has yet to run is named."""
-        if seeds is None:
-            return super().see(rows, condition, scale)
-        seen = super().see(rows, condition, scale, self.needed(seeds, rows, condition, scale, likely=0))
-        ran = {seed for arm, seed in seen.rows if arm == "0"}
-        gaps = (self.explored + seed for seed in seeds if self.explored + seed < max(ran, default=0))
-        lines = (
-            f"0, seed {seed}, yet to run, so that a later one counts" for seed in gaps if seed not in ran
-        )
-        return replace(seen, left_out=(*seen.left_out, *lines))
+    def n_judged(self, seeds: Sequence[int]) -> int:
+        """How many seeds with a deposit are enough."""
+        return ENOUGH * len(seeds) // self.times
 
-    def needed(
+    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+        """The rows of seeds up to the last that is needed."""
+        seen = super().see(rows, condition, scale, seeds)
+        if seeds is None:
+            return seen
+        numbers = {self.explored + seed for seed in self._needed(seeds, rows, condition, scale, likely=0)}
+        return replace(seen, rows={key: row for key, row in seen.rows.items() if key[1] in numbers})
+
+    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+        """The seeds needed without dropout, and with it those that have a deposit to lose."""
+        rows = rows or Rows()
+        there = self._deposits(super().see(rows, condition, scale, seeds))
+        needed = self._needed(seeds, rows, condition, scale)
+        return [
+            Job(one, self.measured(arm, one))
+            for one, arm in self.named(condition, scale, needed).items()
+            if arm == "0" or there.get(one.seed)
+        ]
+
+    def _needed(
         self, seeds: Sequence[int], rows: Rows, condition: str, scale: str, likely: int = 1
     ) -> Sequence[int]:
         """Seeds in order until enough have a deposit without dropout.
@@ -75,37 +86,22 @@ class Dropout(Claim, name="dropout"):
             scale: Their size.
             likely: What a seed that has yet to run counts, one with a deposit counting `LIKELY`.
         """
-        seen = super().see(rows, condition, scale, seeds)
-        found = deposit(shallow(seen.n_layers))
-        known, there = (seen.values("0", found, only_learned=learned) for learned in (False, True))
-        numbers = [self.explored + seed for seed in seeds]
-        counts = accumulate(LIKELY * there.get(one, 0) if one in known else likely for one in numbers)
-        enough = LIKELY * self.judged(seeds)
+        there = self._deposits(super().see(rows, condition, scale, seeds))
+        planned = self.named(condition, scale, seeds).items()
+        without = [Job(one, self.measured(arm, one)) for one, arm in planned if arm == "0"]
+        counts = accumulate(
+            LIKELY * there.get(job.experiment.seed, 0) if rows.covers(job) else likely for job in without
+        )
+        enough = LIKELY * self.n_judged(seeds)
         return seeds[: 1 + sum(count < enough for count in counts)]
 
-    def judged(self, seeds: Sequence[int]) -> int:
-        """How many seeds with a deposit are enough."""
-        return ENOUGH * len(seeds) // self.times
-
-    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
-        """The seeds needed without dropout, and with it those that have a deposit to lose."""
-        rows = rows or Rows()
-        needed = self.needed(seeds, rows, condition, scale)
-        seen = super().see(rows, condition, scale, needed)
-        there = seen.values("0", deposit(shallow(seen.n_layers)), only_learned=True)
-        return [
-            Job(one, self.measured(arm, one))
-            for one, arm in self.named(condition, scale, needed).items()
-            if arm == "0" or there.get(one.seed)
-        ]
-
-    def power(self, seeds: Sequence[int], rows: Rows, scale: str = "mini") -> str:
-        """Of as many seeds as are enough."""
-        return super().power(seeds[: self.judged(seeds)], rows, scale)
+    def _deposits(self, seen: Seen) -> Values:
+        """By seed, whether a network that has learned without dropout has a deposit in a shallow layer."""
+        return seen.values("0", deposit(shallow(seen.n_layers)), only_learned=True)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         found = deposit(shallow(seen.n_layers))
-        without, deep = (seen.values("0", one, only_learned=True) for one in (found, deposit()))
+        without, deep = self._deposits(seen), seen.values("0", deposit(), only_learned=True)
         for p in RATES[1:]:
             arm = f"{p:g}"
             there = seen.values(arm, found, only_learned=True)

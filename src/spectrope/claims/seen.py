@@ -26,7 +26,11 @@ class Seen:
 
     @classmethod
     def of(
-        cls, rows: Rows, arms: Mapping[int, Mapping[str, AnyExperiment]], lost: tuple[str, ...] = ()
+        cls,
+        rows: Rows,
+        arms: Mapping[int, Mapping[str, AnyExperiment]],
+        lost: tuple[str, ...] = (),
+        settling: Collection[int] | None = None,
     ) -> "Seen":
         """Look up each arm of each seed; rows in another precision than most are left out, by name.
 
@@ -34,6 +38,7 @@ class Seen:
             rows: All rows that there are.
             arms: The claim's arms by seed.
             lost: A line for each of their rows that could not be read.
+            settling: Seeds most of whose rows settle the precision, all where these have none; None is all.
         """
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
         found = {
@@ -42,7 +47,8 @@ class Seen:
             for name, experiment in group.items()
             if (row := rows.get(experiment)) is not None
         }
-        counts = Counter(row.facts["precision"] for row in found.values())
+        chosen = [row for (_, seed), row in found.items() if settling is None or seed in settling]
+        counts = Counter(row.facts["precision"] for row in chosen or found.values())
         most = counts.most_common(1)[0][0] if counts else None
         odd = {key: row for key, row in found.items() if row.facts["precision"] != most}
         left_out = tuple(

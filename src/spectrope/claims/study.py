@@ -97,11 +97,15 @@ class Study:
         return tuple(claim.times * seed + more for seed in self.seeds for more in range(claim.times))
 
     def verdicts(self, rows: Rows) -> list[Verdict]:
-        """The verdict of each case on the rows that there are of its planned seeds."""
-        return [
-            claim.judge(rows, condition, self.scale, self.seeds_of(claim))
-            for claim, condition in self.cases()
-        ]
+        """The verdict of each case on the rows that there are of its planned seeds, and what these lack."""
+        return [self._verdict(claim, condition, rows) for claim, condition in self.cases()]
+
+    def _verdict(self, claim: Claim, condition: str, rows: Rows) -> Verdict:
+        found = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
+        jobs = self.jobs_of(claim, condition, rows)
+        n_left = len(outstanding(jobs, rows))
+        told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
+        return replace(found, reason=found.reason + told)
 
     def seen(self, claim: Claim, condition: str, rows: Rows) -> Seen:
         """The rows that count for a claim."""

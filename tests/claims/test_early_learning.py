@@ -66,6 +66,13 @@ def test_each_prediction_can_fail(tell, failing):
     assert failed == (set() if failing is None else {failing})
 
 
+def test_a_kernel_that_is_not_known_of_every_head_has_no_ratio():
+    table = start(0.5, 1.5).with_columns(tangent_largest=pl.Series([1.0, None]))
+    found = row(CLAIM.arms("controlled", "mini", 6)["rope"], tables={"start": table})
+    assert tangent_ratio(found) is None
+    assert uncontracted(found) == 0.5
+
+
 def test_the_rank_of_the_kernel_is_that_of_the_dense_matrix_over_the_lags_of_the_task():
     arms = CLAIM.arms("controlled", "mini", 0)
     ranks = []

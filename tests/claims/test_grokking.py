@@ -1,5 +1,6 @@
 """Claims 12 to 16 on rows with known answers."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -226,6 +227,27 @@ def test_images_that_were_never_fitted_are_not_grokked_either():
     assert [(one.n_seeds, one.outcome) for one in findings] == [(6, "fails"), (0, "inconclusive")]
     with pytest.raises(UnknownNameError, match="unknown scale 'large'"):
         GrokVision().arms("described", "large", 0)
+
+
+@pytest.mark.parametrize("gone", ["train_accuracy", "test_accuracy"])
+def test_images_whose_course_has_gaps_tell_nothing_of_a_delay(gone):
+    course = np.full(EVALUATIONS, 1.0)
+    rows = rows_of(
+        GrokVision(), lambda arm, shift: {"train_accuracy": course, "test_accuracy": course, gone: course}
+    )
+    torn = [
+        replace(
+            one,
+            tables={
+                "progress": one.tables["progress"].with_columns(
+                    pl.when(pl.col("step") != 100).then(gone).alias(gone)
+                )
+            },
+        )
+        for one in rows
+    ]
+    findings = GrokVision().judge(Rows.of(torn), "described").findings
+    assert [one.n_seeds for one in findings] == [6, 0]
 
 
 def test_the_command_s_images_are_those_of_the_claim():

@@ -227,16 +227,25 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "rule"),
+    ("action", "option", "value", "rule"),
     [
-        ("seeds", 0, "seeds must be at least 1; got 0"),
-        ("workers", 0, "workers must be at least 1; got 0"),
-        ("first-seed", -1, "first_seed must be at least 0; got -1"),
+        ("run", "seeds", 0, "Run.seeds must be between 1 and 1000; got 0"),
+        ("run", "workers", 0, "Run.workers must be at least 1; got 0"),
+        ("list", "seeds", 100_000, "List.seeds must be between 1 and 1000; got 100000"),
+        ("report", "first-seed", -1, "Report.first_seed must be at least 0; got -1"),
+        ("harvest", "seeds", -3, "Harvest.seeds must be between 1 and 1000; got -3"),
     ],
 )
-def test_bad_options_are_refused(option, value, rule, capsys):
-    assert main(["claims", "run", "6", f"--{option}", str(value)]) == 2
-    assert f"Run.{rule}" in capsys.readouterr().err
+def test_bad_options_are_refused(action, option, value, rule, tmp_path, capsys):
+    words = ["--out", str(tmp_path / "page.md")] if action == "report" else []
+    assert main(["claims", action, "6", f"--{option}", str(value), "--rows", str(tmp_path), *words]) == 2
+    assert rule in capsys.readouterr().err
+
+
+def test_a_condition_given_twice_counts_once(tmp_path, capsys):
+    words = ["claims", "run", "6", "--conditions", "controlled", "controlled", "--rows", str(tmp_path)]
+    assert main([*words, "--dry-run", "--runs", str(tmp_path / "runs")]) == 0
+    assert capsys.readouterr().out.count("6 rope-with-absolute   controlled") == 1
 
 
 @pytest.mark.parametrize(

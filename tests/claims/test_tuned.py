@@ -14,6 +14,8 @@ from spectrope.claims.tuned import TUNED, DistanceOrderingTuned, tried_claims, t
 from spectrope.cli import main
 from spectrope.core.errors import UnsupportedError
 from spectrope.report.replication import write_replication
+from spectrope.sweeps.job import Job
+from spectrope.sweeps.local import execute
 from spectrope.sweeps.rows import Rows
 from spectrope.sweeps.tune import FACTORS, grid
 
@@ -101,6 +103,8 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
+    assert main([*words, "--dry-run"]) == 0
+    assert "at most as many as without --tune" in capsys.readouterr().out
     assert main(words) == 0
     first, second = capsys.readouterr().out.split("What has been found")
     assert "10 runs to do" in first
@@ -111,12 +115,32 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     assert main([*words, "--dry-run"]) == 0
     said = capsys.readouterr().out
     assert "0 runs to do" in said
-    assert "at most as many as without --tune" in said
+    assert "at most as many as without --tune" not in said
     elsewhere = ["--rows", str(tmp_path / "elsewhere"), *where[2:], "--seeds", "1", "--scale", tiny]
     for _ in range(2):  # Trials first, as they say which runs count.
         assert main(["claims", "harvest", "1", *elsewhere]) == 0
     assert "12 in all" in capsys.readouterr().out
     assert main(["claims", "run", "4", "--tune"]) == 2
+
+
+def test_a_trial_that_fails_keeps_no_other_encoding_from_its_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F811
+    every = DistanceOrdering.arms
+    two = ("rope", "nope")
+    monkeypatch.setattr(DistanceOrdering, "arms", lambda *a: {name: every(*a)[name] for name in two})
+    trial = Job(grid(DistanceOrdering().arms("controlled", tiny, 0)["rope"])[0], ())
+    (damaged,) = execute([trial], tmp_path / "runs", device="cpu")
+    (damaged.path / "config.json").write_text("{")
+    words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu", "--workers", "1"]
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert damaged.id in told.err.splitlines()[-1]
+    first, second = told.out.split("What has been found")
+    assert "10 runs to do" in first
+    assert "1 runs to do" in second
+    assert "Verdicts" in second
+    rows = Rows.load(tmp_path / "tiny.jsonl")
+    assert [row.experiment.encoding_name for row in rows if row.experiment.tuning != "trial"] == ["nope"]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,14 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
 
 
 @pytest.mark.usefixtures("here")
+def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "mini.jsonl").touch()
+    line = refused(capsys, "claims", "list", "--rows", "rows/mini.jsonl")
+    assert "--rows rows/mini.jsonl is a file; it takes the folder of such files, rows." in line
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6"), ("--rows", ".")])
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)

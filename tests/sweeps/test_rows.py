@@ -91,6 +91,9 @@ def test_a_run_that_diverged_is_written_without_its_loss(run, tmp_path):
     assert row.facts["test_accuracy"] == lost.facts["test_accuracy"]
 
 
+PROGRESS = {"step": [1], "train_accuracy": [1.0], "test_loss": [0.1], "test_accuracy": [1.0]}
+
+
 def other(record, **changes):
     changed = {**record, **changes}
     if "config" in changes:
@@ -121,6 +124,24 @@ def fact(record, **changes):
         (lambda r: other(r, tables={"deposit": {"layer": [1]}}), "table 'deposit' has no column 'gap'"),
         (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": ["a"]}}), "which takes numbers"),
         (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": [7.0]}}), "not between 0 and 1"),
+        (
+            lambda r: other(r, tables={"deposit": {"layer": [1], "gap": [1e308], "deposit": [True]}}),
+            "has values in its column 'gap' that are not between -100 and 100",
+        ),
+        (
+            lambda r: other(r, tables={"progress": {**PROGRESS, "test_accuracy": [1e308]}}),
+            "'test_accuracy' that are not between 0 and 1",
+        ),
+        (
+            lambda r: other(r, tables={"head_growth": {"layer": [1], "head": [1], "energy": [1e308]}}),
+            "'energy' that are not between 0 and 1e+60",
+        ),
+        (
+            lambda r: other(r, tables={"progress": {**PROGRESS, "med": [10**30]}}),
+            "has Int128 in its column 'med'",
+        ),
+        (lambda r: fact(r, seconds=1e308), "seconds is 1e+308, and has to be a number within ±1e+60"),
+        (lambda r: fact(r, test_loss=10**400), "and has to be a number within ±1e+60"),
         (
             lambda r: other(r, tables={"deposit": {"layer": [1], "gap": [None], "deposit": [True]}}),
             "lacks values",

@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import polars as pl
-
 from spectrope.claims.arms import ACCURACY, NAMES
 from spectrope.claims.base import Claim
 from spectrope.claims.contraction import CONTRACTED, Contraction
@@ -134,8 +132,8 @@ def _ratios(row: Row, kernel: str) -> list[float] | None:
     table = row.tables.get("start")
     if table is None:
         return None
-    ratio = pl.col(f"{kernel}_largest") / pl.col(f"{kernel}_plain_largest")
-    return table.select(ratio=ratio)["ratio"].to_list()
+    ratios = table[f"{kernel}_largest"] / table[f"{kernel}_plain_largest"]
+    return None if ratios.has_nulls() else ratios.to_list()
 
 
 def _growth(seen: Seen) -> Iterator[Part]:

@@ -114,7 +114,7 @@ def _correlations(seen: Seen) -> Values:
     for seed in sorted({seed for name, seed in seen.rows if name in holes}):
         rows = [seen.rows.get((name, seed)) for name in holes]
         pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
-        if len(pairs) == len(holes):
+        if len(pairs) == len(holes) and all(None not in pair for pair in pairs):
             trained, reached = np.array(pairs, float).T
             found[seed] = rank(trained, reached)
     return {seed: rho for seed, rho in found.items() if rho is not None}

@@ -79,7 +79,7 @@ class GrokVision(GrokClaim, name="grok-vision"):
 def _gained(row: Row) -> float | None:
     """Points from where the training images have settled at being fitted to the end; None if they do not."""
     table = course(row)
-    if table is None:
+    if table is None or table["train_accuracy"].has_nulls() or table["test_accuracy"].has_nulls():
         return None
     fits = (table["train_accuracy"] >= FITTED).to_list()
     settled = [place for place in range(len(fits) - LASTING + 1) if all(fits[place : place + LASTING])]

@@ -25,6 +25,7 @@ from spectrope.training.config import Experiment
 RATE, CLIP = 0.1, 1.0  # Of gradient descent, which diverges at 0.3, and from a small start without the clip.
 SMALL = 0.1  # Factor of a small start.
 PARTICIPATION = 0.1  # Smallest difference of interest between participation ratios.
+VANISHING = 1e-60  # Energies of layers in which no head counts as moved.
 COUPLINGS: dict[str, EncodingConfig] = {
     "rope": Rotary.Config(),
     "shuffled": Rotary.Config(schedule=ShuffledPhases()),
@@ -107,7 +108,7 @@ def participation(row: Row, table: str, column: str = "energy") -> float | None:
         return None
     keys = [name for name in ("step", "layer") if name in found.columns]
     layers = [group[column].to_list() for _, group in found.group_by(keys, maintain_order=True)]
-    if not all(map(any, layers)):
+    if min(map(max, layers)) < VANISHING:
         return None
     ratios = [head_participation(torch.tensor(heads, dtype=torch.float64)) for heads in layers]
     return sum(ratios) / len(ratios)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from math import isfinite
 
 from spectrope.claims.predictions import Values
 from spectrope.claims.quantities import Quantity, learned
@@ -68,7 +69,7 @@ class Seen:
         """A quantity of one arm, by seed, where it is defined."""
         own = {seed: row for (name, seed), row in self.rows.items() if name == arm}
         read = {seed: quantity(row) for seed, row in own.items() if learned(row) or not only_learned}
-        return {seed: value for seed, value in sorted(read.items()) if value is not None}
+        return {s: value for s, value in sorted(read.items()) if value is not None and isfinite(value)}
 
     def complete(self, arms: Collection[str], *quantities: Quantity) -> set[int]:
         """Seeds of which every one of some arms has every one of some quantities."""

@@ -1,5 +1,6 @@
 """`spectrope claims`: every statement of the paper, tested."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -50,11 +51,7 @@ FirstSeed = Annotated[
     ),
 ]
 RESULTS, PAGE = Path("results"), Path("docs/replication.md")
-
-
-def seeds_from(first: int, count: int) -> tuple[int, ...]:
-    """Seeds in a row."""
-    return tuple(range(first, first + count))
+MOST_SEEDS = 1_000
 
 
 def load_rows(folder: Path, scale: str) -> Rows:
@@ -71,14 +68,16 @@ def existing_rows(folder: Path, scale: str) -> Rows:
     Raises:
         ConfigError: If another one is missing, as where its name is misspelt.
     """
+    if folder.is_file():
+        raise ConfigError(f"--rows {folder} is a file; it takes the folder of such files, {folder.parent}.")
     if folder != RESULTS and not folder.is_dir():
         raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
     return load_rows(folder, scale)
 
 
 @dataclass(frozen=True, kw_only=True)
-class List:
-    """What the claims say, and what the rows say of them so far."""
+class Asked:
+    """What every action is told: which claims, on which seeds, by which rows."""
 
     names: Names = ()
     scale: Scale = "mini"
@@ -86,10 +85,25 @@ class List:
     first_seed: FirstSeed = 0
     rows: Results = RESULTS
 
+    def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
+        """The study of some claims on the seeds that are asked for.
+
+        Raises:
+            ConfigError: If there are none, or too many, or it would be a study of nothing.
+        """
+        require(1 <= self.seeds <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS}")
+        require(self.first_seed >= 0, self, "first_seed", "at least 0")
+        seeds = tuple(range(self.first_seed, self.first_seed + self.seeds))
+        return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(Asked):
+    """What the claims say, and what the rows say of them so far."""
+
     def run(self) -> None:
         """Print a row per claim."""
-        rows, seeds = existing_rows(self.rows, self.scale), seeds_from(self.first_seed, self.seeds)
-        study = Study(tuple(chosen_claims(self.names)), tuple(THROWN), self.scale, seeds)
+        rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
         told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
             told[claim].append(f"{condition}: {verdict.outcome}, {verdict.n_seeds}")
@@ -98,15 +112,10 @@ class List:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(Asked):
     """Carry out the runs that claims need and no row holds yet; Ctrl-C keeps everything."""
 
-    names: Names = ()
     conditions: Conditions = tuple(THROWN)
-    scale: Scale = "mini"
-    seeds: Seeds = 6
-    first_seed: FirstSeed = 0
-    rows: Results = RESULTS
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
     precision: Annotated[
@@ -137,8 +146,6 @@ class Run:
 
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
-        require(self.seeds >= 1, self, "seeds", "at least 1")
-        require(self.first_seed >= 0, self, "first_seed", "at least 0")
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.replicas >= 1, self, "replicas", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
@@ -148,25 +155,31 @@ class Run:
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         rows = rows.unwritten() if self.dry_run else rows
         claims = self._tuned(claims, rows) if self.tune else claims
-        study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
+        study = self.study(claims, self.conditions)
         self._require_effect_of_precision(study.jobs(rows))
         if self.runs.exists():
             gather(self.runs, study, rows)  # In a dry run, for its plan alone.
-        left = self._carry_out(study, rows)
+        mistake = self._carry_out_all(study, rows)
         if self.dry_run:
-            for claim in study.claims:
-                if claim.planned_later:
-                    told = f"{claim.number} {claim.kind}: then {claim.planned_later}."
-                    say(told)
+            show_later(study, rows)
             return
-        while (more := outstanding(study.jobs(rows), rows)) and more != left:
-            say("What has been found asks for more runs.")
-            left = self._carry_out(study, rows)
         show_verdicts(study, rows)
+        if mistake is not None:
+            raise mistake
 
-    def _carry_out(self, study: Study, rows: Rows) -> list[Job]:
-        """Print the plan, do what of it can be planned by the rows that there are, and return it."""
-        left = outstanding(study.jobs(rows), rows)
+    def _carry_out_all(self, study: Study, rows: Rows) -> SpectropeError | None:
+        """Do what can be planned, then what its rows ask for, and so on; the first error of a job, if any."""
+        left, tried, first = outstanding(study.jobs(rows), rows), set[Job](), None
+        while True:
+            mistake = self._carry_out(left, study, rows)
+            first, tried = first or mistake, tried | set(left)
+            left = [job for job in outstanding(study.jobs(rows), rows) if job not in tried]
+            if not left:
+                return first
+            say("What has been found asks for more runs.")
+
+    def _carry_out(self, left: list[Job], study: Study, rows: Rows) -> SpectropeError | None:
+        """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
         precision = usual_precision(rows) if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
         costs = self._costs(jobs)
@@ -180,10 +193,9 @@ class Run:
                     carry_out(jobs, rows, self.runs, self._engine(), watch)
             except Interrupted:
                 raise
-            except SpectropeError:
-                show_verdicts(study, rows)  # Of the others, which are done.
-                raise
-        return left
+            except SpectropeError as mistake:
+                return mistake
+        return None
 
     def _tuned(self, claims: list[Claim], rows: Rows) -> list[Claim]:
         tuned = tuned_claims(claims, rows)
@@ -223,7 +235,7 @@ class Run:
 
     def _costs(self, jobs: list[Job]) -> list[Cost]:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1 if self.engine == "ray" else max(1, WORKERS // self._workers))
+        torch.set_num_threads(1 if self.engine == "ray" else max(1, threads // self._workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
                 return calibrate(jobs, self._device, self.replicas)
@@ -232,34 +244,22 @@ class Run:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Harvest:
+class Harvest(Asked):
     """Take the rows of finished runs, such as those of `spectrope compare`, that some claim needs."""
 
-    names: Names = ()
-    scale: Scale = "mini"
-    seeds: Seeds = 6
-    first_seed: FirstSeed = 0
-    rows: Results = RESULTS
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
         """Add rows, and name the runs that cannot be read."""
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
-        every = (*claims, *tuned_forms(claims, rows))
-        study = Study(every, tuple(THROWN), self.scale, seeds_from(self.first_seed, self.seeds))
-        gather(self.runs, study, rows)
+        gather(self.runs, self.study([*claims, *tuned_forms(claims, rows)]), rows)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class Report(Asked):
     """Write the page of verdicts, with its pictures, from the rows alone."""
 
-    names: Names = ()
     conditions: Conditions = tuple(THROWN)
-    scale: Scale = "mini"
-    seeds: Seeds = 6
-    first_seed: FirstSeed = 0
-    rows: Results = RESULTS
     out: Annotated[
         Path | None,
         tyro.conf.arg(help=f"Markdown file to write; {PAGE} where the rest is as it is by default."),
@@ -272,8 +272,7 @@ class Report:
         if out is None:
             raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
         check_page(out, ".md")
-        claims = tried_claims(claims, rows, self.scale)
-        study = Study(tuple(claims), self.conditions, self.scale, seeds_from(self.first_seed, self.seeds))
+        study = self.study(tried_claims(claims, rows, self.scale), self.conditions)
         write_replication(study, rows, out)
         say(f"Wrote {out.resolve()}")
 
@@ -314,7 +313,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
     lines = []
     for claim, condition in study.cases():
         jobs = study.jobs_of(claim, condition, rows)
-        missing = [job for job in jobs if not rows.covers(job)]
+        missing = [job for job in jobs if job.experiment in costs]
         seconds = sum(costs[job.experiment].total for job in missing) / workers
         lines.append(
             (f"{claim.number} {claim.kind}", condition, str(len(jobs)), str(len(missing)), lasting(seconds))
@@ -324,6 +323,15 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
     say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
     for claim in study.claims:
         say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
+
+
+def show_later(study: Study, rows: Rows) -> None:
+    """Print which further runs only the rows of those to do will tell."""
+    for claim in study.claims:
+        jobs = (job for one, name in study.cases() if one == claim for job in study.jobs_of(one, name, rows))
+        if claim.planned_later and outstanding(jobs, rows):
+            told = f"{claim.number} {claim.kind}: then {claim.planned_later}."
+            say(told)
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

@@ -103,7 +103,7 @@ class Compare:
     def tuned(self, plan: list[Experiment], untuned: list[Run]) -> list[Run]:
         """Choose learning rates, print what they and the choice cost, and run the plan at them."""
         trials = trials_of(plan, self.rates)
-        with bars([f"{one.label}/rate {one.training.learning_rate:.2g}" for one in trials]) as progress:
+        with bars([one.label for one in trials]) as progress:
             tunings = tune(plan, self.runs, factors=self.rates, watch=progress.watch, **self._place)
         show_tunings(tunings)
         with bars([f"{one.label}, tuned" for one in plan]) as progress:

@@ -89,7 +89,9 @@ def _record(line: bytes) -> dict[str, Any]:
         check = record.pop(CHECK)
         found = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except (ValueError, RecursionError):
-        raise StoreError("no JSON, as a line that a crash has cut off.") from None
+        raise StoreError(
+            "no JSON, as a line that a crash has cut off; what it held counts as not there."
+        ) from None
     if found != check:
         raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")
     return record

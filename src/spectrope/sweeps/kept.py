@@ -8,9 +8,11 @@ import polars as pl
 from spectrope.core.errors import StoreError
 from spectrope.sweeps.measures import MEASURES
 
+LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.
+
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST
 
 
 def _is_share(value: object) -> bool:
@@ -23,19 +25,26 @@ def _is_text(value: object) -> bool:
 
 FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("finished_at", "commit", "device", "precision"), ("text", _is_text)),
-    **dict.fromkeys(("seconds", "test_loss", "n_parameters"), ("a number", _is_number)),
+    **dict.fromkeys(("seconds", "test_loss", "n_parameters"), (f"a number within ±{LARGEST:g}", _is_number)),
     **dict.fromkeys(
         ("bayes_accuracy", "train_accuracy", "test_accuracy"), ("a number between 0 and 1", _is_share)
     ),
     "machine": ("a description of the machine", lambda value: isinstance(value, dict)),
 }
+WIDE = {pl.Int128, pl.UInt128}  # NumPy has none of these.
+WHOLE = ("whole numbers", lambda kind: kind.is_integer() and kind not in WIDE)
 KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
-    **dict.fromkeys(("epoch", "step", "layer", "head"), ("whole numbers", lambda kind: kind.is_integer())),
+    **dict.fromkeys(("epoch", "step", "layer", "head"), WHOLE),
     "split": ("text", lambda kind: kind == pl.String),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
 FULL = ("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy")  # Without nulls.
-NUMBERS = ("numbers", lambda kind: kind.is_numeric() or kind == pl.Null)
+NUMBERS = ("numbers", lambda kind: kind.is_float() or kind == pl.Null or WHOLE[1](kind))
+LIMITS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(("accuracy", "train_accuracy", "test_accuracy", "held_out_accuracy"), (0.0, 1.0)),
+    **dict.fromkeys(("gap", "drop"), (-100.0, 100.0)),
+    **dict.fromkeys(("energy", "projections"), (0.0, LARGEST)),
+}  # Of columns; the others lie within ±LARGEST.
 
 
 @dataclass(frozen=True)
@@ -67,9 +76,17 @@ class Kept:
             rule, fits = KINDS.get(name, NUMBERS)
             if not fits(kind):
                 raise StoreError(f"has {kind} in its column {name!r}, which takes {rule}.")
-        if "accuracy" in self.columns and not kept["accuracy"].is_between(0, 1).all():
-            raise StoreError("has an accuracy that is not between 0 and 1.")
+            if kind.is_numeric():
+                _require_limits(kept[name])
         return kept
+
+
+def _require_limits(column: pl.Series) -> None:
+    low, high = LIMITS.get(column.name, (-LARGEST, LARGEST))
+    least, most = column.min(), column.max()  # Of what is neither null nor NaN.
+    if least is not None and (least < low or most > high):  # pyright: ignore[reportOperatorIssue]
+        told = f"that are not between {low:g} and {high:g}"
+        raise StoreError(f"has values in its column {column.name!r} {told}.")
 
 
 HEAD = ("layer", "head")

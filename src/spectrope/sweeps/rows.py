@@ -175,13 +175,16 @@ class Rows:
         Raises:
             StoreError: If the file cannot be written.
         """
-        self._take(row)
         if self.path is not None:
-            append_record(self.path, self._rows[row.experiment].record())
+            append_record(self.path, self._joined(row).record())
+        self._take(row)
 
     def _take(self, row: Row) -> None:
+        self._rows[row.experiment] = self._joined(row)
+
+    def _joined(self, row: Row) -> Row:
         earlier = self._rows.get(row.experiment)
-        self._rows[row.experiment] = row if earlier is None else earlier.joined(row)
+        return row if earlier is None else earlier.joined(row)
 
 
 def run_name(experiment: AnyExperiment) -> str:

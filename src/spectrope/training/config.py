@@ -76,4 +76,5 @@ class Experiment(Configured):
     @property
     def label(self) -> str:
         """A short name for progress bars and messages."""
-        return f"{self.task.kind}/{self.encoding_name}/seed {self.seed}"
+        rate = f"rate {self.training.learning_rate:.2g}/" if self.tuning == "trial" else ""
+        return f"{self.task.kind}/{self.encoding_name}/{rate}seed {self.seed}"

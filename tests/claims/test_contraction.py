@@ -34,7 +34,7 @@ def say(ratio=0.6, slope=-1.0):
 def test_the_ratio_is_the_mean_over_heads_that_have_one():
     (one, *_) = CLAIM.plan("controlled", "mini", (0,))
     assert contraction(row(one, tables={"spectrum": spectrum(0.7)})) == pytest.approx(0.7)
-    assert contraction(row(one, tables={"spectrum": pl.DataFrame({"layer": [1]})})) is None
+    assert contraction(row(one, tables={"spectrum": spectrum(0.7)}), layer=2) is None
     assert contraction(row(one)) is None
 
 
@@ -49,6 +49,15 @@ def test_the_ratio_is_the_mean_over_heads_that_have_one():
 )
 def test_known_ratios(tell, outcome):
     assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_the_mean_is_told_layer_by_layer():
+    def tell(arm, seed):
+        table = pl.DataFrame({"layer": [1, 2, 2], "contraction_spectral": [0.5, 1.0, 2.0]})
+        return {"tables": {"spectrum": table}}
+
+    (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings
+    assert found.part.note == "layer by layer 0.50 [0.50 to 0.50], 1.50 [1.50 to 1.50]"
 
 
 def test_a_seed_without_all_bases_has_no_correlation():

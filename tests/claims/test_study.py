@@ -229,11 +229,11 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("action", "option", "value", "rule"),
     [
-        ("run", "seeds", 0, "Run.seeds must be between 1 and 1000; got 0"),
+        ("run", "seeds", 0, "Run.seeds must be between 1 and 200; got 0"),
         ("run", "workers", 0, "Run.workers must be at least 1; got 0"),
-        ("list", "seeds", 100_000, "List.seeds must be between 1 and 1000; got 100000"),
+        ("list", "seeds", 100_000, "List.seeds must be between 1 and 200; got 100000"),
         ("report", "first-seed", -1, "Report.first_seed must be at least 0; got -1"),
-        ("harvest", "seeds", -3, "Harvest.seeds must be between 1 and 1000; got -3"),
+        ("harvest", "seeds", -3, "Harvest.seeds must be between 1 and 200; got -3"),
     ],
 )
 def test_bad_options_are_refused(action, option, value, rule, tmp_path, capsys):

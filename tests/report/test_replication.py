@@ -17,7 +17,7 @@ from spectrope.claims.grok_med import GrokMed
 from spectrope.claims.partial_deposit import PartialDeposit
 from spectrope.claims.partial_rope import PartialRoPE
 from spectrope.claims.study import Study
-from spectrope.claims.tuned import tuned_forms
+from spectrope.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.report.replication import write_replication
 from spectrope.report.replication.charts import save_chart
 from spectrope.report.replication.extras import falls, waterfall
@@ -128,10 +128,12 @@ def test_two_quantities_are_drawn_against_each_other(tmp_path):
 
     write_replication(study(Extrapolation()), rows_of(Extrapolation(), tell), tmp_path / "replication.md")
     drawn = (tmp_path / "images/replication/9-extrapolation-more.svg").read_text()
-    assert {"largest gap, points", "rope/0.3", "blend"} <= set(re.findall(r"(?<=>)[^<]+(?=</text>)", drawn))
+    assert {"largest gap, points", "RoPE, dropout 0.3", "αG_e + J"} <= set(
+        re.findall(r"(?<=>)[^<]+(?=</text>)", drawn)
+    )
     assert drawn.count('aria-roledescription="circle"') == 8 * 6
     assert drawn.count('aria-roledescription="line mark"') == 8  # An encoding each, by length.
-    assert 'length tested at over length of training: 1; accuracy, %: 90; arm: rope"' in drawn
+    assert 'length tested at over length of training: 1; accuracy, %: 90; arm: RoPE"' in drawn
 
 
 def test_contraction_is_drawn_head_by_head(tmp_path):
@@ -255,10 +257,20 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
     def last_line(one):
         return write_replication(one, Rows(), tmp_path / "replication.md").read_text().splitlines()[-2]
 
-    assert study(*chosen_claims(())).command == "spectrope claims run --scale mini --seeds 6"
+    assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 6"]
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
     options = "distance-ordering --scale mini --seeds 2 --first-seed 6 --conditions controlled"
     assert f"`spectrope claims run {options}` does" in last_line(fresh)
+
+
+def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path):
+    one = study(DistanceOrdering(), DistanceOrderingTuned(Rows()))
+    words = f"--scale mini --seeds 6 --rows {tmp_path}"
+    plain, tuned = (f"spectrope claims run distance-ordering {more}{words}" for more in ("", "--tune "))
+    assert one.commands(tmp_path) == [plain, tuned]
+    page = write_replication(one, Rows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()
+    assert f"from the rows in `{tmp_path}/`" in page
+    assert f"`{tuned}` does the same at best learning rates." in page
 
 
 def test_an_interval_of_another_level_says_so():

@@ -1,7 +1,9 @@
 """Claim 8: does RoPE contract the spectrum of the logits, and does that speed training?"""
 
 from collections.abc import Iterator
+from functools import partial
 
+import numpy as np
 import polars as pl
 
 from spectrope.claims.base import Claim
@@ -12,6 +14,7 @@ from spectrope.claims.seen import Seen
 from spectrope.claims.verdict import Part
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
+from spectrope.stats.seeds import t_interval
 from spectrope.sweeps.rows import Row
 from spectrope.training.config import Experiment
 from spectrope.training.scales import experiment
@@ -60,6 +63,7 @@ class Contraction(Claim, name="contraction"):
             quantity="RoPE, mean ratio of spectral norms with and without rotation",
             prediction=AtMost(CONTRACTED, "ratio"),
             values=seen.values(OWN, contraction),
+            note=_by_layer(seen),
         )
         yield Part(
             quantity="that ratio against speed, over bases",
@@ -72,10 +76,24 @@ class Contraction(Claim, name="contraction"):
         )
 
 
-def contraction(row: Row) -> float | None:
-    """Mean over heads of the spectral norm of centred logits over that of the same without rotation."""
+def contraction(row: Row, layer: int | None = None) -> float | None:
+    """Mean over heads of the spectral norm of centred logits over that of the same without rotation.
+
+    Args:
+        row: Of a run.
+        layer: Counted from 1; None means all.
+    """
     table = row.tables.get("spectrum")
-    if table is None or "contraction_spectral" not in table.columns:
+    if table is None:
         return None
-    known = table.filter(pl.col("contraction_spectral").is_not_null())["contraction_spectral"]
+    heads = table if layer is None else table.filter(pl.col("layer") == layer)
+    known = heads["contraction_spectral"].drop_nulls()
     return None if known.is_empty() else sum(known) / len(known)
+
+
+def _by_layer(seen: Seen) -> str:
+    """The mean over seeds of each layer by itself, since the mean over all may hide one that contracts."""
+    layers = (seen.values(OWN, partial(contraction, layer=n)) for n in range(1, seen.n_layers + 1))
+    means = [t_interval(np.array(list(values.values()))) for values in layers if len(values) > 1]
+    told = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
+    return f"layer by layer {told}" if told else ""

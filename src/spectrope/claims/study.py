@@ -1,5 +1,6 @@
 """Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
 
+import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.seen import Seen
+from spectrope.claims.tuned import AtBestRates
 from spectrope.claims.verdict import Verdict
 from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
@@ -19,6 +21,8 @@ from spectrope.sweeps.rows import Row, Rows
 from spectrope.training.conditions import THROWN
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES
+
+RESULTS = Path("results")  # Where rows are, unless said otherwise.
 
 
 @dataclass(frozen=True)
@@ -54,16 +58,22 @@ class Study:
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
             raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
 
-    @property
-    def command(self) -> str:
-        """The command that does what this study lacks."""
-        every, own = {claim.kind for claim in chosen_claims(())}, {claim.kind for claim in self.claims}
-        words = ["spectrope", "claims", "run"]
-        words += sorted(own & every) if own & every < every else []
-        words += ["--scale", self.scale, "--seeds", str(len(self.seeds))]
+    def commands(self, place: Path = RESULTS) -> list[str]:
+        """The commands that do what this study lacks: of claims as they are, and of those at best rates.
+
+        Args:
+            place: Folder of the rows.
+        """
+        words = ["--scale", self.scale, "--seeds", str(len(self.seeds))]
         words += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
+        words += ["--rows", str(place)] if place != RESULTS else []
         words += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
-        return " ".join(words)
+        every, tested = {claim.kind for claim in chosen_claims(())}, {claim for claim, _ in self.cases()}
+        tuned = sorted(claim.inner.kind for claim in tested if isinstance(claim, AtBestRates))
+        plain = sorted(claim.kind for claim in tested if not isinstance(claim, AtBestRates))
+        named = [plain if set(plain) < every else []] if plain else []
+        named += [[*tuned, "--tune"]] if tuned else []
+        return [shlex.join(["spectrope", "claims", "run", *names, *words]) for names in named]
 
     @property
     def n_layers(self) -> int:

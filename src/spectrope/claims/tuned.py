@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+from spectrope.claims.arms import NAMES_AND_MLA as NAMES
 from spectrope.claims.base import Claim
 from spectrope.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.claims.distance_ordering import DistanceOrdering
@@ -79,7 +80,7 @@ class AtBestRates(Claim):
         found = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
         for arm in seen.arms:
             if arm in runs and (tuning := found[arm]):
-                yield f"{arm} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
+                yield f"{NAMES.get(arm, arm)} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
 
 
 class DistanceOrderingTuned(AtBestRates, DistanceOrdering):

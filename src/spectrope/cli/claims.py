@@ -11,6 +11,7 @@ from tyro.conf import subcommand
 
 from spectrope.claims.base import Claim, chosen_claims
 from spectrope.claims.study import (
+    RESULTS,
     Study,
     carry_out,
     harvest,
@@ -50,8 +51,8 @@ FirstSeed = Annotated[
         help="The first of them, of those that chose nothing: 6 checks a surprise on fresh ones alone."
     ),
 ]
-RESULTS, PAGE = Path("results"), Path("docs/replication.md")
-MOST_SEEDS = 1_000
+PAGE = Path("docs/replication.md")
+MOST_SEEDS = 200
 
 
 def load_rows(folder: Path, scale: str) -> Rows:

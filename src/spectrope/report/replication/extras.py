@@ -1,6 +1,6 @@
 """What some claims show beside their parts: learning curves, accuracy against RoPE heads, a waterfall."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +20,7 @@ from spectrope.report.replication.grok_extras import by_coverage, by_hole, cours
 from spectrope.report.spec import INK, QUIET
 
 ACCURACY = {"type": "quantitative", "title": "accuracy, %", "scale": {"domain": [0, 100]}}
+NAMES_AND_BLEND = NAMES | {"blend": "αG_e + J"}
 RATIO = {"type": "log", "nice": False}
 SPLITS = {"train": "training", "test": "held-out"}
 Extra = Callable[[Claim, Mapping[str, Seen]], Spec | None]
@@ -95,7 +96,7 @@ def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
         panels = []
         for condition, found in seen.items():
             points = [
-                {"arm": arm, "x": value, "y": others[seed]}
+                {"arm": told(arm), "x": value, "y": others[seed]}
                 for arm in found.arms
                 for others in [found.values(arm, y[1])]
                 for seed, value in found.values(arm, x[1]).items()
@@ -106,7 +107,7 @@ def cloud(x: tuple[str, Quantity], y: tuple[str, Quantity]) -> Extra:
                     {"field": field, "type": "quantitative", "title": title, "scale": {"zero": False}}
                     for field, (title, _) in (("x", x), ("y", y))
                 )
-                colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": KEY}
+                colour = _by_arm(found.arms)
                 mark = {"type": "circle", "size": 45, "opacity": 0.9}
                 panels.append(panel(condition, 320, 220, [layer(points, mark, x=across, y=up, color=colour)]))
         return whole(beside(panels)) if panels else None
@@ -119,7 +120,7 @@ def by_length(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
     panels = []
     for condition, found in seen.items():
         tables = [
-            row.tables["lengths"].select(pl.lit(arm).alias("arm"), "factor", "accuracy")
+            row.tables["lengths"].select(pl.lit(told(arm)).alias("arm"), "factor", "accuracy")
             for (arm, _), row in found.rows.items()
             if "lengths" in row.tables and learned(row)
         ]
@@ -131,7 +132,7 @@ def by_length(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
                 "type": "quantitative",
                 "title": "length tested at over length of training",
             }
-            colour = {"field": "arm", "type": "nominal", "sort": found.arms, "legend": KEY}
+            colour = _by_arm(found.arms)
             mark = {"type": "line", "point": {"size": 24}}
             lines = layer(points, mark, x=x, y={**ACCURACY, "field": "accuracy"}, color=colour)
             panels.append(panel(condition, 320, 220, [lines]))
@@ -196,6 +197,20 @@ def falls(effects: Effects) -> Spec:
     return panel(effects.subject, 330, 170, [zero, bar])
 
 
+def told(arm: str) -> str:
+    """An arm in words, such as "RoPE, dropout 0.3" for "rope/0.3"."""
+    name, _, rate = arm.partition("/")
+    return NAMES_AND_BLEND.get(name, name) + (f", dropout {rate}" if rate else "")
+
+
+def _by_arm(arms: Sequence[str]) -> Spec:
+    """Colours of arms, in their order: those of encodings are the same in every figure."""
+    chosen = styles(arms) if set(arms) & set(NAMES) else {}
+    colours = {"range": [chosen[arm].colour for arm in arms]} if chosen else {}
+    scale = {"domain": [told(arm) for arm in arms], **colours}
+    return {"field": "arm", "type": "nominal", "scale": scale, "legend": KEY | {"labelLimit": 200}}
+
+
 def _mean(values: Values, seeds: Collection[int]) -> float:
     return fmean(values[seed] for seed in seeds)
 
@@ -233,8 +248,7 @@ EXTRAS: Mapping[str, tuple[str, Extra]] = {
         ),
     ),
     "extrapolation": (
-        "Above, a point per run; below, accuracy by length, mean over the runs that learned the task. A "
-        "number behind RoPE's name is its rate of dropout.",
+        "Above, a point per run; below, accuracy by length, mean over the runs that learned the task.",
         below(
             cloud(
                 ("largest gap, points", gap()),

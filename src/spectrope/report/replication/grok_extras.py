@@ -11,7 +11,7 @@ from spectrope.claims.seen import Seen
 from spectrope.report.replication.charts import Spec, beside, interval_of, layer, panel, whole
 from spectrope.report.spec import INK, QUIET
 
-KINDS = ("#1a65c8", "#d84a02")
+KINDS = {"square": "#1a65c8", "strip": "#d84a02", "random": QUIET, "strip, two vocabularies": "#079e6f"}
 WIDTH, HEIGHT = 260, 170
 
 Drawing = Callable[[Claim, Mapping[str, Seen]], Spec | None]
@@ -66,7 +66,8 @@ def by_coverage(claim: Claim, seen: Mapping[str, Seen]) -> Spec | None:
             ends = interval_of(found.values(arm, last("test_accuracy", 100.0)))
             if ends:
                 trained = fmean(found.values(arm, share_trained).values())
-                place = {"kind": arm.split(",")[0], "trained": trained}
+                kind, _, rest = arm.partition(", k = ")
+                place = {"kind": kind + "".join(rest.partition(", ")[1:]), "trained": trained}
                 rows.append({**place, **ends})
                 attainable.append({**place, "estimate": fmean(found.values(arm, attainable_of).values())})
     if not rows:
@@ -100,7 +101,9 @@ def _course(column: str, told: str, tables: Sequence[tuple[int, Any]]) -> Spec:
 
 def _with_bars(title: str, rows: Sequence[Mapping[str, Any]], x: Spec) -> Spec:
     y = {"field": "estimate", "type": "quantitative", "title": None}
-    colour = _nominal("kind") | {"scale": {"range": [*KINDS, QUIET]}, "legend": {"title": None}}
+    shown = {kind: colour for kind, colour in KINDS.items() if any(row["kind"] == kind for row in rows)}
+    scale = {"domain": list(shown), "range": list(shown.values())}
+    colour = _nominal("kind") | {"scale": scale, "legend": {"title": None}}
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     bars = layer(rows, {"type": "rule"}, x=x, color=colour, **ends)
     dots = layer(rows, {"type": "circle", "size": 50, "opacity": 1}, x=x, y=y, color=colour)

@@ -14,7 +14,7 @@ import jinja2
 from spectrope.claims.base import Claim
 from spectrope.claims.predictions import ALPHA, LEVEL
 from spectrope.claims.quantities import shallow
-from spectrope.claims.study import Study, merged, outstanding
+from spectrope.claims.study import RESULTS, Study, merged, outstanding
 from spectrope.claims.tuned import tuned_forms
 from spectrope.claims.verdict import Finding, Verdict
 from spectrope.report.replication.charts import SPARED, Spec, save_chart
@@ -116,6 +116,7 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
     Raises:
         StoreError: If a file cannot be written.
     """
+    place = RESULTS if rows.path is None else rows.path.parent
     cases = zip(study.cases(), study.verdicts(rows), strict=True)
     grouped = groupby(cases, key=lambda case: case[0][0])
     jobs = {case: study.jobs_of(*case, rows) for case in study.cases()}
@@ -143,7 +144,8 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         shallow=shallow_layers(study),
         overview=[(section.claim, overview(study, section)) for section in sections],
         complaints=rows.complaints,
-        command=study.command,
+        place=place,
+        commands=study.commands(place),
     )
     return write_page(page, path, ".md")
 

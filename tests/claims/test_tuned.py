@@ -66,7 +66,7 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
     assert (first.part.quantity, first.outcome) == ("RoPE minus absolute, held-out accuracy", "fails")
     rates = first.part.note.removeprefix("rates: ").split(", ")
     assert {"RoPE 0.003", "absolute 0.009"} < set(rates)
-    assert {rate for rate in rates if "*" in rate} == {"nope 0.09*", "alibi 0.0009*"}
+    assert {rate for rate in rates if "*" in rate} == {"NoPE 0.09*", "ALiBi 0.0009*"}
     assert (
         DistanceOrdering().judge(rows).outcome == "inconclusive"
     )  # Absolute has no run at the scale's rate.

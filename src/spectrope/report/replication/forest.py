@@ -35,7 +35,7 @@ def forest(verdicts: Sequence[Verdict]) -> Spec | None:
 def _panel(verdict: Verdict, unit: str, *, first: bool) -> Spec:
     findings = [finding for finding in verdict.findings if finding.part.prediction.unit == unit]
     order = list(dict.fromkeys(finding.part.quantity for finding in findings))
-    axis = {"labelLimit": LABEL, "grid": True, "title": None} if first else None
+    axis = {"labelLimit": LABEL, "labelPadding": 8, "grid": True, "title": None} if first else None
     y = {"field": "part", "type": "nominal", "sort": order, "scale": {"domain": order}, "axis": axis}
     lines = [_line(finding) for finding in findings]
     known = [line for line in lines if line["estimate"] is not None]

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import polars as pl
@@ -70,7 +71,7 @@ class Row:
         run = record.get("run", "unknown")
         for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
             if record.get(name) != current:
-                raise StoreError(f"run {run} has {name} {record.get(name)}, not {current}.")
+                raise StoreError(f"run {run} has {name} {short(record.get(name))}, not {current}.")
         try:
             identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
             experiment = read_experiment(record["config"])
@@ -205,7 +206,7 @@ def _checked(
     for name, value in facts.items():
         rule, fits = FACTS[name]
         if value is not None and not fits(value):
-            raise StoreError(f"run {run}: {name} is {value!r}, and has to be {rule}.")
+            raise StoreError(f"run {run}: {name} is {short(value)}, and has to be {rule}.")
     kept = {}
     for name, table in tables.items():
         if name not in KEPT:

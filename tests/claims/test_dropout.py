@@ -121,6 +121,7 @@ def test_the_precision_of_later_seeds_moves_no_verdict():
 
     verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=36), seeds=range(36))
     assert set(verdict.findings[0].part.values) == set(range(6, 12))
+    assert verdict.left_out == ()
 
 
 def test_power_is_told_of_as_many_seeds_as_are_judged():

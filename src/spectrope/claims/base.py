@@ -1,7 +1,7 @@
 """What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -70,7 +70,7 @@ class Claim(ABC):
         if condition not in self.conditions:
             known = ", ".join(self.conditions)
             raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
-        groups = (self.arms(condition, scale, self.explored + seed) for seed in seeds)
+        groups = (self.arms(condition, scale, seed) for seed in self.numbers(seeds))
         return {one: arm for group in groups for arm, one in group.items()}
 
     def plan(self, condition: str, scale: str, seeds: Sequence[int]) -> list[AnyExperiment]:
@@ -97,11 +97,27 @@ class Claim(ABC):
                 were added after a look; None takes all that the rows have.
         """
         everything = {row.experiment.seed for row in rows}
-        chosen = everything if seeds is None else {self.explored + seed for seed in seeds}
-        arms = {seed: self.arms(condition, scale, seed) for seed in sorted(chosen)}
+        return self.look(rows, condition, scale, everything if seeds is None else self.numbers(seeds))
+
+    def look(
+        self, rows: Rows, condition: str, scale: str, numbers: Collection[int], precision: str | None = None
+    ) -> Seen:
+        """The rows of some seeds, in one precision, by default that of most.
+
+        Args:
+            rows: All rows that there are.
+            condition: Whose confounds the runs keep.
+            scale: Their size.
+            numbers: The seeds of the experiments themselves.
+            precision: The one that counts.
+        """
+        arms = {seed: self.arms(condition, scale, seed) for seed in sorted(numbers)}
         lost = rows.lost(one for group in arms.values() for one in group.values())
-        settling = None if seeds is None else sorted(chosen)[: self.n_judged(seeds)]
-        return Seen.of(rows, arms, tuple(map(str, lost)), settling)
+        return Seen.of(rows, arms, tuple(map(str, lost)), precision)
+
+    def numbers(self, seeds: Sequence[int]) -> list[int]:
+        """Seeds of experiments, from those that are counted from the first unexplored one."""
+        return [self.explored + seed for seed in seeds]
 
     def n_judged(self, seeds: Sequence[int]) -> int:
         """How many of the planned seeds a verdict rests on."""

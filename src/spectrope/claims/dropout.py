@@ -1,7 +1,6 @@
 """Claim 4: dropout does not remove the deposit."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import accumulate
 
 from spectrope.claims.arms import EXPLORED_RATES, distance_at
@@ -57,16 +56,16 @@ class Dropout(Claim, name="dropout"):
 
     def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
         """The rows of seeds up to the last that is needed."""
-        seen = super().see(rows, condition, scale, seeds)
         if seeds is None:
-            return seen
-        numbers = {self.explored + seed for seed in self._needed(seeds, rows, condition, scale, likely=0)}
-        return replace(seen, rows={key: row for key, row in seen.rows.items() if key[1] in numbers})
+            return super().see(rows, condition, scale)
+        whole = self._whole(rows, condition, scale, seeds)
+        needed = self._needed(seeds, rows, condition, scale, likely=0)
+        return self.look(rows, condition, scale, self.numbers(needed), whole.precision)
 
     def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
         """The seeds needed without dropout, and with it those that have a deposit to lose."""
         rows = rows or Rows()
-        there = self._deposits(super().see(rows, condition, scale, seeds))
+        there = self._deposits(self._whole(rows, condition, scale, seeds))
         needed = self._needed(seeds, rows, condition, scale)
         return [
             Job(one, self.measured(arm, one))
@@ -86,7 +85,7 @@ class Dropout(Claim, name="dropout"):
             scale: Their size.
             likely: What a seed that has yet to run counts, one with a deposit counting `LIKELY`.
         """
-        there = self._deposits(super().see(rows, condition, scale, seeds))
+        there = self._deposits(self._whole(rows, condition, scale, seeds))
         planned = self.named(condition, scale, seeds).items()
         without = [Job(one, self.measured(arm, one)) for one, arm in planned if arm == "0"]
         counts = accumulate(
@@ -94,6 +93,12 @@ class Dropout(Claim, name="dropout"):
         )
         enough = LIKELY * self.n_judged(seeds)
         return seeds[: 1 + sum(count < enough for count in counts)]
+
+    def _whole(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int]) -> Seen:
+        """The rows of all seeds, in the precision of those that are needed in any case."""
+        numbers = self.numbers(seeds)
+        first = self.look(rows, condition, scale, numbers[: self.n_judged(seeds)])
+        return self.look(rows, condition, scale, numbers, first.precision)
 
     def _deposits(self, seen: Seen) -> Values:
         """By seed, whether a network that has learned without dropout has a deposit in a shallow layer."""

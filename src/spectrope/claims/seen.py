@@ -31,15 +31,15 @@ class Seen:
         rows: Rows,
         arms: Mapping[int, Mapping[str, AnyExperiment]],
         lost: tuple[str, ...] = (),
-        settling: Collection[int] | None = None,
+        precision: str | None = None,
     ) -> "Seen":
-        """Look up each arm of each seed; rows in another precision than most are left out, by name.
+        """Look up each arm of each seed; rows in another precision are left out, by name.
 
         Args:
             rows: All rows that there are.
             arms: The claim's arms by seed.
             lost: A line for each of their rows that could not be read.
-            settling: Seeds most of whose rows settle the precision, all where these have none; None is all.
+            precision: The one that counts; None takes that of most.
         """
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
         found = {
@@ -48,16 +48,20 @@ class Seen:
             for name, experiment in group.items()
             if (row := rows.get(experiment)) is not None
         }
-        chosen = [row for (_, seed), row in found.items() if settling is None or seed in settling]
-        counts = Counter(row.facts["precision"] for row in chosen or found.values())
-        most = counts.most_common(1)[0][0] if counts else None
-        odd = {key: row for key, row in found.items() if row.facts["precision"] != most}
+        if precision is None and found:
+            precision = Counter(row.facts["precision"] for row in found.values()).most_common(1)[0][0]
+        odd = {key: row for key, row in found.items() if row.facts["precision"] != precision}
         left_out = tuple(
-            f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {most}"
+            f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {precision}"
             for (name, seed), row in odd.items()
         )
         kept = {key: row for key, row in found.items() if key not in odd}
         return cls(names, kept, (*lost, *left_out))
+
+    @property
+    def precision(self) -> str | None:
+        """That of its rows; None if there are none."""
+        return next((row.facts["precision"] for row in self.rows.values()), None)
 
     @property
     def n_layers(self) -> int:

@@ -15,6 +15,7 @@ from spectrope.sweeps.runs import DATA_VERSION
 from spectrope.training.config import Experiment
 
 FACTS_OF_ALL = dict.fromkeys(FACTS) | {
+    "finished_at": "2026-01-01T00:00:00+00:00",
     "precision": "float32",
     "bayes_accuracy": 1.0,
     "train_accuracy": 0.99,

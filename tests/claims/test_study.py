@@ -214,6 +214,32 @@ def test_a_run_that_is_made_again_has_what_its_earlier_row_had():
     assert {job.tables for job in outstanding(wanted, rows)} == {("lengths", "ablation")}
 
 
+def test_a_renamed_run_folder_is_named_and_adds_nothing(tiny, tmp_path, capsys):
+    jobs = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
+    carry_out(jobs, Rows(), tmp_path / "runs", Local("cpu"))
+    first, second = (Path(run.path) for run in find_runs(tmp_path / "runs"))
+    first.rename(tmp_path / "runs" / f"{first.name}-copy")
+    where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
+    assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
+    said = capsys.readouterr()
+    assert "1 new rows" in said.out
+    assert f"left out: {first.name}-copy: has the configuration of run {first.name}; rename" in said.err
+    assert [row.run for row in Rows.load(tmp_path / "rows" / "tiny.jsonl")] == [second.name]
+
+
+def test_a_run_that_would_take_the_place_of_a_row_without_adding_to_it_is_left_alone(tiny, tmp_path):
+    (job, *_) = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
+    carry_out([job], Rows(), tmp_path / "runs", Local("cpu"))
+    taken = Rows()
+    assert harvest(tmp_path / "runs", [job.experiment], taken) == (1, [])
+    (row,) = taken
+    tables = {"lengths": pl.DataFrame({"factor": [1.0], "accuracy": [1.0]})}
+    other = Rows.of([replace(row, facts=row.facts | {"finished_at": "another day"}, tables=tables)])
+    assert harvest(tmp_path / "runs", [job.experiment], other) == (0, [])
+    fewer = Rows.of([replace(row, tables={})])
+    assert harvest(tmp_path / "runs", [job.experiment], fewer) == (1, [])
+
+
 def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
     jobs = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
     rows = Rows(tmp_path / "rows.jsonl")

@@ -91,7 +91,13 @@ def test_a_run_that_diverged_is_written_without_its_loss(run, tmp_path):
     assert row.facts["test_accuracy"] == lost.facts["test_accuracy"]
 
 
-PROGRESS = {"step": [1], "train_accuracy": [1.0], "test_loss": [0.1], "test_accuracy": [1.0]}
+PROGRESS = {
+    "step": [1],
+    "train_loss": [0.1],
+    "train_accuracy": [1.0],
+    "test_loss": [0.1],
+    "test_accuracy": [1.0],
+}
 
 
 def other(record, **changes):
@@ -120,6 +126,15 @@ def fact(record, **changes):
             "test_accuracy is 7.0, and has to be a number between 0 and 1",
         ),
         (lambda r: fact(r, machine="mine"), "machine is 'mine', and has to be a description"),
+        (lambda r: fact(r, precision="float64"), "precision is 'float64', and has to be float32 or bfloat16"),
+        (lambda r: fact(r, finished_at=None), "finished_at is None, and has to be text"),
+        (lambda r: fact(r, commit="\ud800"), "and has to be text"),
+        (lambda r: fact(r, machine={"processor": "\ud800"}), "has to be a description of the machine"),
+        (lambda r: other(r, tables={"metrics": {"split": ["\ud800"]}}), "is no row of a study"),
+        (
+            lambda r: other(r, tables={"head_growth": {"layer": [-1], "head": [1], "energy": [1.0]}}),
+            "'layer' that are not between 0 and 1e+12",
+        ),
         (lambda r: other(r, tables={"deposit": {"layer": [], "gap": [], "deposit": []}}), "is empty"),
         (lambda r: other(r, tables={"deposit": {"layer": [1]}}), "table 'deposit' has no column 'gap'"),
         (lambda r: other(r, tables={"lengths": {"factor": [1.0], "accuracy": ["a"]}}), "which takes numbers"),
@@ -140,7 +155,7 @@ def fact(record, **changes):
             lambda r: other(r, tables={"progress": {**PROGRESS, "med": [10**30]}}),
             "has Int128 in its column 'med'",
         ),
-        (lambda r: fact(r, seconds=1e308), "seconds is 1e+308, and has to be a number within ±1e+60"),
+        (lambda r: fact(r, seconds=1e308), "seconds is 1e+308, and has to be a number between 0 and 1e+12"),
         (lambda r: fact(r, test_loss=10**400), "and has to be a number within ±1e+60"),
         (
             lambda r: other(r, tables={"deposit": {"layer": [1], "gap": [None], "deposit": [True]}}),
@@ -159,6 +174,31 @@ def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, co
     assert line.startswith("mini.jsonl: run ")
     assert complaint in line
     assert rows.lost([tiny()]) == []  # Another row of that run is whole.
+
+
+def test_a_record_that_is_hardly_one_is_named_too(tmp_path):
+    append_record(tmp_path / "mini.jsonl", {"run": [1], "results_version": 1})
+    rows = Rows.load(tmp_path / "mini.jsonl")
+    assert "run [1] has data_version None" in str(rows.complaints[0])
+    assert rows.lost([tiny()]) == []
+
+
+def test_whole_numbers_and_others_are_read_alike(run, tmp_path):
+    record = Row.of(run).record()
+    table = {"factor": [1, 2], "accuracy": [1, 0]}
+    append_record(tmp_path / "mini.jsonl", record | {"tables": {"lengths": table}})
+    (found,) = Rows.load(tmp_path / "mini.jsonl")
+    assert found.tables["lengths"].schema == {"factor": pl.Float64, "accuracy": pl.Float64}
+
+
+def test_an_ablation_without_its_deposits_counts_as_not_measured(run, tmp_path):
+    record = Row.of(run).record()
+    assert {"ablation", "deposit"} <= set(record["tables"])
+    record["tables"].pop("deposit")
+    append_record(tmp_path / "mini.jsonl", record)
+    (found,) = Rows.load(tmp_path / "mini.jsonl")
+    assert "ablation" not in found.tables
+    assert not found.covers(Job(found.experiment, ("ablation",)))
 
 
 def test_no_file_means_no_rows(tmp_path):

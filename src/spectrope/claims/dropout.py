@@ -55,18 +55,17 @@ class Dropout(Claim, name="dropout"):
         return ENOUGH * len(seeds) // self.times
 
     def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
-        """The rows of seeds up to the last that is needed."""
+        """The rows of the seeds that are planned."""
         if seeds is None:
             return super().see(rows, condition, scale)
-        whole = self._whole(rows, condition, scale, seeds)
-        needed = self._needed(seeds, rows, condition, scale, likely=0)
-        return self.look(rows, condition, scale, self.numbers(needed), whole.precision)
+        needed, precision = self._needed(seeds, rows, condition, scale)
+        return self.look(rows, condition, scale, self.numbers(needed), precision)
 
     def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
         """The seeds needed without dropout, and with it those that have a deposit to lose."""
         rows = rows or Rows()
-        there = self._deposits(self._whole(rows, condition, scale, seeds))
-        needed = self._needed(seeds, rows, condition, scale)
+        needed, precision = self._needed(seeds, rows, condition, scale)
+        there = self._deposits(self.look(rows, condition, scale, self.numbers(needed), precision))
         return [
             Job(one, self.measured(arm, one))
             for one, arm in self.named(condition, scale, needed).items()
@@ -74,31 +73,24 @@ class Dropout(Claim, name="dropout"):
         ]
 
     def _needed(
-        self, seeds: Sequence[int], rows: Rows, condition: str, scale: str, likely: int = 1
-    ) -> Sequence[int]:
-        """Seeds in order until enough have a deposit without dropout.
+        self, seeds: Sequence[int], rows: Rows, condition: str, scale: str
+    ) -> tuple[Sequence[int], str | None]:
+        """Seeds in order until enough have a deposit without dropout, or may have; the precision that counts.
 
-        Args:
-            seeds: All that may be needed.
-            rows: What there is.
-            condition: Whose confounds the runs keep.
-            scale: Their size.
-            likely: What a seed that has yet to run counts, one with a deposit counting `LIKELY`.
+        It is that of most rows without dropout of the seeds that are needed in any case, so that no other row
+        moves it. A seed that has yet to run counts 1, and one with a deposit `LIKELY`.
         """
-        there = self._deposits(self._whole(rows, condition, scale, seeds))
-        planned = self.named(condition, scale, seeds).items()
-        without = [Job(one, self.measured(arm, one)) for one, arm in planned if arm == "0"]
+        numbers = self.numbers(seeds)
+        without = {seed: {"0": self.arms(condition, scale, seed)["0"]} for seed in numbers}
+        first = Seen.of(rows, {seed: without[seed] for seed in numbers[: self.n_judged(seeds)]})
+        seen = Seen.of(rows, without, precision=first.precision)
+        there = self._deposits(seen)
+        jobs = [Job(arms["0"], self.measured("0", arms["0"])) for arms in without.values()]
         counts = accumulate(
-            LIKELY * there.get(job.experiment.seed, 0) if rows.covers(job) else likely for job in without
+            LIKELY * there.get(job.experiment.seed, 0) if rows.covers(job) else 1 for job in jobs
         )
         enough = LIKELY * self.n_judged(seeds)
-        return seeds[: 1 + sum(count < enough for count in counts)]
-
-    def _whole(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int]) -> Seen:
-        """The rows of all seeds, in the precision of those that are needed in any case."""
-        numbers = self.numbers(seeds)
-        first = self.look(rows, condition, scale, numbers[: self.n_judged(seeds)])
-        return self.look(rows, condition, scale, numbers, first.precision)
+        return seeds[: 1 + sum(count < enough for count in counts)], seen.precision
 
     def _deposits(self, seen: Seen) -> Values:
         """By seed, whether a network that has learned without dropout has a deposit in a shallow layer."""

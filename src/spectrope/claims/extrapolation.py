@@ -20,6 +20,7 @@ RATES = (0.0, 0.3)  # Of dropout, other than the scale's: arms of one encoding w
 CORRELATION = 0.3  # Smallest correlation of interest.
 Pairs = dict[int, tuple[float, float]]  # One per seed.
 FLAT = 1e-9  # Spread, of points and percent, that is rounding.
+TINY = 1e-6  # An accuracy of which nothing can be lost.
 FEWEST = 4  # Pairs that a correlation is worth computing of.
 
 
@@ -90,7 +91,7 @@ def length_loss(row: Row) -> float | None:
         return None
     own = table.filter(pl.col("factor") == 1.0)["accuracy"]
     longer = table.filter(pl.col("factor") > 1.0)["accuracy"]
-    if len(own) != 1 or own[0] == 0 or longer.is_empty():
+    if len(own) != 1 or own[0] < TINY or longer.is_empty():
         return None
     return 100 * (1 - sum(longer) / len(longer) / own[0])
 

@@ -11,13 +11,13 @@ from spectrope.claims.seen import Seen
 from spectrope.claims.tuned import AtBestRates
 from spectrope.claims.verdict import Verdict
 from spectrope.core.device import Precision
-from spectrope.core.errors import ConfigError, SpectropeError, UnknownNameError, require
+from spectrope.core.errors import ConfigError, SpectropeError, StoreError, UnknownNameError, require
 from spectrope.core.watch import unwatched
 from spectrope.store import survey
 from spectrope.sweeps.engine import Engine, Watcher
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import OWN, AnyExperiment, read_experiment
-from spectrope.sweeps.rows import Row, Rows
+from spectrope.sweeps.rows import Row, Rows, run_name
 from spectrope.training.conditions import THROWN
 from spectrope.training.config import Experiment
 from spectrope.training.scales import SCALES
@@ -58,22 +58,35 @@ class Study:
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
             raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
 
+    def rows_of(self, rows: Rows) -> list[Row]:
+        """The rows that there are of planned runs."""
+        return [row for job in self.jobs(rows) if (row := rows.get(job.experiment)) is not None]
+
     def commands(self, place: Path = RESULTS) -> list[str]:
         """The commands that do what this study lacks: of claims as they are, and of those at best rates.
 
         Args:
             place: Folder of the rows.
         """
-        words = ["--scale", self.scale, "--seeds", str(len(self.seeds))]
-        words += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
-        words += ["--rows", str(place)] if place != RESULTS else []
-        words += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
         every, tested = {claim.kind for claim in chosen_claims(())}, {claim for claim, _ in self.cases()}
         tuned = sorted(claim.inner.kind for claim in tested if isinstance(claim, AtBestRates))
         plain = sorted(claim.kind for claim in tested if not isinstance(claim, AtBestRates))
         named = [plain if set(plain) < every else []] if plain else []
         named += [[*tuned, "--tune"]] if tuned else []
-        return [shlex.join(["spectrope", "claims", "run", *names, *words]) for names in named]
+        return [self.command(names, place) for names in named]
+
+    def command(self, words: Sequence[str], place: Path = RESULTS) -> str:
+        """The command that runs some claims on the seeds of this study.
+
+        Args:
+            words: Names of the claims, none for all, and options such as "--tune".
+            place: Folder of the rows.
+        """
+        options = ["--scale", self.scale, "--seeds", str(len(self.seeds))]
+        options += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
+        options += ["--rows", str(place)] if place != RESULTS else []
+        options += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
+        return shlex.join(["spectrope", "claims", "run", *words, *options])
 
     @property
     def n_layers(self) -> int:
@@ -146,7 +159,7 @@ def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
     ]
 
 
-def usual_precision(rows: Rows) -> Precision:
+def usual_precision(rows: Iterable[Row]) -> Precision:
     """The precision of most rows whose experiments leave it open, or "auto" if there are none.
 
     Claims leave rows in another precision than most of theirs out.
@@ -161,7 +174,7 @@ def leaves_precision_open(experiment: AnyExperiment) -> bool:
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:
-    """Take the rows of finished runs, where they add something.
+    """Take the rows of finished runs, where they add something to what there is.
 
     Args:
         root: Folder of the run folders.
@@ -179,14 +192,18 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     found = 0
     for run in runs:
         try:
-            if OWN in run.config or not run.finished or read_experiment(run.config) not in wanted:
+            if OWN in run.config or not run.finished or (one := read_experiment(run.config)) not in wanted:
                 continue
+            if run.id != run_name(one):
+                raise StoreError(
+                    f"has the configuration of run {run_name(one)}; rename or remove the folder."
+                )
             row = Row.of(run)
         except SpectropeError as error:
             complaints.append(f"{run.id}: {error}")
             continue
         known = rows.get(row.experiment)
-        if not set(row.tables) <= set(known.tables if known else ()):
+        if known is None or set(known.tables) < set(known.joined(row).tables):
             rows.add(row)
             found += 1
     return found, complaints

@@ -28,7 +28,7 @@ from spectrope.report.replication import write_replication
 from spectrope.report.shell import check_page
 from spectrope.store import check_place
 from spectrope.sweeps.calibrate import Cost, calibrate
-from spectrope.sweeps.engine import Engine
+from spectrope.sweeps.engine import Engine, EngineError
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
 from spectrope.sweeps.local import Local
@@ -56,7 +56,13 @@ MOST_SEEDS = 200
 
 
 def load_rows(folder: Path, scale: str) -> Rows:
-    """The rows of a scale; those that cannot be read are named on standard error."""
+    """The rows of a scale; those that cannot be read are named on standard error.
+
+    Raises:
+        ConfigError: If the folder is a file.
+    """
+    if folder.is_file():
+        raise ConfigError(f"--rows {folder} is a file; it takes the folder of such files, {folder.parent}.")
     rows = Rows.load(folder / f"{scale}.jsonl")
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")
@@ -69,9 +75,7 @@ def existing_rows(folder: Path, scale: str) -> Rows:
     Raises:
         ConfigError: If another one is missing, as where its name is misspelt.
     """
-    if folder.is_file():
-        raise ConfigError(f"--rows {folder} is a file; it takes the folder of such files, {folder.parent}.")
-    if folder != RESULTS and not folder.is_dir():
+    if folder != RESULTS and not folder.exists():
         raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
     return load_rows(folder, scale)
 
@@ -122,8 +126,8 @@ class Run(Asked):
     precision: Annotated[
         Precision,
         tyro.conf.arg(
-            help="Of matrix products; auto takes that of most rows, since claims leave others out, or else "
-            "the device's."
+            help="Of matrix products; auto takes that of most rows of these claims, which leave others out, "
+            "or else the device's."
         ),
     ] = "auto"
     workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
@@ -169,19 +173,23 @@ class Run(Asked):
             raise mistake
 
     def _carry_out_all(self, study: Study, rows: Rows) -> SpectropeError | None:
-        """Do what can be planned, then what its rows ask for, and so on; the first error of a job, if any."""
-        left, tried, first = outstanding(study.jobs(rows), rows), set[Job](), None
+        """Do what can be planned, then what its rows ask for, and so on; the last error, others told."""
+        left, failed, before = outstanding(study.jobs(rows), rows), set[AnyExperiment](), None
         while True:
             mistake = self._carry_out(left, study, rows)
-            first, tried = first or mistake, tried | set(left)
-            left = [job for job in outstanding(study.jobs(rows), rows) if job not in tried]
-            if not left:
-                return first
+            failed |= {job.experiment for job in left if not rows.covers(job)}
+            left = [job for job in outstanding(study.jobs(rows), rows) if job.experiment not in failed]
+            if not left or isinstance(mistake, EngineError):
+                return mistake or before
+            if mistake is not None:
+                complain(str(mistake))
+            before = mistake or before
             say("What has been found asks for more runs.")
 
     def _carry_out(self, left: list[Job], study: Study, rows: Rows) -> SpectropeError | None:
         """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
-        precision = usual_precision(rows) if self.precision == "auto" else self.precision
+        usual = usual_precision(study.rows_of(rows) or rows)
+        precision = usual if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
         costs = self._costs(jobs)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)

@@ -2,39 +2,56 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import get_args
 
 import polars as pl
 
+from spectrope.core.device import Precision
 from spectrope.core.errors import StoreError
 from spectrope.sweeps.measures import MEASURES
 
 LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.
+MOST = 1e12  # Of what is counted: seconds, parameters, steps.
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST
 
 
+def _is_size(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+
+
 def _is_share(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return _is_size(value) and float(value) <= 1  # pyright: ignore[reportArgumentType]
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and value.isprintable()
 
 
+def _is_machine(value: object) -> bool:
+    return isinstance(value, dict) and all(_is_text(str(word)) for pair in value.items() for word in pair)
+
+
+PRECISIONS = tuple(name for name in get_args(Precision) if name != "auto")
 FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
-    **dict.fromkeys(("finished_at", "commit", "device", "precision"), ("text", _is_text)),
-    **dict.fromkeys(("seconds", "test_loss", "n_parameters"), (f"a number within ±{LARGEST:g}", _is_number)),
+    **dict.fromkeys(("finished_at", "commit", "device"), ("text", _is_text)),
+    "precision": (" or ".join(PRECISIONS), lambda value: value in PRECISIONS),
+    "test_loss": (f"a number within ±{LARGEST:g}", _is_number),
+    **dict.fromkeys(("seconds", "n_parameters"), (f"a number between 0 and {MOST:g}", _is_size)),
     **dict.fromkeys(
         ("bayes_accuracy", "train_accuracy", "test_accuracy"), ("a number between 0 and 1", _is_share)
     ),
-    "machine": ("a description of the machine", lambda value: isinstance(value, dict)),
+    "machine": ("a description of the machine", _is_machine),
 }
+NEEDED = ("finished_at", "precision")  # Facts that no row lacks.
 WIDE = {pl.Int128, pl.UInt128}  # NumPy has none of these.
 WHOLE = ("whole numbers", lambda kind: kind.is_integer() and kind not in WIDE)
+KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton_plain_largest")
+COUNTS = ("epoch", "step", "layer", "head")
 KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
-    **dict.fromkeys(("epoch", "step", "layer", "head"), WHOLE),
+    **dict.fromkeys(COUNTS, WHOLE),
     "split": ("text", lambda kind: kind == pl.String),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
@@ -43,7 +60,8 @@ NUMBERS = ("numbers", lambda kind: kind.is_float() or kind == pl.Null or WHOLE[1
 LIMITS: Mapping[str, tuple[float, float]] = {
     **dict.fromkeys(("accuracy", "train_accuracy", "test_accuracy", "held_out_accuracy"), (0.0, 1.0)),
     **dict.fromkeys(("gap", "drop"), (-100.0, 100.0)),
-    **dict.fromkeys(("energy", "projections"), (0.0, LARGEST)),
+    **dict.fromkeys(COUNTS, (0.0, MOST)),
+    **dict.fromkeys(("energy", "projections", "contraction_spectral", *KERNELS), (0.0, LARGEST)),
 }  # Of columns; the others lie within ±LARGEST.
 
 
@@ -78,7 +96,13 @@ class Kept:
                 raise StoreError(f"has {kind} in its column {name!r}, which takes {rule}.")
             if kind.is_numeric():
                 _require_limits(kept[name])
-        return kept
+        return kept.cast({name: pl.Int64 if name in COUNTS else pl.Float64 for name in _other_numbers(kept)})
+
+
+def _other_numbers(table: pl.DataFrame) -> list[str]:
+    """Numeric columns that are held in another way than the rows' own, as where JSON has 1 for 1.0."""
+    numbers = {name: kind for name, kind in table.schema.items() if kind.is_numeric()}
+    return [name for name, kind in numbers.items() if kind != (pl.Int64 if name in COUNTS else pl.Float64)]
 
 
 def _require_limits(column: pl.Series) -> None:
@@ -92,7 +116,6 @@ def _require_limits(column: pl.Series) -> None:
 HEAD = ("layer", "head")
 DROPS = Kept((*HEAD, "drop", "low", "high"), others=False)
 DEPOSITS = Kept(("layer", "gap", "deposit"))
-KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton_plain_largest")
 ABLATIONS = [name for name in MEASURES if name.startswith("ablation")]
 KEPT: Mapping[str, Kept] = {
     "metrics": Kept(("epoch", "step", "split", "loss", "accuracy"), others=False),
@@ -103,5 +126,12 @@ KEPT: Mapping[str, Kept] = {
     "start": Kept((*HEAD, *KERNELS)),
     "head_gradients": Kept(("step", *HEAD, "energy", "projections")),
     "head_growth": Kept((*HEAD, "energy")),
-    "progress": Kept(("step", "train_accuracy", "test_loss", "test_accuracy")),
+    "progress": Kept(("step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")),
 }  # Tables of a run.
+PARTNERS = {name: name.replace("ablation", "deposit") for name in ABLATIONS}
+
+
+def paired(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """The tables without ablations that lack what the deposit rule says of them, and the other way round."""
+    lone = {name for pair in PARTNERS.items() for name in pair if not set(pair) <= set(tables)}
+    return {name: table for name, table in tables.items() if name not in lone}

@@ -14,7 +14,7 @@ from spectrope.core.strict_json import finite
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import Complaint, append_record, read_records
 from spectrope.sweeps.job import Job
-from spectrope.sweeps.kept import FACTS, KEPT
+from spectrope.sweeps.kept import FACTS, KEPT, NEEDED, paired
 from spectrope.sweeps.laboratories import AnyExperiment, read_experiment, written
 from spectrope.sweeps.measures import MEASURES
 from spectrope.sweeps.runs import DATA_VERSION
@@ -79,7 +79,7 @@ class Row:
             facts = {name: record["facts"][name] for name in FACTS}
         except ConfigError as error:
             raise StoreError(f"run {run} is of another program: {error}") from None
-        except (KeyError, TypeError, AttributeError, OverflowError, pl.exceptions.PolarsError):
+        except (KeyError, TypeError, AttributeError, OverflowError, UnicodeError, pl.exceptions.PolarsError):
             raise StoreError(f"run {run} is no row of a study.") from None
         if identity != run:
             raise StoreError(f"run {run} has the configuration of run {identity}.")
@@ -195,8 +195,10 @@ def run_name(experiment: AnyExperiment) -> str:
 
 def _name_today(record: Mapping[str, Any]) -> str | None:
     """The id that the configuration of a record has in this version, or the one that it says it has."""
-    config = record.get("config")
-    return config_hash(config, DATA_VERSION, RESULTS_VERSION) if config else record.get("run")
+    config, run = record.get("config"), record.get("run")
+    if config:
+        return config_hash(config, DATA_VERSION, RESULTS_VERSION)
+    return run if isinstance(run, str) else None
 
 
 def _checked(
@@ -205,7 +207,7 @@ def _checked(
     """The facts, and what a row keeps of the tables, once all of them are what claims read."""
     for name, value in facts.items():
         rule, fits = FACTS[name]
-        if value is not None and not fits(value):
+        if not fits(value) and (value is not None or name in NEEDED):
             raise StoreError(f"run {run}: {name} is {short(value)}, and has to be {rule}.")
     kept = {}
     for name, table in tables.items():
@@ -215,7 +217,7 @@ def _checked(
             kept[name] = KEPT[name].of(table)
         except StoreError as error:
             raise StoreError(f"run {run}: table {name!r} {error}") from None
-    return facts, kept
+    return facts, paired(kept)
 
 
 def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:

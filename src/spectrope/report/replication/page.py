@@ -226,7 +226,8 @@ def seconds_each(jobs: Sequence[Job], rows: Rows) -> float | None:
 def untuned(study: Study, rows: Rows) -> list[int]:
     """Numbers of the claims that ask for tuned learning rates too, which no row of the study has."""
     kinds = {claim.kind for claim in study.claims}
-    return sorted({form.number for form in tuned_forms(study.claims, rows) if form.kind not in kinds})
+    forms = [form for form in tuned_forms(study.claims, rows) if set(form.conditions) & set(study.conditions)]
+    return sorted({form.number for form in forms if form.kind not in kinds})
 
 
 def machines(rows: Rows) -> list[str]:

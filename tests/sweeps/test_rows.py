@@ -156,7 +156,7 @@ def fact(record, **changes):
             "has Int128 in its column 'med'",
         ),
         (lambda r: fact(r, seconds=1e308), "seconds is 1e+308, and has to be a number between 0 and 1e+12"),
-        (lambda r: fact(r, test_loss=10**400), "and has to be a number within ±1e+60"),
+        (lambda r: fact(r, test_loss=10**400), "and has to be a number between -1e+60 and 1e+60"),
         (
             lambda r: other(r, tables={"deposit": {"layer": [1], "gap": [None], "deposit": [True]}}),
             "lacks values",

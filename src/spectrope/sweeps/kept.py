@@ -14,16 +14,17 @@ LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.
 MOST = 1e12  # Of what is counted: seconds, parameters, steps.
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > LARGEST
+def _between(low: float, high: float) -> tuple[str, Callable[[object], bool]]:
+    """The rule of a number, in words, and whether a value keeps it, as NaN does."""
 
+    def fits(value: object) -> bool:
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and not (value < low or value > high)
+        )
 
-def _is_size(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
-
-
-def _is_share(value: object) -> bool:
-    return _is_size(value) and float(value) <= 1  # pyright: ignore[reportArgumentType]
+    return f"a number between {low:g} and {high:g}", fits
 
 
 def _is_text(value: object) -> bool:
@@ -38,11 +39,9 @@ PRECISIONS = tuple(name for name in get_args(Precision) if name != "auto")
 FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     **dict.fromkeys(("finished_at", "commit", "device"), ("text", _is_text)),
     "precision": (" or ".join(PRECISIONS), lambda value: value in PRECISIONS),
-    "test_loss": (f"a number within ±{LARGEST:g}", _is_number),
-    **dict.fromkeys(("seconds", "n_parameters"), (f"a number between 0 and {MOST:g}", _is_size)),
-    **dict.fromkeys(
-        ("bayes_accuracy", "train_accuracy", "test_accuracy"), ("a number between 0 and 1", _is_share)
-    ),
+    "test_loss": _between(-LARGEST, LARGEST),
+    **dict.fromkeys(("seconds", "n_parameters"), _between(0.0, MOST)),
+    **dict.fromkeys(("bayes_accuracy", "train_accuracy", "test_accuracy"), _between(0.0, 1.0)),
     "machine": ("a description of the machine", _is_machine),
 }
 NEEDED = ("finished_at", "precision")  # Facts that no row lacks.
@@ -90,19 +89,15 @@ class Kept:
         if torn := [name for name in FULL if name in table.columns and table[name].null_count()]:
             raise StoreError(f"lacks values in its column {torn[0]!r}.")
         kept = table if self.others else table.select(self.columns)
+        own = {}
         for name, kind in kept.schema.items():
             rule, fits = KINDS.get(name, NUMBERS)
             if not fits(kind):
                 raise StoreError(f"has {kind} in its column {name!r}, which takes {rule}.")
             if kind.is_numeric():
                 _require_limits(kept[name])
-        return kept.cast({name: pl.Int64 if name in COUNTS else pl.Float64 for name in _other_numbers(kept)})
-
-
-def _other_numbers(table: pl.DataFrame) -> list[str]:
-    """Numeric columns that are held in another way than the rows' own, as where JSON has 1 for 1.0."""
-    numbers = {name: kind for name, kind in table.schema.items() if kind.is_numeric()}
-    return [name for name, kind in numbers.items() if kind != (pl.Int64 if name in COUNTS else pl.Float64)]
+                own[name] = pl.Int64 if name in COUNTS else pl.Float64  # JSON may have 1 for 1.0.
+        return kept.cast(own)
 
 
 def _require_limits(column: pl.Series) -> None:

@@ -102,8 +102,10 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
-    assert main([*words, "--dry-run"]) == 0
-    assert "4 runs to do" in capsys.readouterr().out
+    assert main([*words, "--dry-run", "--workers", "16"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "4 runs to do" in told
+    assert "4 at a time" in told
     assert not list(tmp_path.iterdir())
     assert main(words) == 0
     out = capsys.readouterr().out

@@ -24,7 +24,7 @@ from spectrope.sweeps.ablate import Exact, Subject, ablate
 from spectrope.sweeps.engine import EngineError
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job, complete, train
-from spectrope.sweeps.local import Local, execute, throttled
+from spectrope.sweeps.local import Local, execute, threads_each, throttled
 from spectrope.sweeps.rows import Row
 from spectrope.sweeps.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.training.config import Experiment
@@ -64,6 +64,11 @@ def test_workers_and_one_process_give_the_same(tmp_path):
         assert not second.has_tensors(CHECKPOINT)
         for name in ("metrics", "ablation"):
             assert_frame_equal(first.frame(name), second.frame(name))
+
+
+def test_workers_share_the_threads_of_this_process(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    assert [threads_each(workers) for workers in (1, 3, 16)] == [8, 2, 1]
 
 
 def test_what_is_finished_is_not_run_again(tmp_path):

@@ -10,7 +10,7 @@ from spectrope.sweeps.calibrate import Cost, Timing, calibrate, shortened, time_
 from spectrope.sweeps.events import Event
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.measures import MEASURES
-from spectrope.sweeps.pace import Pace
+from spectrope.sweeps.pace import Pace, makespan
 from spectrope.training.scales import experiment
 
 CPU = torch.device("cpu")
@@ -24,7 +24,15 @@ class Clock:
 
 
 def test_before_anything_is_done_the_expected_speed_counts():
-    assert Pace([30.0, 10.0], [5.0, 5.0], workers=2).remaining == 25.0
+    assert Pace([30.0, 10.0, 20.0], [5.0, 5.0, 0.0], workers=2).remaining == 35.0
+    assert Pace([15.0, 25.0], [5.0, 5.0], workers=1).remaining == 50.0
+
+
+def test_no_plan_is_done_before_its_longest_job_is():
+    assert makespan([30.0, 10.0, 10.0], workers=2) == 30.0
+    assert makespan([20.0, 20.0, 20.0], workers=2) == 30.0
+    assert makespan([], workers=2) == 0.0
+    assert Pace([40.0, 10.0], [0.0, 0.0], workers=2).remaining == 40.0
 
 
 def test_then_the_observed_speed_counts():

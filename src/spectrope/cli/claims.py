@@ -31,8 +31,8 @@ from spectrope.sweeps.calibrate import Cost, calibrate
 from spectrope.sweeps.engine import Engine, EngineError
 from spectrope.sweeps.job import Job
 from spectrope.sweeps.laboratories import AnyExperiment
-from spectrope.sweeps.local import Local
-from spectrope.sweeps.pace import Pace
+from spectrope.sweeps.local import Local, threads_each
+from spectrope.sweeps.pace import Pace, makespan
 from spectrope.sweeps.ray import Ray
 from spectrope.sweeps.rows import Rows
 from spectrope.training.conditions import THROWN
@@ -191,12 +191,13 @@ class Run(Asked):
         usual = usual_precision(study.rows_of(rows) or rows)
         precision = usual if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
-        costs = self._costs(jobs)
-        show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), self._workers)
+        workers = max(1, min(self._workers, len(jobs)))
+        costs = self._costs(jobs, workers)
+        show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), workers)
         if precision != "auto" and any(leaves_precision_open(job.experiment) for job in left):
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
-            pace = Pace([c.training for c in costs], [c.measuring for c in costs], self._workers)
+            pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
             try:
                 with plan_bar([job.experiment.label for job in left], pace) as watch:
                     carry_out(jobs, rows, self.runs, self._engine(), watch)
@@ -242,9 +243,9 @@ class Run(Asked):
             return max(1, min(self.workers, sharing)) if self.address is None else 1
         return 1 if self._device.type == "cuda" else self.workers
 
-    def _costs(self, jobs: list[Job]) -> list[Cost]:
+    def _costs(self, jobs: list[Job], workers: int) -> list[Cost]:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1 if self.engine == "ray" else max(1, threads // self._workers))
+        torch.set_num_threads(1 if self.engine == "ray" else threads_each(workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
                 return calibrate(jobs, self._device, self.replicas)
@@ -323,12 +324,12 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
     for claim, condition in study.cases():
         jobs = study.jobs_of(claim, condition, rows)
         missing = [job for job in jobs if job.experiment in costs]
-        seconds = sum(costs[job.experiment].total for job in missing) / workers
+        seconds = makespan([costs[job.experiment].total for job in missing], workers)
         lines.append(
             (f"{claim.number} {claim.kind}", condition, str(len(jobs)), str(len(missing)), lasting(seconds))
         )
     table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
-    seconds = sum(cost.total for cost in costs.values()) / workers
+    seconds = makespan([cost.total for cost in costs.values()], workers)
     say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
     for claim in study.claims:
         say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
@@ -339,8 +340,7 @@ def show_later(study: Study, rows: Rows) -> None:
     for claim in study.claims:
         jobs = (job for one, name in study.cases() if one == claim for job in study.jobs_of(one, name, rows))
         if claim.planned_later and outstanding(jobs, rows):
-            told = f"{claim.number} {claim.kind}: then {claim.planned_later}."
-            say(told)
+            say(f"{claim.number} {claim.kind}: then {claim.planned_later}.")
 
 
 def show_verdicts(study: Study, rows: Rows) -> None:

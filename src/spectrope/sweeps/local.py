@@ -129,6 +129,11 @@ def execute(
     return [runs[number] for number in range(len(jobs))]
 
 
+def threads_each(workers: int) -> int:
+    """Threads of each of some processes, which share those of this one."""
+    return max(1, torch.get_num_threads() // workers)
+
+
 def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
     """A plan with its experiments made jobs."""
     return [one if isinstance(one, Job) else Job(one) for one in plan]
@@ -178,8 +183,7 @@ def _in_processes(
 ) -> dict[int, Run]:
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    furnish = events, stopping, threads, loaded_files()
+    furnish = events, stopping, threads_each(workers), loaded_files()
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
 

@@ -8,6 +8,16 @@ from spectrope.sweeps.events import Event
 TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
 
 
+def makespan(seconds: Sequence[float], workers: int) -> float:
+    """The least time that jobs take, max(Σ s / w, max s): a job is never shared by workers.
+
+    Args:
+        seconds: Of each job, s.
+        workers: Jobs at a time, w.
+    """
+    return max(sum(seconds) / workers, max(seconds, default=0.0))
+
+
 class Pace:
     """Turns what jobs tell into a share done and a remaining time.
 
@@ -30,7 +40,8 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.training, self.measuring, self.workers, self.clock = training, measuring, workers, clock
-        self.total = sum(training) + sum(measuring)
+        self.whole = [sum(pair) for pair in zip(training, measuring, strict=True)]
+        self.total = sum(self.whole)
         self.done = [0.0] * len(training)
         self.found: dict[int, float] = {}
         self.begun = clock()
@@ -55,9 +66,10 @@ class Pace:
     @property
     def remaining(self) -> float:
         """Seconds until the plan is done: at the expected speed at first, then at the observed."""
-        left, elapsed = max(0.0, self.total - sum(self.done)), self.clock() - self.begun
+        each = [max(0.0, whole - done) for whole, done in zip(self.whole, self.done, strict=True)]
+        left, elapsed = sum(each), self.clock() - self.begun
         found = sum(self.found.values())
-        expected, made = left / self.workers, sum(self.done) - found
+        expected, made = makespan(each, self.workers), sum(self.done) - found
         if made <= 0 or not elapsed:
             return expected
         trust = min(1.0, made / (self.total - found) / TRUSTED)

@@ -63,7 +63,7 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "mini.jsonl").touch()
     line = refused(capsys, "claims", "list", "--rows", "rows/mini.jsonl")
-    assert "--rows rows/mini.jsonl is a file; it takes the folder of such files, rows." in line
+    assert "--rows rows/mini.jsonl is a file; use --rows rows for its folder." in line
 
 
 @pytest.mark.usefixtures("here")

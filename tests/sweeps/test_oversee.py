@@ -2,8 +2,9 @@
 
 import os
 import signal
+import socket
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +75,8 @@ class Cluster:
 
     exceptions = SimpleNamespace(WorkerCrashedError=WorkerCrashedError, OutOfMemoryError=OutOfMemoryError)
 
+    machines: Sequence[dict[str, float]] = ({"CPU": 1.0}, {"CPU": 8.0, "GPU": 1.0})
+
     def __init__(self, *workers: Worker, running: bool = False, refusal: Exception | None = None) -> None:
         self.workers, self.running, self.refusal = list(workers), running, refusal
         self.board = Board()
@@ -91,6 +94,10 @@ class Cluster:
     def shutdown(self) -> None:
         self.calls.append(("shutdown", None))
         self.running = False
+
+    def nodes(self) -> list[dict[str, Any]]:
+        dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+        return [dead, *({"Alive": True, "Resources": machine} for machine in self.machines)]
 
     def remote(self, **options: Any) -> Callable[[Any], Any]:
         def made(target: Any) -> Any:
@@ -274,3 +281,25 @@ def test_without_a_cluster_the_reason_is_one_line(on, address, error, line):
         on(cluster, address=address)
     assert str(told.value) == f"no Ray cluster at {line}"
     assert cluster.told("begin") == []
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(1, 2.0), (16, 0.0), (9, 0.5)])
+def test_what_no_machine_has_is_refused_at_once(on, cpus, gpus):
+    cluster = Cluster()
+    with pytest.raises(EngineError) as told:
+        on(cluster, address="auto", cpus=cpus, gpus=gpus)
+    assert str(told.value).startswith(f"a run takes {cpus} processors and {gpus:g} GPUs of one machine")
+    assert "whose machines have 1 and 0, 8 and 1." in str(told.value)
+    assert cluster.told("begin") == []
+    assert cluster.told("shutdown") == [None]
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "localhost:{}"])
+def test_an_address_where_nothing_listens_is_refused_before_ray_tries(on, form):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = form.format(listening.getsockname()[1])
+        on(Cluster(worker(records(0, 1)), worker(records(2))), address=address)
+    cluster = Cluster()
+    with pytest.raises(EngineError, match=f"no Ray cluster at {address}: .*refused"):
+        on(cluster, address=address)
+    assert cluster.calls == []

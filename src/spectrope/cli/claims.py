@@ -62,7 +62,7 @@ def load_rows(folder: Path, scale: str) -> Rows:
         ConfigError: If the folder is a file.
     """
     if folder.is_file():
-        raise ConfigError(f"--rows {folder} is a file; it takes the folder of such files, {folder.parent}.")
+        raise ConfigError(f"--rows {folder} is a file; use --rows {folder.parent} for its folder.")
     rows = Rows.load(folder / f"{scale}.jsonl")
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")

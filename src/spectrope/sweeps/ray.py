@@ -1,6 +1,7 @@
 """Many experiments on many machines or GPUs, through Ray."""
 
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from spectrope.sweeps.together import Group, complete_together, grouped
 from spectrope.training.interrupt import Interrupted, Stop, stop_on_signal
 
 SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_TO_ANSWER = 10.0  # Of a cluster; Ray itself tries for a quarter of an hour.
 RETRIES = 10  # How often a job is begun again after its worker has died.
 
 
@@ -85,6 +87,7 @@ class Ray(Engine):
         if begun:
             self._connect(ray)
         try:
+            self._require_room(ray)
             with stop_on_signal() as stop:
                 _oversee(ray, self._submit(ray, jobs, root), stop, watch, keep)
         finally:
@@ -94,15 +97,27 @@ class Ray(Engine):
     def _connect(self, ray: Any) -> None:
         own = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
         try:
+            _require_answer(self.address)
             ray.init(
                 address=self.address,
                 log_to_driver=False,
                 logging_level="ERROR",
                 **(own if self.address is None else {}),
             )
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise EngineError(f"no Ray cluster at {self.address or 'this machine'}: {reason}") from None
+
+    def _require_room(self, ray: Any) -> None:
+        """Ray would wait without a word for a machine that has what a job takes."""
+        machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
+        shares = [(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in machines]
+        if not any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in shares):
+            there = ", ".join(f"{cpus} and {gpus}" for cpus, gpus in sorted(set(shares)))
+            raise EngineError(
+                f"a run takes {self.cpus} processors and {self.gpus:g} GPUs of one machine of the Ray "
+                f"cluster, whose machines have {there}. Let a run take less, or add such a machine."
+            )
 
     def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
         board = ray.remote(num_cpus=0)(Board).remote()
@@ -207,6 +222,17 @@ def _tell(mistakes: Sequence[SpectropeError]) -> None:
             raise mistake
     if mistakes:
         raise Interrupted("stopped; every run is saved.")
+
+
+def _require_answer(address: str | None) -> None:
+    """Try the host and port of an address that names them.
+
+    Raises:
+        OSError: If nothing listens there.
+    """
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()
 
 
 def _ray() -> Any:

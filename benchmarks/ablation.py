@@ -10,13 +10,13 @@ from collections.abc import Iterator
 import torch
 from benchmarks.harness import Case, run
 
-from spectrope.ablation.engine import ablated_logits
-from spectrope.ablation.heads import forward_per_variant
-from spectrope.ablation.interventions import Variant, single_heads
 from spectrope.core.device import choose_device
+from spectrope.lab.ablation.engine import ablated_logits
+from spectrope.lab.ablation.heads import forward_per_variant
+from spectrope.lab.ablation.interventions import Variant, single_heads
+from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
-from spectrope.training.scales import experiment
 
 
 def allowed_speedup(config: DecoderConfig, length: float) -> float:

@@ -14,17 +14,17 @@ from pathlib import Path
 import numpy as np
 from benchmarks.harness import store
 
-from spectrope.ablation.adaptive import adaptive_sweep
-from spectrope.ablation.screening import rank_agreement, screen
-from spectrope.ablation.sweep import Sweep, sweep
 from spectrope.core.device import choose_device
+from spectrope.lab.ablation.adaptive import adaptive_sweep
+from spectrope.lab.ablation.screening import rank_agreement, screen
+from spectrope.lab.ablation.sweep import Sweep, sweep
+from spectrope.lab.engines.local import execute
+from spectrope.lab.runs import experiment_of, load_model
+from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder
 from spectrope.stats.sequential import Aim, Precision, Threshold
 from spectrope.store import Run, load_run
-from spectrope.sweeps.local import execute
-from spectrope.sweeps.runs import experiment_of, load_model
 from spectrope.tasks.base import Batch
-from spectrope.training.scales import experiment
 
 EXAMPLES, SCREENED, UNSEEN_SEED = 30_000, 2_000, 10_007
 AIMS: dict[str, tuple[Aim, str]] = {

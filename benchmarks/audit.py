@@ -24,11 +24,11 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from spectrope.ablation.checkpoint_sweep import checkpoint_scores
-from spectrope.ablation.interventions import HeadAblation, Variant
-from spectrope.ablation.subject import Subject
-from spectrope.auditing import audit
-from spectrope.tasks.sequences import Sequences, predicting
+from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.sweep import checkpoint_scores
+from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.sequences import Sequences, predicting
+from spectrope.lab.ablation.interventions import HeadAblation, Variant
 
 LAYERS, HEADS, WIDTH, LENGTH, SEQUENCES = 12, 12, 768, 128, 8
 AUDIT_LENGTH = 512
@@ -92,7 +92,7 @@ def by_hooks(heads: Heads) -> Float[Tensor, " heads"]:
 @cache
 def lens() -> Any:
     """The same model in transformer-lens, which wants a tokenizer although none is used."""
-    from tests.models.tokenizers import save_tokenizer
+    from tests.checkpoints.adapters.tokenizers import save_tokenizer
 
     bridge = import_module("transformer_lens.model_bridge").TransformerBridge
     with tempfile.TemporaryDirectory() as folder:

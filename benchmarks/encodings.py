@@ -10,9 +10,9 @@ from torch.testing import assert_close
 
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.training.config import TrainingConfig
+from spectrope.lab.training.loop import accumulate, make_optimiser
 from spectrope.models.decoder import DecoderConfig
-from spectrope.training.config import TrainingConfig
-from spectrope.training.loop import accumulate, make_optimiser
 
 BATCH, MICRO_BATCH, DROPOUT = 64, 32, 0.1
 GOALS = {"rope": "<= 1.10 of nope", "alibi": "<= 1.15", "t5": "<= 1.15", "relative": "<= 1.15"}

@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from benchmarks.harness import Case, Row, Side, run
 from torch import Tensor
 
-from spectrope.attention.certified import planned_attention
-from spectrope.attention.plan import Plan, plan, rotated
 from spectrope.core.device import choose_device
 from spectrope.encodings.base import Context
 from spectrope.encodings.rotary import Rotary
+from spectrope.fast.certified import planned_attention
+from spectrope.fast.plan import Plan, plan, rotated
 
 DEVICE = choose_device()
 REACH, TOLERANCE, GATED = 0.495, 1e-2, 256

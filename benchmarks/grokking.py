@@ -20,10 +20,10 @@ from torch.testing import assert_close
 
 from spectrope.core.config import to_dict
 from spectrope.grokking.config import GrokExperiment, GrokTraining
+from spectrope.grokking.models.transformer import ModularTransformer
+from spectrope.grokking.tasks.modular import ModularConfig, Pairs
 from spectrope.grokking.trainer import GrokTrainer
-from spectrope.models.modular.transformer import ModularTransformer
 from spectrope.store import open_run
-from spectrope.tasks.modular import ModularConfig, Pairs
 
 STEPS, GATED = 2, 3  # Steps per timed run, and compared before anything is timed.
 N_HEADS = ModularTransformer.Config().n_heads

@@ -16,9 +16,9 @@ import torch
 from benchmarks.harness import Case, Row, run, status_mib
 
 from spectrope.core.memory import keep_freed_memory
-from spectrope.sweeps.runs import run_for
-from spectrope.training.loop import Trainer
-from spectrope.training.scales import experiment
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.loop import Trainer
+from spectrope.lab.training.scales import experiment
 
 STEPS = 20
 

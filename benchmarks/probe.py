@@ -12,11 +12,11 @@ import torch
 from benchmarks.harness import Case, run
 
 from spectrope.core.device import choose_device
-from spectrope.sweeps.runs import run_for
-from spectrope.training.learning import LearningProbe
-from spectrope.training.loop import Trainer
-from spectrope.training.probe import Recorder
-from spectrope.training.scales import experiment
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.learning import LearningProbe
+from spectrope.lab.training.loop import Trainer
+from spectrope.lab.training.probe import Recorder
+from spectrope.lab.training.scales import experiment
 
 STEPS = 100
 ENCODINGS = ("rope", "alibi")

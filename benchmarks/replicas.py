@@ -16,10 +16,10 @@ from benchmarks.harness import Case, run
 
 from spectrope.core.autocast import in_precision
 from spectrope.core.device import Precision, choose_device, choose_dtype
-from spectrope.sweeps.runs import run_for
-from spectrope.training.loop import Trainer
-from spectrope.training.replicas import ReplicaTrainer
-from spectrope.training.scales import experiment
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.loop import Trainer
+from spectrope.lab.training.replicas import ReplicaTrainer
+from spectrope.lab.training.scales import experiment
 
 SEEDS = 8
 CLOSE = {torch.float32: 1e-4, torch.bfloat16: 0.02}  # Of logits, as a part of the largest.

@@ -12,11 +12,11 @@ from torch.testing import assert_close
 from spectrope.core.device import choose_device, choose_dtype
 from spectrope.core.noise import Noise
 from spectrope.encodings.rotary import Rotary
-from spectrope.evaluation.score import predict
+from spectrope.lab.evaluation.score import predict
+from spectrope.lab.training.config import TrainingConfig
+from spectrope.lab.training.loop import accumulate, make_optimiser
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
-from spectrope.training.config import TrainingConfig
-from spectrope.training.loop import accumulate, make_optimiser
 
 LENGTH, BATCH, EVALUATED, GATED = 128, 512, 1024, 32
 DEVICE = choose_device()

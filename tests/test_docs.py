@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from spectrope.claims.base import chosen_claims
-from spectrope.claims.study import Study
-from spectrope.claims.tuned import tried_claims
 from spectrope.encodings.base import ENCODINGS
-from spectrope.sweeps.rows import Rows
-from spectrope.training.conditions import THROWN
-from spectrope.training.scales import SCALES, Preset
+from spectrope.lab.training.scales import SCALES, Preset
+from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.tuned import tried_claims
+from spectrope.study.conditions import THROWN
+from spectrope.study.rows import Rows
+from spectrope.study.study import Study
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

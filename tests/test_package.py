@@ -8,10 +8,10 @@ import types
 from pathlib import Path
 
 import pytest
-from tests.report.synthetic import make_run
+from tests.figures.synthetic import make_run
 
 import spectrope
-from spectrope.sweeps.job import Job
+from spectrope.lab.job import Job
 
 ROOT = Path(__file__).parent.parent
 

@@ -7,16 +7,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spectrope.auditing import audit, diff
+    from spectrope.checkpoints.adapters.attention import register_attention
+    from spectrope.checkpoints.audit import audit, diff
     from spectrope.encodings.base import ENCODINGS, Context, Encoding
-    from spectrope.models.adapters.attention import register_attention
+    from spectrope.figures import save_figure, write_report
+    from spectrope.lab.engines.local import execute
+    from spectrope.lab.runs import load_model
+    from spectrope.lab.training.scales import experiment
     from spectrope.models.decoder import Decoder, DecoderConfig
-    from spectrope.report import save_figure, write_report
     from spectrope.store import Run, find_runs, load_run
-    from spectrope.sweeps.local import execute
-    from spectrope.sweeps.runs import load_model
     from spectrope.tasks.base import TASKS, Task
-    from spectrope.training.scales import experiment
 
 _HOMES = {
     "ENCODINGS": "encodings.base",
@@ -27,16 +27,16 @@ _HOMES = {
     "Encoding": "encodings.base",
     "Run": "store",
     "Task": "tasks.base",
-    "audit": "auditing",
-    "diff": "auditing",
-    "execute": "sweeps.local",
-    "experiment": "training.scales",
+    "audit": "checkpoints.audit",
+    "diff": "checkpoints.audit",
+    "execute": "lab.engines.local",
+    "experiment": "lab.training.scales",
     "find_runs": "store",
-    "load_model": "sweeps.runs",
+    "load_model": "lab.runs",
     "load_run": "store",
-    "register_attention": "models.adapters.attention",
-    "save_figure": "report",
-    "write_report": "report",
+    "register_attention": "checkpoints.adapters.attention",
+    "save_figure": "figures",
+    "write_report": "figures",
 }
 
 __all__ = [

@@ -3,14 +3,14 @@
 import json
 
 import pytest
-from tests.auditing.families import CHANGED, FAMILIES
-from tests.models.tokenizers import save_tokenizer
+from tests.checkpoints.adapters.tokenizers import save_tokenizer
+from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.cli.show import console
+from spectrope.console.show import console
+from spectrope.lab.engines.local import execute
+from spectrope.lab.training.scales import experiment
 from spectrope.store import find_runs
-from spectrope.sweeps.local import execute
-from spectrope.training.scales import experiment
 
 
 @pytest.fixture(scope="module")

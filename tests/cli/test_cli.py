@@ -10,11 +10,11 @@ from typing import get_args
 
 import pytest
 from tests.cli.typed import SMALL, refused
-from tests.report.synthetic import make_run
+from tests.figures.synthetic import make_run
 
 from spectrope.cli import Command, main
-from spectrope.cli.runs import Runs
-from spectrope.cli.show import console
+from spectrope.cli.commands.runs import Runs
+from spectrope.console.show import console
 from spectrope.core.errors import StoreError
 from spectrope.store import check_place
 

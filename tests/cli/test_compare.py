@@ -8,8 +8,8 @@ from tests.cli.typed import SMALL, refused
 from spectrope.cli import main
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.runs import experiment_of
 from spectrope.store import find_runs
-from spectrope.sweeps.runs import experiment_of
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -42,7 +42,7 @@ def test_costs_are_printed_beside_none_also_when_interrupted(capsys, monkeypatch
         yield Refused("rope", "too long.")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spectrope.cli.encodings.costs", once)
+    monkeypatch.setattr("spectrope.cli.commands.encodings.costs", once)
     assert main(("encodings", "--bench")) == INTERRUPTED
     assert "rope: too long." in capsys.readouterr().out
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spectrope.cli.train import read_recipe
+from spectrope.cli.commands.train import read_recipe
 from spectrope.core.config import to_dict
-from spectrope.training.scales import experiment
+from spectrope.lab.training.scales import experiment
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.json"))
 

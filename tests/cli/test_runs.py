@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 from tests.cli.typed import SMALL, refused
-from tests.report.synthetic import make_run
+from tests.figures.synthetic import make_run
 
 from spectrope.cli import main
 from spectrope.store import find_runs, load_run, open_run

@@ -7,8 +7,8 @@ from tests.cli.typed import SMALL, refused
 
 from spectrope.cli import main
 from spectrope.core.config import to_dict
+from spectrope.lab.training.scales import experiment
 from spectrope.store import find_runs
-from spectrope.training.scales import experiment
 
 pytestmark = pytest.mark.usefixtures("here")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spectrope.encodings.base import ENCODINGS, describe
+from spectrope.encodings.positions.base import POSITIONS
 from spectrope.encodings.schedules.base import SCHEDULES
-from spectrope.positions.base import POSITIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "encodings.md").read_text()
 

@@ -12,8 +12,8 @@ from torch.testing import assert_close
 
 from spectrope.grokking.measures.base import MEASURES, Snapshot, columns
 from spectrope.grokking.measures.restricted import key_waves
-from spectrope.models.modular.mlp import ModularMLP
-from spectrope.tasks.modular import ModularConfig
+from spectrope.grokking.models.mlp import ModularMLP
+from spectrope.grokking.tasks.modular import ModularConfig
 
 P, FREQUENCIES = 23, (2, 3, 5, 7, 11)
 

@@ -18,11 +18,11 @@ from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.ntk import DynamicNTK
-from spectrope.models.modular.base import ModularModel
-from spectrope.models.modular.layer import is_positional
-from spectrope.models.modular.mlp import ModularMLP
-from spectrope.models.modular.transformer import ModularTransformer
-from spectrope.tasks.modular import ModularConfig
+from spectrope.grokking.models.base import ModularModel
+from spectrope.grokking.models.layer import is_positional
+from spectrope.grokking.models.mlp import ModularMLP
+from spectrope.grokking.models.transformer import ModularTransformer
+from spectrope.grokking.tasks.modular import ModularConfig
 
 TASK = ModularConfig(p=7, offset=3)
 SIZES = {"d_model": 8, "n_heads": 2, "head_dim": 4, "d_mlp": 12}

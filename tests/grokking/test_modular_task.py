@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
-from spectrope.tasks.arithmetic import Expression
-from spectrope.tasks.distributions import DISTRIBUTIONS, Distribution, Random, Square, Strip
-from spectrope.tasks.modular import Modular, ModularConfig, is_prime
+from spectrope.grokking.tasks.arithmetic import Expression
+from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random, Square, Strip
+from spectrope.grokking.tasks.modular import Modular, ModularConfig, is_prime
 
 PRIMES = [p for p in range(5, 40) if is_prime(p)]
 DISTRIBUTED = st.one_of(

@@ -12,21 +12,21 @@ from polars.testing import assert_frame_equal
 from torch.testing import assert_close
 
 from spectrope.cli import main
-from spectrope.cli.grok_shapes import GrokShapes
-from spectrope.cli.show import console
+from spectrope.console.show import console
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.interrupt import Interrupted
+from spectrope.grokking.commands.grok_shapes import GrokShapes
+from spectrope.grokking.models import vision
+from spectrope.grokking.models.vision import BASIC, ResNet18
+from spectrope.grokking.run import grok
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
 from spectrope.grokking.steps import PROGRESS
-from spectrope.models.adapters import vision
-from spectrope.models.adapters.vision import BASIC, ResNet18
+from spectrope.grokking.tasks.shapes import ShapesConfig, glyph
+from spectrope.lab.experiments import read_experiment, written
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.state import WEIGHTS
 from spectrope.store import find_runs
-from spectrope.sweeps.grok import grok
-from spectrope.sweeps.laboratories import read_experiment, written
-from spectrope.sweeps.runs import run_for
-from spectrope.tasks.shapes import ShapesConfig, glyph
-from spectrope.training.interrupt import Interrupted
-from spectrope.training.state import WEIGHTS
 
 CPU = torch.device("cpu")
 FEW = ShapesConfig(sides=(0, 3), resolution=16, n_train=8)

@@ -6,19 +6,19 @@ import polars as pl
 import pytest
 import torch
 from selenium.webdriver import Chrome
+from tests.figures.browser import browser
+from tests.figures.test_browser import assert_sound
 from tests.grokking.test_shapes import SMALL
-from tests.report.browser import browser
-from tests.report.test_browser import assert_sound
 
 from spectrope.core.errors import ConfigError
+from spectrope.grokking.models import vision
+from spectrope.grokking.models.vision import BASIC
+from spectrope.grokking.run import grok_all
 from spectrope.grokking.shapes import IMAGES, ShapesExperiment, ShapesTraining
-from spectrope.models.adapters import vision
-from spectrope.models.adapters.vision import BASIC
-from spectrope.report.shapes_figures import IMAGES_SHOWN, answer_panels, image_panels
-from spectrope.report.shapes_page import write_shapes
+from spectrope.grokking.shapes_figures import IMAGES_SHOWN, answer_panels, image_panels
+from spectrope.grokking.shapes_page import write_shapes
+from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.store import Run
-from spectrope.sweeps.grok import grok_all
-from spectrope.tasks.shapes import ShapesConfig
 
 
 @pytest.fixture(scope="module")

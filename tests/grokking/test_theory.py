@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from spectrope.cli import main
-from spectrope.cli.show import console
+from spectrope.console.show import console
 from spectrope.core.errors import ConfigError
 from spectrope.grokking import arrangement
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
@@ -14,9 +14,9 @@ from spectrope.grokking.coverage import coverage, implied
 from spectrope.grokking.least_norm import NormDescent, hinge, squared_norm
 from spectrope.grokking.measures.base import on_sphere
 from spectrope.grokking.measures.evenness import unevenness
-from spectrope.models.modular.mlp import ModularMLP
-from spectrope.tasks.distributions import Random, Square, Strip
-from spectrope.tasks.modular import ModularConfig, Pairs, Split
+from spectrope.grokking.models.mlp import ModularMLP
+from spectrope.grokking.tasks.distributions import Random, Square, Strip
+from spectrope.grokking.tasks.modular import ModularConfig, Pairs, Split
 
 
 def test_weight_decay_alone_shrinks_embeddings_and_turns_none():
@@ -165,7 +165,8 @@ class TestNormDescent:
 def test_the_command_prints_all_three_tables(monkeypatch, capsys):
     monkeypatch.setattr(console, "width", 200)
     monkeypatch.setattr(
-        "spectrope.cli.grok_theory.NormDescent", lambda decay: NormDescent(fit=5, stages=1, steps=5)
+        "spectrope.grokking.commands.grok_theory.NormDescent",
+        lambda decay: NormDescent(fit=5, stages=1, steps=5),
     )
     assert main(["grok-theory", "--p", "7", "--tokens", "5"]) == 0
     out = capsys.readouterr().out

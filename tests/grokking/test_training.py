@@ -9,25 +9,25 @@ import pytest
 import torch
 import torch.nn.functional as F
 from polars.testing import assert_frame_equal
-from tests.training.killed import kill
+from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core.interrupt import Interrupted
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
+from spectrope.grokking.models.mlp import ModularMLP
+from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.record import MOST_MOMENTS, Evaluation, moments, stable_steps, with_moment
+from spectrope.grokking.run import grok, grok_all, grok_experiment_of
 from spectrope.grokking.steps import PROGRESS
+from spectrope.grokking.tasks.distributions import Square
+from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.grokking.trainer import MOMENTS, PAIRS, GrokTrainer
-from spectrope.models.modular.mlp import ModularMLP
-from spectrope.models.modular.transformer import ModularTransformer
+from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
 from spectrope.store import Run, open_run
-from spectrope.sweeps.grok import grok, grok_all, grok_experiment_of
-from spectrope.tasks.distributions import Square
-from spectrope.tasks.modular import ModularConfig
-from spectrope.training.interrupt import Interrupted
-from spectrope.training.state import CHECKPOINT, WEIGHTS
 
 CPU = torch.device("cpu")
 SMALL = ModularTransformer.Config(d_model=16, n_heads=2, head_dim=8, d_mlp=16)

@@ -10,14 +10,14 @@ from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.positions.interpolated import Interpolated
+from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.encodings.sum import Sum
-from spectrope.evaluation.score import predict
+from spectrope.lab.evaluation.score import predict
 from spectrope.models.decoder import Decoder, DecoderConfig
-from spectrope.positions.interpolated import Interpolated
-from spectrope.positions.random_subset import RandomSubset
 from spectrope.tasks.base import Batch
 
 SMALL = DecoderConfig(

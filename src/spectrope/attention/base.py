@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnknownNameError, UnsupportedError
+from spectrope.core.errors import UnsupportedError
 from spectrope.core.noise import Noise
+from spectrope.core.registry import Registry
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
@@ -57,7 +58,7 @@ class Implementation:
         return self.limit(encoding, device, dtype)
 
 
-IMPLEMENTATIONS: dict[str, Implementation] = {}
+IMPLEMENTATIONS: Registry[Implementation] = Registry("attention implementation", "spectrope.attention")
 
 
 def attention(
@@ -85,12 +86,10 @@ def attention(
     """
     if impl == "fastest":
         impl = fastest(encoding, v.device, noise, v.dtype)
-    if impl not in IMPLEMENTATIONS:
-        raise UnknownNameError("attention implementation", impl, IMPLEMENTATIONS)
     chosen = IMPLEMENTATIONS[impl]
     here = (encoding, v.device, noise, v.dtype)
     if objection := chosen.objection(*here):
-        able = [n for n, i in IMPLEMENTATIONS.items() if i.objection(*here) is None]
+        able = [name for name in IMPLEMENTATIONS if IMPLEMENTATIONS[name].objection(*here) is None]
         raise UnsupportedError(
             f"attention impl {impl!r} {objection}, as {type(encoding).__name__} would need; "
             f"available here: {', '.join(able)}."

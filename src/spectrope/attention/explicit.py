@@ -133,4 +133,4 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, noise: Noise |
     return out
 
 
-IMPLEMENTATIONS["explicit"] = Implementation(explicit, forms=frozenset(Form) - {Form.GENERAL})
+IMPLEMENTATIONS.register("explicit", Implementation(explicit, forms=frozenset(Form) - {Form.GENERAL}))

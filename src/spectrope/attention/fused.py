@@ -51,6 +51,6 @@ def _limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str 
     return None
 
 
-IMPLEMENTATIONS["fused"] = Implementation(
-    fused, forms=frozenset(Form) - {Form.GENERAL}, dropout=False, limit=_limit
+IMPLEMENTATIONS.register(
+    "fused", Implementation(fused, forms=frozenset(Form) - {Form.GENERAL}, dropout=False, limit=_limit)
 )

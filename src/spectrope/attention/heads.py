@@ -14,7 +14,7 @@ from spectrope.core.noise import Noise
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
-ATTENTIONS: Registry["Heads"] = Registry("attention", "spectrope.attention")
+ATTENTIONS: Registry[type["Heads"]] = Registry("attention", "spectrope.attention")
 
 
 @dataclass(frozen=True)

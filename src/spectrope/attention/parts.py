@@ -17,4 +17,4 @@ def by_parts(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: N
     return torch.cat(outputs, 1)
 
 
-IMPLEMENTATIONS["parts"] = Implementation(by_parts, forms=frozenset(Form))
+IMPLEMENTATIONS.register("parts", Implementation(by_parts, forms=frozenset(Form)))

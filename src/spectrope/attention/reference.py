@@ -15,4 +15,4 @@ def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: 
     return encoding.read(maybe_drop(pattern, noise).to(v.dtype), v, ctx)
 
 
-IMPLEMENTATIONS["reference"] = Implementation(reference, forms=frozenset(Form))
+IMPLEMENTATIONS.register("reference", Implementation(reference, forms=frozenset(Form)))

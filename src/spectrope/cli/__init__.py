@@ -9,25 +9,25 @@ from typing import Annotated
 import tyro
 from tyro.conf import subcommand
 
-from spectrope.cli.ablate import Ablate
-from spectrope.cli.attention import Attention
-from spectrope.cli.audit import Audit
-from spectrope.cli.claims import Claims
-from spectrope.cli.compare import Compare
-from spectrope.cli.diff import Diff
-from spectrope.cli.encodings import Encodings
-from spectrope.cli.grok import Grok
-from spectrope.cli.grok_shapes import GrokShapes
-from spectrope.cli.grok_theory import GrokTheory
-from spectrope.cli.report import Report
-from spectrope.cli.runs import Runs
-from spectrope.cli.show import complain
-from spectrope.cli.spectrum import Spectrum
-from spectrope.cli.train import Train
+from spectrope.checkpoints.commands.audit import Audit
+from spectrope.checkpoints.commands.diff import Diff
+from spectrope.cli.commands.ablate import Ablate
+from spectrope.cli.commands.attention import Attention
+from spectrope.cli.commands.compare import Compare
+from spectrope.cli.commands.encodings import Encodings
+from spectrope.cli.commands.report import Report
+from spectrope.cli.commands.runs import Runs
+from spectrope.cli.commands.spectrum import Spectrum
+from spectrope.cli.commands.train import Train
+from spectrope.console.show import complain
 from spectrope.core.errors import SpectropeError
+from spectrope.core.interrupt import Interrupted
 from spectrope.core.memory import keep_freed_memory
 from spectrope.encodings.foreign import blamed, loaded_files
-from spectrope.training.interrupt import Interrupted
+from spectrope.grokking.commands.grok import Grok
+from spectrope.grokking.commands.grok_shapes import GrokShapes
+from spectrope.grokking.commands.grok_theory import GrokTheory
+from spectrope.study.commands.claims import Claims
 
 Command = (
     Annotated[Compare, subcommand("compare")]

@@ -3,12 +3,12 @@
 import json
 from pathlib import Path
 
+from spectrope.checkpoints.adapters import is_checkpoint
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.foreign import load_encoding
-from spectrope.models.adapters import is_checkpoint
+from spectrope.lab.experiments import OWN
 from spectrope.store import Run, resolve_run
 from spectrope.store.files import disk_errors
-from spectrope.sweeps.laboratories import OWN
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: str | None) -> Run | str:

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from spectrope.core.config import Configured, OneOf
 from spectrope.core.errors import require
-from spectrope.models.modular.base import MODULAR_MODELS, ModularModelConfig
-from spectrope.models.modular.transformer import ModularTransformer
-from spectrope.tasks.modular import ModularConfig
+from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
+from spectrope.grokking.models.transformer import ModularTransformer
+from spectrope.grokking.tasks.modular import ModularConfig
 
 
 @dataclass(frozen=True, kw_only=True)

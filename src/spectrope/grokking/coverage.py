@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 
-from spectrope.tasks.modular import Split
+from spectrope.grokking.tasks.modular import Split
 
 LARGE_PRIME = 32_749  # Stands for the rationals; its square times a few hundred rows fits 64 bits.
 

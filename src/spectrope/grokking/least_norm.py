@@ -12,8 +12,8 @@ from spectrope.core.config import Configured
 from spectrope.core.errors import require
 from spectrope.grokking.measures.base import on_sphere
 from spectrope.grokking.measures.evenness import unevenness
-from spectrope.models.modular.base import ModularModel
-from spectrope.tasks.modular import Pairs, Split
+from spectrope.grokking.models.base import ModularModel
+from spectrope.grokking.tasks.modular import Pairs, Split
 
 MARGIN = 1.0  # By which the right logit must exceed every other one.
 

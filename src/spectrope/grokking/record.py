@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.grokking.measures.base import Snapshot
-from spectrope.tasks.modular import Pairs, Split
+from spectrope.grokking.tasks.modular import Pairs, Split
 
 MOST_MOMENTS = 16
 SCORES: Mapping[str, str] = {

@@ -14,12 +14,12 @@ from spectrope.core.config import Configured
 from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.grokking.config import Budget, Grokked
+from spectrope.grokking.models.vision import ResNet18
 from spectrope.grokking.record import Evaluation
 from spectrope.grokking.steps import StepTrainer, require_finite
-from spectrope.models.adapters.vision import ResNet18
+from spectrope.grokking.tasks.shapes import ShapesConfig
+from spectrope.lab.training.state import TrainingState
 from spectrope.store import Run
-from spectrope.tasks.shapes import ShapesConfig
-from spectrope.training.state import TrainingState
 
 IMAGES = "images"  # The table of all images: their number, sides, whether they train, and the answer.
 BATCH = 250  # Images of an evaluation that are drawn at a time.

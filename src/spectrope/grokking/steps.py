@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from spectrope.core.errors import ConfigError
+from spectrope.core.interrupt import Stop, never
 from spectrope.grokking.config import Budget
 from spectrope.grokking.record import Evaluation, stable_steps, table
+from spectrope.lab.training.sitting import sit
+from spectrope.lab.training.state import WEIGHTS, TrainingState
 from spectrope.store import Run
-from spectrope.training.interrupt import Stop, never
-from spectrope.training.sitting import sit
-from spectrope.training.state import WEIGHTS, TrainingState
 
 PROGRESS = "progress"  # The table of all evaluations.
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.measures.base import MEASURES, Snapshot
+from spectrope.grokking.models.base import ModularModel
 from spectrope.grokking.record import (
     Evaluation,
     answers,
@@ -16,9 +17,8 @@ from spectrope.grokking.record import (
     with_moment,
 )
 from spectrope.grokking.steps import StepTrainer, require_finite
-from spectrope.models.modular.base import ModularModel
+from spectrope.lab.training.state import TrainingState
 from spectrope.store import Run
-from spectrope.training.state import TrainingState
 
 PAIRS, MOMENTS = "pairs", "moments"  # Table and tensors beside evaluations and weights.
 

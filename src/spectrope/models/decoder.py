@@ -16,8 +16,8 @@ from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
 from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig
 from spectrope.encodings.nope import NoPE
-from spectrope.positions.arange import Arange
-from spectrope.positions.base import POSITIONS, Positions
+from spectrope.encodings.positions.arange import Arange
+from spectrope.encodings.positions.base import POSITIONS, Positions
 from spectrope.tasks.base import Batch
 
 _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_integers
-from spectrope.positions.digits import digit_positions
+from spectrope.encodings.positions.digits import digit_positions
 from spectrope.tasks.base import PADDING, Batch, Task, TaskConfig
 
 ZERO = 1  # Token id of the digit 0; the other digits follow.

@@ -11,7 +11,7 @@ from spectrope.core.registry import Registry
 from spectrope.encodings.base import Scope, Sized, Tag
 from spectrope.encodings.constant import Constant
 
-SCHEDULES: Registry["Schedule"] = Registry("frequency schedule", "spectrope.encodings.schedules")
+SCHEDULES: Registry[type["Schedule"]] = Registry("frequency schedule", "spectrope.encodings.schedules")
 ROTATION = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
 
 

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.core.registry import Registry
-from spectrope.tasks.modular import Split
+from spectrope.grokking.tasks.modular import Split
 
-MEASURES: Registry["Measure"] = Registry("progress measure", "spectrope.grokking.measures")
+MEASURES: Registry[type["Measure"]] = Registry("progress measure", "spectrope.grokking.measures")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,300 @@
+"""A language model on some sequences, cut at every attention module's heads, by running it from there on.
+
+Blocks before the cut hand their input on, the block at the cut is given the state that it would get, and its
+attention, where nothing else happens in it, gives the projection of the heads as they were changed. An
+encoder before the cut is not run at all. The rest runs as it is, through the library's own code, whatever a
+block does with its attention.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.checkpoints.ablation.cuts import Before, copied, handing_on, hit_and_loss
+from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.adapters import (
+    Enough,
+    after,
+    before,
+    first_of,
+    in_parts,
+    linear_weight,
+    running,
+    states_of,
+    with_states,
+)
+from spectrope.checkpoints.sequences import Sequences
+from spectrope.lab.ablation.interventions import Variant
+from spectrope.lab.ablation.tree import changes_in, fills_of
+
+
+@dataclass(frozen=True)
+class CheckpointStages:
+    """A language model on some sequences; it puts out mean loss and accuracy of each.
+
+    Its "layers" are attention modules in the order in which they run: those of an encoder, then of a decoder,
+    whose blocks hold two.
+
+    Args:
+        subject: The model.
+        data: The sequences, on its device.
+        means: Mean output of each site's heads, (heads * width,), if any fill needs them.
+        donors: Heads of each site on other sequences, with shape (b, t, heads * width), likewise.
+        rest: What modules and blocks put out beside states, and hand on to later ones, by name.
+    """
+
+    subject: Subject
+    data: Sequences
+    means: Sequence[Tensor] | None = None
+    donors: Sequence[Tensor] | None = None
+    rest: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.subject.sites)
+
+    def start(self) -> Before:
+        return Before(self.until(self.subject.sites[0].block)[0])
+
+    def fork(self, layer: int, x: Before, changes: Sequence[Variant]) -> "CheckpointFork":
+        """Runs the module once."""
+        heads: list[Tensor] = []
+        name = self.subject.sites[layer].projection
+
+        def note(_: str, args: Any, given: Any) -> None:
+            heads.append(args[0])
+            raise Enough
+
+        with self.entered(layer, x), before(self.subject.model, [name], note), contextlib.suppress(Enough):
+            self.subject.run(self.data, memory=x.memory)
+        return CheckpointFork(self, layer, x, heads[0])
+
+    def read(self, x: Before) -> Tensor:
+        *skipped, (last, parts) = self._blocks(self.n_layers - 1)
+        with (
+            self._passing(skipped),
+            running(self.subject.model.get_submodule(last), lambda *_, **__: in_parts(x.x, parts)),
+        ):
+            return self.scores(1, x.memory)[0]
+
+    def until(self, block: str, memory: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """What enters a block, and what an encoder puts out before it; the pass stops there."""
+        states: list[Tensor] = []
+        put_out: list[Tensor] = [] if memory is None else [memory]
+
+        def note(_: str, args: Any, given: Any) -> None:
+            states.append(states_of(args, given))
+            raise Enough
+
+        def remember(_: str, output: Any) -> None:
+            put_out.append(output[0])
+
+        encoder = [self.subject.encoder] if self.subject.sites[0].role else []
+        with (
+            after(self.subject.model, encoder, remember),
+            before(self.subject.model, [block], note),
+            contextlib.suppress(Enough),
+        ):
+            self.subject.run(self.data, memory=memory)
+        return states[0], put_out[0] if put_out else None
+
+    @contextlib.contextmanager
+    def entered(self, layer: int, x: Before) -> Iterator[None]:
+        """Nothing before a site is computed: its block is given its state, once per copy."""
+        block, blocks = self.subject.sites[layer].block, self._blocks(layer)
+        names = [name for name, _ in blocks]
+
+        def give(_: str, args: Any, given: Any) -> Any:
+            copies = len(states_of(args, given)) // len(x.x)
+            return with_states(args, given, x.x.repeat(copies, 1, 1))
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._passing(blocks[: names.index(block)]))
+            stack.enter_context(before(self.subject.model, [block], give))
+            for place, heads in enumerate(x.held, layer - len(x.held)):
+                stack.enter_context(self.putting_out(place, heads, self.projected(place, heads)))
+            yield
+
+    @contextlib.contextmanager
+    def putting_out(self, layer: int, heads: Tensor, output: Tensor | None) -> Iterator[None]:
+        """A site whose heads are these, for every copy of the sequences that a pass holds.
+
+        Args:
+            layer: Place of the site.
+            heads: Side by side, with shape (n, t, f).
+            output: What the module makes of them; None where more happens in it, and it runs again.
+        """
+        site, model = self.subject.sites[layer], self.subject.model
+        if output is None:
+            with before(model, [site.projection], lambda _, args, given: ((copied(heads, args[0]),), {})):
+                yield
+            return
+
+        def put(*args: Any, **given: Any) -> Any:
+            return in_parts(
+                copied(output, states_of(args, given)), site.parts, self.rest.get(site.module, ())
+            )
+
+        with running(model.get_submodule(site.module), put):
+            yield
+
+    def projected(self, layer: int, heads: Tensor) -> Tensor | None:
+        """What a site's module puts out for heads, where nothing else happens in it."""
+        gives = self.subject.sites[layer].gives
+        if gives == "more":
+            return None
+        return heads if gives == "heads" else self.subject.projection(layer)(heads)
+
+    def _blocks(self, layer: int) -> list[tuple[str, int]]:
+        """The blocks of the stack that a site lies in."""
+        return self.subject.stacks[self.subject.sites[layer].stack]
+
+    @contextlib.contextmanager
+    def _passing(self, blocks: Sequence[tuple[str, int]]) -> Iterator[None]:
+        """Blocks that hand their input on."""
+        with contextlib.ExitStack() as stack:
+            for name, parts in blocks:
+                passing = handing_on(parts, self.rest.get(name, ()))
+                stack.enter_context(running(self.subject.model.get_submodule(name), passing))
+            yield
+
+    def scores(self, copies: int, memory: Tensor | None = None) -> Float[Tensor, "v b 2"]:
+        """Mean loss and accuracy of every sequence in every copy, from a pass of the model.
+
+        Only states at scored places are turned into token logits.
+
+        Args:
+            copies: How many.
+            memory: What the encoder puts out for one copy, if it need not run.
+        """
+        scored = self.data.scored
+        rows = scored.repeat(copies, 1)
+
+        def choose(_: str, args: Any, given: Any) -> Any:
+            return (args[0][rows][None], *args[1:]), given
+
+        with before(self.subject.model, [self.subject.predictor], choose):
+            logits = self.subject.run(self.data, copies, memory).logits[0]
+        hit, loss = hit_and_loss(logits, self.data.targets[scored].repeat(copies))
+        each = torch.stack([loss, hit], 1).unflatten(0, (copies, -1))
+        owner = scored.nonzero()[:, 0]
+        sums = each.new_zeros(copies, len(scored), 2).index_add(1, owner, each)
+        return sums / scored.sum(1)[:, None]
+
+    def filled(self, fill: str, layer: int, heads: Tensor) -> Tensor:
+        """What takes the place of a site's heads, side by side, in shape of theirs (b, t, f)."""
+        if fill == "zero":
+            return torch.zeros_like(heads)
+        source = self.means if fill == "mean" else self.donors
+        assert source is not None
+        return source[layer].to(heads).expand_as(heads)
+
+    def changed(self, heads: Tensor, layer: int, variants: Sequence[Variant]) -> Tensor:
+        """Heads of copies (v * b, t, f) with each copy's own changes at this site made."""
+        changes = [changes_in(variant, layer) for variant in variants]
+        width, copies = self.subject.sites[layer].width, heads.unflatten(0, (len(variants), -1)).clone()
+        fills = {fill: self.filled(fill, layer, copies[0]) for fill in fills_of(changes)}
+        for row, variant in enumerate(changes):
+            for ablation in variant:
+                own = slice(ablation.head * width, (ablation.head + 1) * width)
+                copies[row, :, :, own] = fills[ablation.fill][..., own]
+        return copies.flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class CheckpointFork:
+    """An attention module that has been run once.
+
+    Args:
+        stages: The model and the sequences.
+        layer: Place of the site.
+        x: The state before it.
+        heads: Its heads side by side, nothing changed, with shape (b, t, f).
+    """
+
+    stages: CheckpointStages
+    layer: int
+    x: Before
+    heads: Float[Tensor, "b t f"]
+
+    def advance(self, changes: Variant) -> Before:
+        sites, following = self.stages.subject.sites, self.layer + 1
+        if following < len(sites) and sites[following].block == sites[self.layer].block:
+            changed = self.stages.changed(self.heads, self.layer, [changes])
+            return replace(self.x, held=(*self.x.held, changed))
+        with self._cut([changes]):
+            if following < len(sites):
+                x, memory = self.stages.until(sites[following].block, self.x.memory)
+                crossed = sites[following].stack != sites[self.layer].stack
+                return Before(x, memory if crossed else self.x.memory)
+            return Before(self._behind(sites[self.layer].stack), self.x.memory)
+
+    def finish(self, variants: Sequence[Variant]) -> Tensor:
+        with self._cut(variants), self._later(variants):
+            return self.stages.scores(len(variants), self.x.memory)
+
+    def _behind(self, stack: str) -> Tensor:
+        """What the last block of a stack puts out, at the end of a pass that stops there."""
+        states: list[Tensor] = []
+
+        def note(_: str, output: Any) -> None:
+            states.append(first_of(output))
+            raise Enough
+
+        subject = self.stages.subject
+        last, _ = subject.stacks[stack][-1]
+        with after(subject.model, [last], note), contextlib.suppress(Enough):
+            subject.run(self.stages.data, memory=self.x.memory)
+        return states[0]
+
+    @contextlib.contextmanager
+    def _cut(self, variants: Sequence[Variant]) -> Iterator[None]:
+        """The site with each copy's own changes made; its attention is not run again where that can be."""
+        stages = self.stages
+        gives = stages.subject.sites[self.layer].gives
+        with stages.entered(self.layer, self.x):
+            if gives == "projected":
+                heads, output = self.heads, self._projected(variants)
+            else:
+                copies = self.heads.repeat(len(variants), 1, 1)
+                heads = stages.changed(copies, self.layer, variants)
+                output = heads if gives == "heads" else None
+            with stages.putting_out(self.layer, heads, output):
+                yield
+
+    def _projected(self, variants: Sequence[Variant]) -> Float[Tensor, "vb t c"]:
+        """The projection of each copy's heads."""
+        projection = self.stages.subject.projection(self.layer)
+        weight = linear_weight(projection)
+        assert weight is not None
+        intact = projection(self.heads)
+        return torch.cat([self._corrected(intact, weight, variant) for variant in variants])
+
+    def _corrected(self, intact: Tensor, weight: Tensor, variant: Variant) -> Tensor:
+        """The projection of changed heads, through their columns alone."""
+        width = self.stages.subject.sites[self.layer].width
+        for ablation in changes_in(variant, self.layer):
+            own = slice(ablation.head * width, (ablation.head + 1) * width)
+            fill = self.stages.filled(ablation.fill, self.layer, self.heads)[..., own]
+            intact = intact + F.linear(fill - self.heads[..., own], weight[:, own])
+        return intact
+
+    @contextlib.contextmanager
+    def _later(self, variants: Sequence[Variant]) -> Iterator[None]:
+        """Changes at later sites, made as these run."""
+        with contextlib.ExitStack() as stack:
+            for layer in range(self.layer + 1, self.stages.n_layers):
+                if any(changes_in(variant, layer) for variant in variants):
+                    act = self._changing(layer, variants)
+                    name = self.stages.subject.sites[layer].projection
+                    stack.enter_context(before(self.stages.subject.model, [name], act))
+            yield
+
+    def _changing(self, layer: int, variants: Sequence[Variant]) -> Callable[[str, Any, Any], Any]:
+        return lambda _, args, given: ((self.stages.changed(args[0], layer, variants), *args[1:]), given)

@@ -1,0 +1,139 @@
+"""A language model as the ablation of heads sees it."""
+
+import contextlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import (
+    Enough,
+    HeadSite,
+    after,
+    before,
+    blocks_of,
+    drawn_weights,
+    head_sites,
+    rest_of,
+)
+from spectrope.checkpoints.probes.constant_content import attending_modules
+from spectrope.checkpoints.sequences import Sequences
+from spectrope.core.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A language model and where its heads come out.
+
+    Args:
+        model: In evaluation mode.
+        sites: Its heads, by attention modules in the order in which these run.
+    """
+
+    model: nn.Module
+    sites: list[HeadSite]
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "Subject":
+        """The subject that a Hugging Face model makes.
+
+        Raises:
+            UnsupportedError: If it is no language model, it hides its heads, or its checkpoint lacks the
+                weights that predict tokens.
+        """
+        name, config = type(model).__name__, getattr(model, "config", None)
+        embeddings = getattr(model, "get_output_embeddings", lambda: None)()
+        if config is None or embeddings is None:
+            raise UnsupportedError(f"{name} predicts no tokens, so the loss of a head cannot be measured.")
+        subject = cls(model, head_sites(model, attending_modules(model)))
+        if drawn := drawn_weights(model):
+            beside = subject.predictor.rpartition(".")[0]
+            used = [one for one in drawn if one.startswith(beside) and ".pooler." not in f".{one}"]
+            if used:
+                raise UnsupportedError(
+                    f"the checkpoint of {name} lacks {used[0]}, so its loss would be that of a random head; "
+                    "save it with its head."
+                )
+        return subject
+
+    @cached_property
+    def stacks(self) -> dict[str, list[tuple[str, int]]]:
+        """Blocks by the dotted name of their stack, and in how many parts each puts its output out."""
+        names = dict.fromkeys(site.stack for site in self.sites)
+        return {name: list(blocks_of(self.model, self.sites, name)) for name in names}
+
+    @cached_property
+    def predictor(self) -> str:
+        """Name of the module that turns states into token logits."""
+        embeddings: Any = self.model.get_output_embeddings()  # pyright: ignore[reportCallIssue]
+        return next(name for name, module in self.model.named_modules() if module is embeddings)
+
+    @cached_property
+    def encoder(self) -> str:
+        """Name of the module whose output a decoder attends to."""
+        encoder: Any = self.model.get_encoder()  # pyright: ignore[reportCallIssue]
+        return next(name for name, module in self.model.named_modules() if module is encoder)
+
+    def of_layers(self, layers: slice) -> list[int]:
+        """Places of the sites in some layers, as Python counts them in each stack."""
+        counts = {site.role: 0 for site in self.sites}
+        for site in self.sites:
+            counts[site.role] = max(counts[site.role], site.layer + 1)
+        chosen = {role: range(n)[layers] for role, n in counts.items()}
+        return [place for place, site in enumerate(self.sites) if site.layer in chosen[site.role]]
+
+    def projection(self, place: int) -> nn.Module:
+        """The module that projects a site's heads."""
+        return self.model.get_submodule(self.sites[place].projection)
+
+    def run(self, data: Sequences, copies: int = 1, memory: Tensor | None = None) -> Any:
+        """Run the model on several copies of the sequences.
+
+        Args:
+            data: The sequences.
+            copies: How many.
+            memory: What the encoder puts out for one copy, with shape (b, s, c), if it need not run.
+        """
+        given: dict[str, Any] = data.inputs(copies)
+        config: Any = self.model.config
+        if memory is not None:
+            given["encoder_outputs"] = (memory.repeat(copies, 1, 1),)
+        return self.model(**given, **({"use_cache": False} if "use_cache" in config.to_dict() else {}))
+
+    def handed_on(self, data: Sequences) -> dict[str, tuple[Any, ...]]:
+        """What modules and blocks put out beside states, by name, where later ones may need it."""
+        if not any(site.shares for site in self.sites):
+            return {}
+        found: dict[str, tuple[Any, ...]] = {}
+        names = [site.module for site in self.sites]
+        names += [name for blocks in self.stacks.values() for name, _ in blocks]
+
+        def note(name: str, output: Any) -> None:
+            found[name] = rest_of(output)
+            if name == names[-1]:
+                raise Enough
+
+        with after(self.model, names, note), contextlib.suppress(Enough):
+            self.run(data)
+        return found
+
+    def captured(self, data: Sequences) -> list[Float[Tensor, "b _ f"]]:
+        """The heads of every site side by side, from one pass of the model as it is."""
+        found: dict[str, Tensor] = {}
+        names = [site.projection for site in self.sites]
+
+        def note(name: str, args: Any, given: Any) -> None:
+            found[name] = args[0]
+
+        def stop(_: str, __: Any) -> None:
+            raise Enough
+
+        with (
+            before(self.model, names, note),
+            after(self.model, [names[-1]], stop),
+            contextlib.suppress(Enough),
+        ):
+            self.run(data)
+        return [found[name] for name in names]

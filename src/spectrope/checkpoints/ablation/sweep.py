@@ -1,0 +1,235 @@
+"""What every head of a language model is worth on some sequences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.ablation.stages import CheckpointStages
+from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.adapters import Role, evaluating, runs_at
+from spectrope.checkpoints.sequences import Sequences
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.watch import Watch, unwatched
+from spectrope.lab.ablation.gather import derangement
+from spectrope.lab.ablation.interventions import HeadAblation, Variant
+from spectrope.lab.ablation.tree import Tree, fills_of
+from spectrope.stats.examples import mean_intervals
+from spectrope.stats.interval import Intervals, ends
+
+CheckpointFill = Literal["zero", "mean", "resample"]
+# Tokens of one batch, copies included: enough to fill the device.
+TOKENS = {"cpu": 2**10, "cuda": 2**15}
+
+
+@dataclass(frozen=True)
+class HeadCost:
+    """What changing one head costs; layers and heads count from 0, as in the checkpoint.
+
+    Args:
+        role: "" in a model with one stack; else "encoder", "decoder", or "cross" where a decoder attends to
+            what the encoder put out.
+        layer: Layer of the head in its stack.
+        head: Its number within the layer.
+        fill: What took the place of its output.
+        loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
+        loss_increase_low: Lower end of its 95 % interval over sequences.
+        loss_increase_high: Upper end.
+        drop: Intact minus ablated accuracy, in percentage points, likewise.
+        drop_low: Lower end of its interval.
+        drop_high: Upper end.
+        n: Sequences.
+    """
+
+    role: Role
+    layer: int
+    head: int
+    fill: str
+    loss_increase: float
+    loss_increase_low: float
+    loss_increase_high: float
+    drop: float
+    drop_low: float
+    drop_high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class CheckpointSweep:
+    """Loss and accuracy of every sequence, for the intact model and with each head changed.
+
+    Args:
+        fill: What took the place of heads' outputs.
+        heads: Role, layer and number of each head.
+        intact: Mean loss in nats and accuracy as a fraction of each sequence.
+        ablated: The same for each head.
+    """
+
+    fill: str
+    heads: tuple[tuple[Role, int, int], ...]
+    intact: Float[np.ndarray, "n 2"]
+    ablated: Float[np.ndarray, "heads n 2"]
+
+    @property
+    def loss(self) -> float:
+        """Mean loss of the intact model, in nats per scored token."""
+        return float(self.intact[:, 0].mean())
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy of the intact model, as a fraction."""
+        return float(self.intact[:, 1].mean())
+
+    def costs(self) -> list[HeadCost]:
+        """One row per head, layer by layer, with paired intervals over sequences."""
+        change = (self.ablated - self.intact).swapaxes(0, 1)
+        found = {
+            "loss_increase": mean_intervals(change[..., 0]),
+            "drop": mean_intervals(change[..., 1]).scaled(-100),
+        }
+        return [self._row(found, place) for place in range(len(self.heads))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        rows = [vars(cost) for cost in self.costs()]
+        return {"loss": self.loss, "accuracy": self.accuracy, "fill": self.fill, "heads": rows}
+
+    def _row(self, found: dict[str, Intervals], place: int) -> HeadCost:
+        values: dict[str, Any] = {}
+        for name, intervals in found.items():
+            values |= ends(name, intervals.at(place))
+        low, high = sorted((values["drop_low"], values["drop_high"]))
+        role, layer, head = self.heads[place]
+        values |= {"drop_low": low, "drop_high": high, "fill": self.fill, "n": len(self.intact)}
+        return HeadCost(role=role, layer=layer, head=head, **values)
+
+
+def checkpoint_sweep(
+    model: nn.Module | Subject,
+    data: Sequences,
+    *,
+    fill: CheckpointFill = "zero",
+    layers: slice = slice(None),
+    tokens: int | None = None,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> CheckpointSweep:
+    """Change every head of a language model by itself, before the output projection, exactly.
+
+    Layers before the head's, and its own layer's attention, are computed once for all heads of its layer.
+
+    Args:
+        model: A Hugging Face language model; its weights are never touched.
+        data: Sequences, at least two.
+        fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, or its
+            output on another sequence.
+        layers: Layers whose heads to change, of each stack.
+        tokens: Tokens in one batch, copies included; None takes what fills the device.
+        seed: Pairs sequences where outputs are resampled.
+        watch: Called with the numbers of heads done and in all.
+
+    Raises:
+        ConfigError: If there are fewer than two sequences, or none of the layers exists.
+        UnsupportedError: If the model is no such model, or sequences of different lengths are resampled.
+    """
+    if len(data) < 2:
+        raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
+    subject = model if isinstance(model, Subject) else Subject.of(model)
+    sites = {place: subject.sites[place] for place in subject.of_layers(layers)}
+    if not sites:
+        last = max(site.layer for site in subject.sites)
+        raise ConfigError(f"layers must take at least one of 0 to {last}; got none.")
+    places = [(place, head) for place, site in sites.items() for head in range(site.n_heads)]
+    heads: tuple[tuple[Role, int, int], ...] = tuple(
+        (site.role, site.layer, head) for site in sites.values() for head in range(site.n_heads)
+    )
+    variants: list[Variant] = [(), *((HeadAblation(*at, fill),) for at in places)]
+    scores = checkpoint_scores(subject, data, variants, tokens=tokens, seed=seed, watch=watch).numpy()
+    return CheckpointSweep(fill, heads, scores[0], scores[1:])
+
+
+@torch.no_grad()
+def checkpoint_scores(
+    subject: Subject,
+    data: Sequences,
+    variants: Sequence[Variant],
+    *,
+    tokens: int | None = None,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> Float[Tensor, "v n 2"]:
+    """Mean loss in nats and accuracy of every sequence under every variant, in float64.
+
+    Args:
+        subject: The model.
+        data: The sequences.
+        variants: What to change; the empty variant is the intact model.
+        tokens: Tokens in one batch, copies included; None takes what fills the device.
+        seed: Pairs sequences where outputs are resampled.
+        watch: Called with the numbers of variants done and in all, in whole sequences.
+
+    Raises:
+        ConfigError: If the model has no such head.
+        UnsupportedError: If a fill has no meaning here, sequences of different lengths are resampled, or they
+            are too long for the model.
+    """
+    _check(subject, data, variants)
+    device = next(subject.model.parameters()).device
+    tokens = tokens or TOKENS[device.type]
+    scores = torch.zeros(len(variants), len(data), 2, dtype=torch.float64)
+    donors = data[derangement(len(data), seed)] if "resample" in fills_of(variants) else None
+    done = 0
+    with evaluating(subject.model), runs_at(data.width, subject.model):
+        means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
+        for index, piece in _pieces(data, tokens):
+            given = None if donors is None else subject.captured(donors[index].to(device))
+            piece = piece.to(device)
+            stages = CheckpointStages(subject, piece, means, given, subject.handed_on(piece))
+            room = max(1, tokens // (len(piece) * piece.width))
+            for which, found in Tree(stages, variants, room).grow():
+                scores[torch.tensor(which)[:, None], index] = found.double().cpu()
+                done += len(which) * len(index)
+                watch(done // len(data), len(variants))
+    return scores
+
+
+def _pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
+    """Sequences of about the same length together, without common padding."""
+    order = data.lengths.argsort(stable=True)
+    for index in order.split(max(1, tokens // data.width)):
+        yield index, data[index].trimmed()
+
+
+def _means(subject: Subject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
+    """Mean heads of every site over all tokens of its stack."""
+    device = next(subject.model.parameters()).device
+    sums = [torch.zeros((), dtype=torch.float64, device=device)] * len(subject.sites)
+    for _, piece in _pieces(data, tokens):
+        piece = piece.to(device)
+        for place, heads in enumerate(subject.captured(piece)):
+            real = piece.places(subject.sites[place].role)
+            sums[place] = sums[place] + (heads.double() * real[..., None]).sum((0, 1))
+    counts = [int(data.places(site.role).sum()) for site in subject.sites]
+    return [total / count for total, count in zip(sums, counts, strict=True)]
+
+
+def _check(subject: Subject, data: Sequences, variants: Sequence[Variant]) -> None:
+    """Refuse heads that the model does not have and fills that have no meaning for it."""
+    for ablation in (ablation for variant in variants for ablation in variant):
+        layers = len(subject.sites)
+        n_heads = subject.sites[ablation.layer].n_heads if 0 <= ablation.layer < layers else 0
+        if not 0 <= ablation.head < n_heads:
+            raise ConfigError(
+                f"the model has no head {ablation.head} in layer {ablation.layer}; it has {layers}."
+            )
+        if ablation.fill not in ("zero", "mean", "resample"):
+            raise UnsupportedError(
+                f"fill {ablation.fill!r} needs queries and keys taken apart, which is done in runs; "
+                "a checkpoint takes zero, mean or resample."
+            )
+    if "resample" in fills_of(variants) and data.ragged:
+        raise UnsupportedError("fill 'resample' needs sequences of one length; cut them with --length.")

@@ -1,0 +1,72 @@
+"""Hugging Face models: loading them, and reading what their attention kernels receive."""
+
+from spectrope.checkpoints.adapters.hooks import (
+    Enough,
+    after,
+    before,
+    evaluating,
+    running,
+    states_of,
+    with_states,
+)
+from spectrope.checkpoints.adapters.inputs import Inputs, runs_at, trained_length
+from spectrope.checkpoints.adapters.load import drawn_weights, open_model
+from spectrope.checkpoints.adapters.record import Call, recorded
+from spectrope.checkpoints.adapters.sites import (
+    HeadSite,
+    Role,
+    blocks_of,
+    first_of,
+    head_sites,
+    in_parts,
+    linear_weight,
+    rest_of,
+)
+from spectrope.checkpoints.adapters.slices import parse_layers
+from spectrope.checkpoints.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
+from spectrope.checkpoints.adapters.texts import (
+    Tokenizer,
+    check_tokenizer,
+    decoder_start,
+    drawable_tokens,
+    encoded,
+    open_tokenizer,
+    sees_ahead,
+)
+
+__all__ = [
+    "Call",
+    "Enough",
+    "HeadSite",
+    "Inputs",
+    "Role",
+    "Tokenizer",
+    "after",
+    "before",
+    "block_of",
+    "blocks_of",
+    "check_tokenizer",
+    "declared_config",
+    "decoder_start",
+    "drawable_tokens",
+    "drawn_weights",
+    "encoded",
+    "evaluating",
+    "first_of",
+    "head_sites",
+    "in_parts",
+    "is_checkpoint",
+    "layer_name",
+    "linear_weight",
+    "open_model",
+    "open_tokenizer",
+    "parse_layers",
+    "recorded",
+    "rest_of",
+    "running",
+    "runs_at",
+    "sees_ahead",
+    "states_of",
+    "trained_length",
+    "with_states",
+]

@@ -1,0 +1,225 @@
+"""Checkpoints from disk: safetensors alone, no code of theirs, no network, unless asked for."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters.slices import (
+    LAYER,
+    Chosen,
+    chosen_layers,
+    cut_config,
+    read_layers,
+    renumber,
+)
+from spectrope.core.errors import ConfigError, SpectropeError, UnsupportedError
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+
+
+def open_model(
+    source: str | Path,
+    *,
+    allow_download: bool = False,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    dtype: Dtype = "auto",
+    layers: slice | None = None,
+) -> nn.Module:
+    """The model of a checkpoint, in evaluation mode on the CPU.
+
+    Args:
+        source: A local folder, or the id of a model that is in the local cache.
+        allow_download: Whether an id may be fetched from the hub.
+        trust_remote_code: Whether code that comes with the checkpoint may run.
+        allow_pickle: Whether weights may be unpickled, which can run code, where there are no safetensors.
+        dtype: Of the weights; "auto" keeps the checkpoint's.
+        layers: Which layers to have, None for all; the weights of others are not read, and those taken keep
+            their numbers. Such a model is for measuring layers by themselves.
+
+    Raises:
+        ConfigError: If there is no such checkpoint, it has no configuration that can be read, lacks weights
+            other than those of a head or a pooler, or has none of the layers.
+        UnsupportedError: If its weights are pickled, it needs code of its own, transformers is missing, or a
+            layer shares weights with one that is left out.
+    """
+    transformers = _library()
+    folder = Path(source)
+    if _is_file(folder):
+        raise ConfigError(f"{folder} is a file; give the folder of a checkpoint.")
+    if folder.is_dir():
+        _check_weights(folder, allow_pickle)
+    options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
+    with _explained(str(source), allow_download):
+        config = transformers.AutoConfig.from_pretrained(str(source), **options)
+        cls = _model_class(transformers, config)
+        if layers is not None:
+            return _sliced(cls, config, str(source), chosen_layers(config, layers), dtype, options)
+        safe = None if allow_pickle else True
+        model, loaded = cls.from_pretrained(
+            str(source),
+            config=config,
+            dtype=dtype,
+            use_safetensors=safe,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            **options,
+        )
+    _check_weights_of(model, source, loaded)
+    return model.eval()
+
+
+def _sliced(
+    cls: Any, config: Any, source: str, chosen: Chosen, dtype: Dtype, options: dict[str, Any]
+) -> nn.Module:
+    """The model of the chosen layers alone, which remembers the configuration of the whole."""
+    where = {"local_files_only": options["local_files_only"]}
+    tensors = read_layers(source, chosen, **where)
+    cut = cut_config(config, chosen)
+    model, loaded = cls.from_pretrained(
+        None,
+        config=cut,
+        state_dict=tensors,
+        dtype=dtype,
+        output_loading_info=True,
+        ignore_mismatched_sizes=True,
+    )
+    if missing := sorted(name for name in loaded["missing_keys"] if LAYER.match(name)):
+        raise UnsupportedError(
+            f"these layers of {source} need weights that are kept in other layers: "
+            f"{missing[0]}; take layers from 0 on."
+        )
+    _check_weights_of(model, source, loaded)
+    renumber(model, chosen)
+    config._name_or_path = model.config._name_or_path = source
+    model.whole_config = config
+    return model.eval()
+
+
+def drawn_weights(model: nn.Module) -> tuple[str, ...]:
+    """Names of weights of a head or a pooler that a model's checkpoint lacks, so that they are random."""
+    return getattr(model, "drawn_weights", ())
+
+
+def _check_weights_of(model: nn.Module, source: str | Path, loaded: dict[str, Any]) -> None:
+    """Refuse weights of other sizes than the configuration's, random ones, and such as are not finite."""
+    if wrong := sorted(loaded["mismatched_keys"]):
+        name, found, wanted = wrong[0]
+        raise ConfigError(
+            f"{source} cannot be loaded: {name} is {_by(found)} where its config.json asks for {_by(wanted)}."
+        )
+    _check_drawn(model, source, loaded["missing_keys"])
+    for name, weight in model.named_parameters():
+        if not _is_finite(weight.detach()):
+            raise ConfigError(f"{source} holds values in {name} that are not finite; give a sound one.")
+
+
+def _by(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape))
+
+
+def _is_finite(weight: Tensor) -> bool:
+    """Without another tensor of its size; formats of one byte have no such values that could be asked for."""
+    if not weight.is_floating_point() or weight.element_size() == 1 or not weight.numel():
+        return True
+    return all(bool(end.isfinite()) for end in weight.aminmax())
+
+
+def _check_drawn(model: Any, source: str | Path, missing: Iterable[str]) -> None:
+    """Refuse weights drawn at random, but for heads and poolers, which not all commands use: remember those.
+
+    Raises:
+        ConfigError: If another is missing.
+    """
+    apart = _parts_apart(model)
+    inside = sorted(name for name in missing if not name.startswith(apart) and ".pooler." not in f".{name}")
+    if inside:
+        raise ConfigError(
+            f"{source} lacks {len(inside)} weights ({inside[0]}), which would be random; save it whole."
+        )
+    model.drawn_weights = tuple(sorted(missing))
+
+
+def _parts_apart(model: Any) -> tuple[str, ...]:
+    """How names of weights outside the body of a model begin: those of its heads."""
+    if model.base_model is not model:
+        heads = (name for name, _ in model.named_children() if name != model.base_model_prefix)
+        return (*(f"{name}." for name in heads), "final_logits_bias")
+    head = getattr(model, "get_output_embeddings", lambda: None)()
+    return tuple(f"{name}." for name, module in model.named_modules() if module is head)
+
+
+def _library() -> Any:
+    try:
+        import transformers
+    except ImportError:
+        raise UnsupportedError(
+            "checkpoints need transformers, which is not installed; pip install 'spectrope[hf]'."
+        ) from None
+    return transformers
+
+
+def _model_class(transformers: Any, config: Any) -> Any:
+    """The class that the checkpoint names, where the library has it."""
+    names = getattr(config, "architectures", None) or ()
+    return next(
+        (getattr(transformers, name) for name in names if hasattr(transformers, name)), transformers.AutoModel
+    )
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:  # as for a name that is too long
+        raise ConfigError(f"{path} is no folder and no id of a model: {error.strerror}.") from None
+
+
+def _check_weights(folder: Path, allow_pickle: bool) -> None:
+    if not (folder / "config.json").is_file():
+        raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+    if not pickled:
+        raise ConfigError(f"{folder} holds no weights: no *.safetensors file.")
+    if not allow_pickle:
+        raise UnsupportedError(
+            f"{folder} holds pickled weights alone ({pickled[0]}), and unpickling can run code; save them as "
+            "safetensors with save_pretrained where you trust them, or give --allow-pickle."
+        )
+
+
+@contextlib.contextmanager
+def _explained(source: str, allow_download: bool) -> Iterator[None]:
+    """The library's complaints as errors of one line with the way out."""
+    try:
+        yield
+    except SpectropeError:
+        raise
+    except OSError as error:
+        if Path(source).is_dir() or allow_download:
+            raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
+        raise ConfigError(
+            f"{source} is no folder and not in the local cache; --allow-download fetches it from the hub."
+        ) from None
+    except ValueError as error:
+        if "trust_remote_code" in str(error):
+            raise UnsupportedError(
+                f"{source} needs code that comes with it, which is not run; read it first, then give "
+                "--trust-remote-code."
+            ) from None
+        raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
+    except Exception as error:  # what broken configurations and files raise inside the library is of any kind
+        what = f"{type(error).__name__}: {_reason(error)}"
+        raise ConfigError(f"{source} cannot be loaded: {what}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The first line of a message, with those after it as long as one announces the next."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    n = next((i for i, line in enumerate(lines, 1) if not line.endswith(":")), len(lines))
+    return " ".join(lines[:n])

@@ -1,0 +1,211 @@
+"""Where a Hugging Face model's heads come out: before which projection, in which module, in which block."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters.hooks import after, before, evaluating
+from spectrope.checkpoints.adapters.inputs import Inputs
+from spectrope.checkpoints.adapters.record import Call, recorded
+from spectrope.checkpoints.adapters.structure import block_of, layer_name
+from spectrope.core.errors import UnsupportedError
+
+Gives = Literal["projected", "heads", "more"]
+Role = Literal["", "encoder", "decoder", "cross"]
+
+
+@dataclass(frozen=True)
+class HeadSite:
+    """The heads of one attention module.
+
+    Args:
+        role: "" in a model with one stack; else "encoder" or "decoder" where it attends to its own sequence,
+            and "cross" where a decoder attends to what the encoder put out.
+        layer: Number of its layer in its stack.
+        module: Dotted name of the module that makes the call of the kernel.
+        block: Dotted name of the block that it lies in.
+        projection: Dotted name of the output projection, which takes the heads side by side.
+        n_heads: Query heads.
+        width: Of one head's output.
+        gives: What the module puts out: the projection of the heads, the heads themselves, or more than that.
+        parts: In how many parts the module puts it out, 0 for a tensor by itself.
+        block_parts: The same of the block.
+        shares: Whether the block hands tensors on beside the hidden states, such as T5's biases.
+    """
+
+    role: Role
+    layer: int
+    module: str
+    block: str
+    projection: str
+    n_heads: int
+    width: int
+    gives: Gives
+    parts: int
+    block_parts: int
+    shares: bool
+
+    @property
+    def name(self) -> str:
+        """Role and number of the layer."""
+        return f"{self.role} {self.layer}".strip()
+
+    @property
+    def stack(self) -> str:
+        """Dotted name of the list that the block stands in."""
+        return self.block.rpartition(".")[0]
+
+
+def head_sites(model: nn.Module, modules: Mapping[str, bool]) -> list[HeadSite]:
+    """The heads of every attention module, in the order in which these run.
+
+    The output projection is the first linear map that runs after a kernel and whose input holds its heads.
+
+    Args:
+        model: A Hugging Face model.
+        modules: Dotted names of its attention modules, and whether each attends to another sequence.
+
+    Raises:
+        UnsupportedError: If a projection is not found, or two modules go by the same role and number.
+    """
+    with evaluating(model), torch.no_grad():
+        found = _projections(model, [*modules])
+        lost = [module for module in modules if module not in found]
+        if lost:
+            raise UnsupportedError(
+                f"no linear map after the heads of {lost[0]} was found, so none can be cut."
+            )
+        outputs = _outputs(model, [name for name, _, _ in found.values()], [*modules])
+    config: Any = model.config
+    sites = [
+        _site(_role(name, elsewhere, config.is_encoder_decoder), name, *found[name], outputs)
+        for name, elsewhere in modules.items()
+    ]
+    if len({site.name for site in sites}) < len(sites):
+        raise UnsupportedError("two attention modules share a layer, whose heads cannot be told apart.")
+    return sites
+
+
+def _role(module: str, elsewhere: bool, two_stacks: bool) -> Role:
+    if not two_stacks:
+        return ""
+    if elsewhere:
+        return "cross"
+    return "decoder" if layer_name(module)[0] == "decoder" else "encoder"
+
+
+def linear_weight(module: nn.Module) -> Float[Tensor, "out in"] | None:
+    """The weight of a linear map, as `nn.Linear` keeps it; None for other modules."""
+    weight = getattr(module, "weight", None)
+    if isinstance(module, nn.Linear):
+        return weight
+    transposed = type(module).__name__ == "Conv1D" and hasattr(module, "nf")
+    return weight.T if transposed and isinstance(weight, Tensor) else None
+
+
+def first_of(output: Any) -> Tensor:
+    """A module's main output, by itself or the first of several."""
+    return output[0] if isinstance(output, tuple) else output
+
+
+def rest_of(output: Any) -> tuple[Any, ...]:
+    """What a module puts out beside its main output."""
+    return output[1:] if isinstance(output, tuple) else ()
+
+
+def in_parts(output: Tensor, parts: int, rest: tuple[Any, ...] = ()) -> Any:
+    """An output in as many parts as a module puts it out.
+
+    Args:
+        output: The main output, with shape (n, t, c).
+        parts: How many, 0 for the output by itself.
+        rest: The others, nothing if they do not matter; those that hold a row per sequence are repeated.
+    """
+    if not parts:
+        return output
+    return (output, *(_fitting(part, len(output)) for part in rest or [None] * (parts - 1)))
+
+
+def _fitting(part: Any, rows: int) -> Any:
+    if not isinstance(part, Tensor) or len(part) in (1, rows):
+        return part
+    return part.repeat(rows // len(part), *[1] * (part.ndim - 1))
+
+
+def _projections(model: nn.Module, modules: list[str]) -> dict[str, tuple[str, int, int]]:
+    """Name of the projection, heads and their width, by attention module."""
+    weights = {name: linear_weight(module) for name, module in model.named_modules()}
+    inputs = {name: weight.shape[1] for name, weight in weights.items() if weight is not None}
+    found: dict[str, tuple[str, int, int]] = {}
+    waiting: list[Call] = []
+
+    def enter(name: str, args: Any, given: Any) -> None:
+        if waiting and inputs[name] % waiting[-1].q.shape[1] == 0:
+            call = waiting.pop()
+            heads = call.q.shape[1]
+            found.setdefault(call.module, (name, heads, inputs[name] // heads))
+
+    with before(model, inputs, enter), recorded(model, waiting.append):
+        model(**Inputs(batch=1, length=4).of(model))
+    return {module: found[module] for module in modules if module in found}
+
+
+def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> dict[str, Any]:
+    """What modules and blocks put out, and under "in" and "out" what goes through projections."""
+    outputs: dict[str, Any] = {}
+
+    def enter(name: str, args: Any, given: Any) -> None:
+        outputs[f"in {name}"] = args[0]
+
+    names = {*projections, *modules, *map(block_of, modules)}
+    with (
+        before(model, projections, enter),
+        after(model, names, lambda name, out: outputs.update({name: out})),
+    ):
+        model(**Inputs(batch=1, length=4).of(model))
+    return outputs
+
+
+def _site(
+    role: Role, module: str, projection: str, n_heads: int, width: int, outputs: dict[str, Any]
+) -> HeadSite:
+    own, block = outputs[module], outputs[block_of(module)]
+    gives: Gives = "more"
+    if _same(first_of(own), outputs[projection]):
+        gives = "projected"
+    elif _same(first_of(own), outputs[f"in {projection}"]):
+        gives = "heads"
+    return HeadSite(
+        role,
+        layer_name(module)[1],
+        module,
+        block_of(module),
+        projection,
+        n_heads,
+        width,
+        gives,
+        parts=_parts(own),
+        block_parts=_parts(block),
+        shares=any(isinstance(part, Tensor) for part in rest_of(block)),
+    )
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def _parts(output: Any) -> int:
+    return len(output) if isinstance(output, tuple) else 0
+
+
+def blocks_of(model: nn.Module, sites: list[HeadSite], stack: str) -> Iterator[tuple[str, int]]:
+    """Names of all blocks of a stack, also those without attention, and their parts."""
+    inside = [site for site in sites if site.stack == stack]
+    parts = {site.block: site.block_parts for site in inside}
+    for number, _ in model.get_submodule(stack).named_children():
+        name = f"{stack}.{number}"
+        yield name, parts.get(name, inside[0].block_parts)

@@ -1,0 +1,138 @@
+"""What is added to the logits: linear in the distance, a table by lag, or something else."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from spectrope.checkpoints.adapters import Call
+from spectrope.encodings.t5 import t5_bucket
+
+NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
+N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """T5's buckets of the lag."""
+
+    bidirectional: bool
+    n_buckets: int
+    max_distance: int
+
+    def of(self, lag: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """Bucket of each lag."""
+        return t5_bucket(
+            lag,
+            bidirectional=self.bidirectional,
+            n_buckets=self.n_buckets,
+            max_distance=self.max_distance,
+        )
+
+    def __str__(self) -> str:
+        way = "both ways" if self.bidirectional else "past only"
+        return f"{self.n_buckets} buckets {way} up to {self.max_distance}"
+
+
+def split_logits(call: Call) -> tuple[float, Float[Tensor, "h i j"] | None]:
+    r"""The factor s and the bias :math:`\beta` in :math:`L = s\,\langle q, k\rangle + \beta`.
+
+    Where the kernel shows logits alone, two contents p and p' give the factor, as the bias is the same:
+    :math:`s = \langle L - L', P - P'\rangle / \|P - P'\|^2` over the allowed pairs.
+
+    Args:
+        call: A kernel's call whose batch holds at least two contents.
+    """
+    if call.logits is None:
+        shape = (*call.q.shape[1:3], call.k.shape[2])
+        return call.scale or 1.0, None if call.bias is None else call.bias[0].double().expand(shape)
+    products, logits = call.products()[:2].double(), call.logits[:2].double()
+    allowed = call.allowed[0].expand(logits.shape[1:])
+    p, o = ((x[1] - x[0])[allowed] for x in (products, logits))
+    scale = ((p @ o) / (p @ p)).item()
+    return scale, (logits[0] - scale * products[0]).masked_fill(~allowed, 0.0)
+
+
+def row_centred(x: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, "h i j"]:
+    """x minus its mean over the keys that each query sees, zero elsewhere: what softmax does not ignore."""
+    x = x.masked_fill(~allowed, 0.0)
+    return (x - x.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)).masked_fill(~allowed, 0.0)
+
+
+def lags(rows: int, columns: int) -> Int[Tensor, "i j"]:
+    """Query position minus key position."""
+    return torch.arange(rows)[:, None] - torch.arange(columns)[None, :]
+
+
+def linear_slopes(
+    bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]
+) -> Float[Tensor, " h"] | None:
+    """Logit units lost per position of distance, for each head; None unless all heads are linear.
+
+    Args:
+        bias: Row-centred.
+        allowed: Which keys each query sees.
+    """
+    distance = lags(*bias.shape[1:]).abs().double().to(bias.device)
+    line = row_centred(distance[None], allowed[:1]).expand_as(bias)
+    slopes = -(bias * line).sum((1, 2)) / line.square().sum((1, 2))
+    missed = (bias + slopes[:, None, None] * line).square().sum((1, 2))
+    return slopes if bool((missed <= NONLINEAR * bias.square().sum((1, 2))).all()) else None
+
+
+def lag_table(
+    bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"], noise: float
+) -> tuple[Int[Tensor, " n"], Float[Tensor, "h n"]] | None:
+    """Lags that occur and the bias of each, per head; None where equal lags get unequal biases.
+
+    Args:
+        bias: As the kernel adds it, not centred.
+        allowed: Which keys each query sees.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    seen = allowed[0].expand(bias.shape[1:])
+    lag = lags(*bias.shape[1:]).to(bias.device)
+    values, place = lag[seen].unique(return_inverse=True)
+    flat = bias[:, seen]
+    counts = torch.bincount(place).to(flat)
+    table = torch.zeros(len(bias), len(values), dtype=flat.dtype, device=flat.device)
+    table = table.index_add(1, place, flat) / counts
+    spread = (flat - table[:, place]).abs().max()
+    return (values, table) if bool(spread <= 20 * noise * flat.abs().max()) else None
+
+
+def find_buckets(
+    lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], declared: Buckets | None, within: float = 0.0
+) -> Buckets | None:
+    """The buckets that share a table's lags as they are shared, the declared ones first; None if none do.
+
+    Args:
+        lag: Lags, ascending.
+        table: Bias of each lag per head; lags of one bucket have equal biases.
+        declared: What the configuration says, if anything.
+        within: Rounding error of the biases, as where they are differences of logits; 0 where they were seen.
+    """
+    same = ((table[:, 1:] - table[:, :-1]).abs() <= within).all(0)
+    if bool(same.all()):
+        return None
+    grid = (Buckets(*one) for one in itertools.product((True, False), N_BUCKETS, MAX_DISTANCES))
+    candidates = [declared, *grid] if declared else [*grid]
+    return next((one for one in candidates if _shares(one, lag, table, within)), None)
+
+
+def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"], within: float) -> bool:
+    """Whether lags have equal biases exactly where they have equal buckets."""
+    if buckets.max_distance <= buckets.n_buckets // (4 if buckets.bidirectional else 2):
+        return False
+    numbers, place = buckets.of(lag).unique(return_inverse=True)
+    first = torch.full_like(numbers, len(place)).scatter_reduce(
+        0, place, torch.arange(len(place), device=place.device), "amin"
+    )
+    own = table[:, first].T.contiguous()  # (buckets, h)
+    if bool(((table.T - own[place]).abs() > within).any()):
+        return False
+    apart = torch.cdist(own, own, p=math.inf).fill_diagonal_(math.inf)
+    return bool((apart > within).all())

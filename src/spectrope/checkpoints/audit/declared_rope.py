@@ -1,0 +1,277 @@
+"""Rotary parameters of a configuration, in old and new layouts, as frequencies."""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.checkpoints.audit.encoding import Turning
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.rotary import Pairing
+from spectrope.core.errors import ConfigError
+from spectrope.encodings.schedules.base import geometric
+from spectrope.encodings.schedules.linear import Linear
+from spectrope.encodings.schedules.llama3 import Llama3
+from spectrope.encodings.schedules.longrope import LongRoPE
+from spectrope.encodings.schedules.ntk import DynamicNTK, ntk_slowdown
+from spectrope.encodings.schedules.proportional import Proportional
+from spectrope.encodings.schedules.yarn import YaRN
+
+# Architectures whose weights lay out rotary pairs side by side; no configuration says so.
+ADJACENT = frozenset(
+    {
+        "gptj",
+        "codegen",
+        "cohere",
+        "cohere2",
+        "llama4_text",
+        "glm",
+        "glm4",
+        "ernie4_5",
+        "ernie4_5_moe",
+        "helium",
+    }
+)
+HALVES = frozenset(
+    {
+        "llama",
+        "mistral",
+        "mixtral",
+        "qwen2",
+        "qwen3",
+        "phi",
+        "phi3",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "smollm3",
+    }
+    | {"gpt_neox", "falcon", "olmo", "olmo2", "stablelm", "persimmon", "starcoder2", "granite", "gpt_oss"}
+)
+BACKWARDS = frozenset({"nanochat"})
+_PLAIN = (str, int, float, bool, list)
+OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
+
+
+def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
+    """Base, kind of scaling and its parameters for layers of a type, in the new layout.
+
+    A checkpoint's file that is written in the old layout (`rope_theta`, `rope_scaling`, and
+    `rope_local_base_freq` for sliding layers) wins over what the library made of it.
+    """
+    found = _of_type(fields.get("rope_parameters") or {}, layer_type)
+    file = fields.file
+    if "rope_parameters" in file or not any(file.get(key) is not None for key in OLD_KEYS):
+        return found
+    if layer_type == "sliding_attention" and file.get("rope_local_base_freq") is not None:
+        return {"rope_type": "default", "rope_theta": float(file["rope_local_base_freq"])}
+    base = file.get("rope_theta") or file.get("rotary_emb_base") or found.get("rope_theta")
+    scaling = file.get("rope_scaling") or {}
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    kept = {key: value for key, value in found.items() if key == "partial_rotary_factor"}
+    return kept | scaling | {"rope_type": kind, "rope_theta": base}
+
+
+def contradictions(fields: Declaration, layer_type: str) -> list[tuple[str, str]]:
+    """What a checkpoint's file says twice and differently, in the old layout and the new.
+
+    Returns:
+        Respect and both values, as "config.json declares two bases", "500000 (rope_theta) and ...".
+    """
+    file = fields.file
+    if not (whole := file.get("rope_parameters")):
+        return []
+    new, sliding = _of_type(whole, layer_type), layer_type == "sliding_attention"
+    found: list[tuple[str, str]] = []
+    name = next((key for key in ("rope_theta", "rotary_emb_base") if file.get(key) is not None), "")
+    if sliding and (new is not whole or file.get("rope_local_base_freq") is not None):
+        name = "rope_local_base_freq" if file.get("rope_local_base_freq") is not None else ""
+    base = new.get("rope_theta")
+    if name and base is not None and not math.isclose(float(file[name]), float(base)):
+        told = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
+        found.append(("config.json declares two bases", told))
+    scaling = {} if sliding and new is not whole else file.get("rope_scaling") or {}
+    old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
+    off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)
+    if off:
+        one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
+        found.append(
+            ("config.json declares two scalings", f"{one} (rope_scaling) and {other} (rope_parameters)")
+        )
+    return found
+
+
+def _of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:
+    nested = [value for value in parameters.values() if isinstance(value, dict)]
+    if not nested:
+        return parameters
+    chosen = parameters.get(layer_type)
+    return chosen if isinstance(chosen, dict) else nested[0]
+
+
+def declared_turning(fields: Declaration, parameters: dict[str, Any], length: int) -> Turning:
+    """The rotation that rotary parameters stand for.
+
+    Args:
+        fields: The whole configuration.
+        parameters: Of the layer, in the new layout.
+        length: Positions of the measurement.
+    """
+    start, width, head_dim = _coordinates(fields, parameters)
+    frequencies, gain = _schedule(fields, parameters, width, length)
+    return Turning(
+        start=start,
+        width=width,
+        head_dim=head_dim,
+        frequencies=tuple(frequencies.tolist()),
+        errors=(0.0,) * len(frequencies),
+        gain=gain**2,
+        pairing=declared_pairing(fields),
+        base=float(parameters.get("rope_theta") or 10000.0),
+        sense=_sense(fields),
+    )
+
+
+def declared_pairing(fields: Declaration) -> Pairing | None:
+    """How the architecture lays out pairs, or None where it is not known."""
+    if fields.get("rope_interleave") is not None:
+        return "adjacent" if fields.get("rope_interleave") else "halves"
+    family = fields.get("model_type")
+    if family in ADJACENT:
+        return "adjacent"
+    return "halves" if family in HALVES else None
+
+
+def _sense(fields: Declaration) -> int | None:
+    """Which way the architecture turns, or None where it is not known."""
+    if fields.get("model_type") in BACKWARDS:
+        return -1
+    return None if declared_pairing(fields) is None else 1
+
+
+def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, int, int]:
+    """First rotated coordinate, how many there are, and the width of queries and keys."""
+    if (latent := fields.get("qk_rope_head_dim")) is not None:
+        still = fields.get("qk_nope_head_dim") or 0
+        return still, latent, still + latent
+    heads = fields.get("num_attention_heads", "n_head", "num_heads")
+    head_dim = fields.get("head_dim") or fields.get("hidden_size", "n_embd") // heads
+    if (width := fields.get("rotary_dim")) is not None:
+        return 0, width, head_dim
+    if parameters.get("rope_type") == "proportional":
+        return 0, head_dim, head_dim
+    part = parameters.get("partial_rotary_factor") or fields.get("partial_rotary_factor", "rotary_pct") or 1.0
+    return 0, int(head_dim * part), head_dim
+
+
+def _schedule(
+    fields: Declaration, parameters: dict[str, Any], width: int, length: int
+) -> tuple[Float[Tensor, " m"], float]:
+    """Frequencies of the pairs and the factor on queries and keys."""
+    base, kind = float(parameters.get("rope_theta") or 10000.0), parameters.get("rope_type") or "default"
+    if kind not in _KINDS:
+        raise ConfigError(f"rope_type {kind!r} is not known here; known: {', '.join(_KINDS)}.")
+    return _KINDS[kind](fields, parameters, base, width, length)
+
+
+def _trained(fields: Declaration, parameters: dict[str, Any]) -> int:
+    """Positions of the training before any extension."""
+    own = parameters.get("original_max_position_embeddings")
+    return int(fields.get("original_max_position_embeddings") or own or fields.get("max_position_embeddings"))
+
+
+def _default(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    return geometric(base, width), 1.0
+
+
+def _linear(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    return Linear(base=base, factor=p["factor"]).frequencies(width), 1.0
+
+
+def _dynamic(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    trained = int(fields.get("max_position_embeddings"))
+    schedule = DynamicNTK(base=base, factor=p["factor"], trained_length=trained)
+    scale = schedule.factor * max(length, trained) / trained - (schedule.factor - 1)
+    slowdown = ntk_slowdown(width, torch.tensor(scale, dtype=torch.float64))
+    return schedule.frequencies(width) * slowdown, 1.0
+
+
+def _yarn(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    trained = _trained(fields, p)
+    factor = p.get("factor") or fields.get("max_position_embeddings") / trained
+    attention = p.get("attention_factor")
+    if attention is None and p.get("mscale") and p.get("mscale_all_dim"):
+        attention = _mscale(factor, p["mscale"]) / _mscale(factor, p["mscale_all_dim"])
+    schedule = YaRN(
+        base=base,
+        factor=factor,
+        trained_length=trained,
+        beta_fast=p.get("beta_fast") or 32.0,
+        beta_slow=p.get("beta_slow") or 1.0,
+        attention_factor=attention,
+        truncate=p.get("truncate", True),
+    )
+    return schedule.frequencies(width), schedule.gain
+
+
+def _mscale(factor: float, weight: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
+
+
+def _llama3(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    schedule = Llama3(
+        base=base,
+        factor=p["factor"],
+        low_freq_factor=p["low_freq_factor"],
+        high_freq_factor=p["high_freq_factor"],
+        trained_length=_trained(fields, p),
+    )
+    return schedule.frequencies(width), 1.0
+
+
+def _longrope(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    trained = _trained(fields, p)
+    factor = p.get("factor") or fields.get("max_position_embeddings") / trained
+    schedule = LongRoPE(
+        base=base,
+        short_factors=tuple(p["short_factor"]),
+        long_factors=tuple(p["long_factor"]),
+        factor=max(float(factor), 1.0),
+        trained_length=trained,
+    )
+    beyond = length > trained
+    frequencies = schedule.long_frequencies(width) if beyond else schedule.frequencies(width)
+    attention = p.get("attention_factor")
+    return frequencies, schedule.gain if attention is None else float(attention)
+
+
+def _proportional(
+    fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
+) -> tuple[Tensor, float]:
+    schedule = Proportional(base=base, fraction=p.get("partial_rotary_factor") or 1.0)
+    return schedule.frequencies(width) / (p.get("factor") or 1.0), 1.0
+
+
+_KINDS = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "llama3": _llama3,
+    "longrope": _longrope,
+    "proportional": _proportional,
+}

@@ -1,0 +1,134 @@
+"""Two models' effective encodings side by side; no declaration is trusted."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from spectrope.checkpoints.audit.compare import SLOPE, Finding, compare
+from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
+from spectrope.core.errors import ConfigError
+
+TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
+
+
+@dataclass(frozen=True)
+class LayerDifference:
+    """Where one layer's encodings differ, if they do.
+
+    Args:
+        layer: Name of the layer, or of the embeddings.
+        first: What the first model applies.
+        second: What the second model applies.
+        findings: Respects in which they differ; "expected" is the first's, "effective" the second's.
+    """
+
+    layer: str
+    first: str
+    second: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Two audits compared layer by layer."""
+
+    first: str
+    second: str
+    length: int
+    layers: tuple[LayerDifference, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether no layer differs."""
+        return not any(layer.findings for layer in self.layers)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values, with the summary first."""
+        return {"same": self.same, **dataclasses.asdict(self)}
+
+
+def diff(first: Audit, second: Audit) -> Difference:
+    """Compare what two models apply, each layer with that of the same number.
+
+    Args:
+        first: The audit of one model.
+        second: That of the other, at the same length.
+
+    Raises:
+        ConfigError: If lengths, layers or heads are not as many.
+    """
+    _check("length", first.length, second.length)
+    _check("layers", len(first.layers), len(second.layers))
+    embeddings = [
+        _embeddings(a, b, max(first.noise, second.noise))
+        for a, b in zip(first.absolutes, second.absolutes, strict=False)
+        if a.term is not None or b.term is not None
+    ]
+    layers = [
+        _layers(a, b, first.length, max(first.noise, second.noise))
+        for a, b in zip(first.layers, second.layers, strict=True)
+    ]
+    return Difference(first.model, second.model, first.length, (*embeddings, *layers))
+
+
+def _check(what: str, first: int, second: int) -> None:
+    if first != second:
+        raise ConfigError(f"two models are compared at the same number of {what}; got {first} and {second}.")
+
+
+def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerDifference:
+    _check("heads", len(a.heads), len(b.heads))
+    findings = compare(a.effective, b.effective, length, noise)
+    if not findings and a.effective.kind in TABLED:
+        findings += _biases(a, b, tolerance(noise))
+    base = a.declared.turning.base if a.declared.turning else None
+    return LayerDifference(a.name, a.effective.describe(base), b.effective.describe(base), tuple(findings))
+
+
+def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Finding]:
+    """The bias that departs most, by the kernels' sampled lags; a constant per head has no effect."""
+    apart: list[tuple[float, float, float, int, int]] = []
+    largest = 0.0
+    for one, other in zip(a.heads, b.heads, strict=True):
+        known = dict(zip(other.lags, other.kernel, strict=True))
+        both = [(lag, x, known[lag]) for lag, x in zip(one.lags, one.kernel, strict=True) if lag in known]
+        largest = max([largest, *(max(abs(x), abs(y)) for _, x, y in both)])
+        apart += [(abs(x - y), x, y, lag, one.head) for lag, x, y in both]
+    off, x, y, lag, head = max(apart, default=(0.0, 0.0, 0.0, 0, 0))
+    if off > within * largest:
+        yield Finding("bias less that at lag 0", f"{x:.4g} at lag {lag} in head {head}", f"{y:.4g}")
+
+
+def tolerance(noise: float) -> float:
+    """Share of the largest value by which two measured ones may be apart."""
+    return max(SLOPE, 10 * noise)
+
+
+def _embeddings(a: AbsoluteRecord, b: AbsoluteRecord, noise: float) -> LayerDifference:
+    first, second = (_described(one) for one in (a, b))
+    if first != second:
+        findings = (Finding("absolute term", first, second),)
+    else:
+        findings = tuple(_terms(a, b, tolerance(noise)))
+    return LayerDifference("embeddings", first, second, findings)
+
+
+def _described(one: AbsoluteRecord) -> str:
+    if one.table:
+        return f"table from row {one.first_row}"
+    return "no table" if one.term is None else "a term without a table"
+
+
+def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Finding]:
+    """Whether the vectors by position, less their mean, are others."""
+    if a.term is None or b.term is None:
+        return
+    if a.term.shape != b.term.shape:
+        yield Finding("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
+        return
+    norms = [one.norm().item() for one in (a.term, b.term)]
+    apart = (a.term - b.term).norm().item()
+    if apart > within * max(norms):
+        told = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
+        yield Finding("vectors by position", f"norm {norms[0]:.4g}", told)

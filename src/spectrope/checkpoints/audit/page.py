@@ -1,0 +1,182 @@
+"""The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from spectrope.checkpoints.audit import Audit, LayerRecord
+from spectrope.checkpoints.audit.figures import (
+    DECLARED,
+    EFFECTIVE,
+    HEADS,
+    kernel_panels,
+    pair_panels,
+    slope_panels,
+)
+from spectrope.checkpoints.audit.reach import PairReach, Reach
+from spectrope.checkpoints.audit.schedule import rounded
+from spectrope.figures.shell import Section, rendered, write_page
+
+LEAST = 300
+KERNELS = (
+    "What the lag adds to each head's logits when every position holds one and the same content, freed of "
+    "what all keys of a query share; at the 32 nearest lags and some beyond. Content is random, so curves "
+    "differ from head to head; what shows is whether they decay, oscillate or stay flat."
+)
+PAIRS = (
+    "How many positions each coordinate pair takes for a full turn. Dots are measured, rings declared; a dot "
+    "outside its ring is a fault. Pairs above a dashed line never turn fully within that length."
+)
+SLOPES = "How many logits each head loses per position of distance. Dots are measured, rings declared."
+
+
+def write_audit(found: Audit, path: Path) -> Path:
+    """Write the page of an audit, whole or not at all.
+
+    Args:
+        found: The audit.
+        path: HTML file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    return write_page(render_audit(found), path)
+
+
+def render_audit(found: Audit) -> str:
+    """The page as text."""
+    sections = _sections(found)
+    return rendered(
+        "audit.html",
+        [panel for section in sections for panel in section.panels],
+        "audit.css",
+        found=found,
+        counts=_counts(found),
+        rows=[_row(layer) for layer in found.layers],
+        reaches=reaches(found),
+        reached=reached(found),
+        sections=sections,
+        keyed=("pairs", "slopes"),
+        colours={"effective": EFFECTIVE, "declared": DECLARED},
+    )
+
+
+def reaches(found: Audit) -> dict[str, str]:
+    """What the rotations reach at the audited length, in words, by layers that share it."""
+    shared: dict[str, list[str]] = {}
+    for layer in found.layers:
+        if layer.reach is not None and layer.effective.turning is not None:
+            shared.setdefault(_reach(layer), []).append(layer.name)
+    return {", ".join(names): text for text, names in shared.items()}
+
+
+@dataclass(frozen=True)
+class Reached:
+    """Pairs of a rotation that have something in common.
+
+    Args:
+        what: What they do.
+        pairs: Their numbers, neighbours joined.
+        wavelengths: Positions per turn, from the shortest to the longest.
+    """
+
+    what: str
+    pairs: str
+    wavelengths: str
+
+
+def reached(found: Audit) -> dict[str, list[Reached]]:
+    """Which pairs turn how far, by layers that share the text of `reaches`."""
+    by_name = {layer.name: layer.reach for layer in found.layers}
+    first = {names: by_name[names.split(", ")[0]] for names in reaches(found)}
+    return {names: _reached(reach) for names, reach in first.items() if reach is not None}
+
+
+def _reached(reach: Reach) -> list[Reached]:
+    beyond = reach.length > reach.trained
+    kinds = {
+        f"turn fully within the declared {reach.trained} positions": lambda pair: pair.turned_in_training,
+        f"turn fully within the audited {reach.length}": lambda pair: pair.turned,
+        "reach angles that no position within the declared length has": lambda pair: beyond and pair.unseen,
+        "turn by more than half a turn per position": lambda pair: pair.aliased,
+        "are slower than the base alone makes them": lambda pair: pair.slowed,
+    }
+    groups = {what: [pair for pair in reach.pairs if is_one(pair)] for what, is_one in kinds.items()}
+    return [
+        Reached(what, stretches([pair.pair for pair in group]), _wavelengths(group))
+        for what, group in groups.items()
+        if group
+    ]
+
+
+def stretches(numbers: Sequence[int]) -> str:
+    """Ascending numbers with neighbours joined: "0–3, 7"."""
+    ends: list[list[int]] = []
+    for number in numbers:
+        if ends and ends[-1][1] == number - 1:
+            ends[-1][1] = number
+        else:
+            ends.append([number, number])
+    return ", ".join(str(low) if low == high else f"{low}–{high}" for low, high in ends)
+
+
+def _wavelengths(pairs: Sequence[PairReach]) -> str:
+    known = sorted(pair.wavelength for pair in pairs if pair.wavelength is not None)
+    still = "stand still" if len(known) < len(pairs) else ""
+    turning = " to ".join(dict.fromkeys(rounded(known[end]) for end in (0, -1))) if known else ""
+    return ", ".join(text for text in (turning, still) if text)
+
+
+def _sections(found: Audit) -> list[Section]:
+    more = any(len(layer.heads) > HEADS for layer in found.layers)
+    kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
+    sections = [
+        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(found), LEAST),
+        Section("slopes", "How steep biases fall", SLOPES, slope_panels(found), LEAST),
+        Section("kernels", "Kernels over lag", kernels, kernel_panels(found), LEAST),
+    ]
+    return [section for section in sections if section.panels]
+
+
+def _counts(found: Audit) -> dict[str, int]:
+    """Layers by verdict, matches first."""
+    verdicts = [layer.verdict for layer in found.layers]
+    order = ("matches", "differs", "undeclared", "cannot tell")
+    return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
+
+
+def _row(layer: LayerRecord) -> dict[str, str]:
+    base = layer.declared.turning.base if layer.declared.turning else None
+    return {
+        "name": layer.name,
+        "position": layer.position,
+        "effective": layer.effective.describe(base),
+        "declared": layer.declared.describe(base),
+        "mask": str(layer.effective.mask),
+        "verdict": layer.verdict,
+        "why": "; ".join(map(str, layer.findings)) or layer.reason,
+    }
+
+
+def _reach(layer: LayerRecord) -> str:
+    reach, turning = layer.reach, layer.effective.turning
+    assert reach is not None
+    assert turning is not None
+    pairs = len(turning.frequencies)
+    parts = [
+        f"{reach.turned} of {pairs} pairs turn fully within {reach.length} positions, "
+        f"{reach.turned_in_training} within the declared {reach.trained}"
+    ]
+    if reach.length > reach.trained:
+        parts.append(f"{reach.unseen} reach angles that no position within the declared length has")
+    if reach.aliased:
+        parts.append(
+            f"{reach.aliased} turn by more than half a turn per position, so their sense is ambiguous"
+        )
+    if reach.slowed_from is not None:
+        most = "which stand still at the end" if reach.slowdown is None else f"by up to {reach.slowdown:.4g}"
+        parts.append(f"pairs are slowed from pair {reach.slowed_from} on, {most}")
+    return "; ".join(parts) + "."

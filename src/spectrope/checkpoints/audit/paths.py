@@ -1,0 +1,226 @@
+"""Whether every way of serving a model applies the kernels of a plain forward pass."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
+from spectrope.checkpoints.audit.bias import row_centred
+from spectrope.checkpoints.audit.compare import Finding
+from spectrope.checkpoints.audit.records import PathRecord
+from spectrope.checkpoints.probes.constant_content import attention_modules
+from spectrope.checkpoints.probes.constant_token import constant_token
+from spectrope.checkpoints.probes.served import Served, kernel_rows, served
+
+TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
+AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
+PLAIN = "that of a plain forward pass"
+Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by module.
+
+
+class Refused(Exception):  # noqa: N818
+    """A model does not run in some way; says how it failed."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The ways of serving one model.
+
+    Args:
+        model: The whole model, in evaluation mode.
+        modules: Dotted names of its attention modules.
+        tables: Row of the first position in each table of positions, by its dotted name.
+        noise: Relative rounding error of the model's arithmetic.
+        seed: Of the constant content.
+        tokens: Of a prompt and what is decoded after it.
+    """
+
+    model: nn.Module
+    modules: list[str]
+    tables: dict[str, int]
+    noise: float
+    seed: int = 0
+    tokens: int = TOKENS
+
+    @property
+    def prompt(self) -> int:
+        """Tokens of a prompt; the others are decoded after it."""
+        return 5 * self.tokens // 8
+
+    @property
+    def padding(self) -> int:
+        """Tokens of a prompt that are padding, or its first sequence."""
+        return self.prompt // 4
+
+    def check(self) -> Iterator[PathRecord]:
+        """A record per path that the model has."""
+        for path, record in self._ways().items():
+            try:
+                found = record(path)
+            except Refused as refusal:
+                found = PathRecord(path, "cannot tell", (), str(refusal))
+            if found is not None:
+                yield found
+
+    def _ways(self) -> dict[str, Callable[[str], PathRecord | None]]:
+        """What checks each path."""
+        ways: dict[str, Callable[[str], PathRecord | None]] = {}
+        if hasattr(self.model, "generate"):
+            ways["cached decoding"] = self._decoding
+            if not self._config.is_encoder_decoder:
+                ways["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
+        ways["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
+        if "position_ids" in inspect.signature(self.model.forward).parameters:
+            ways["packed sequences"] = self._packed
+        return ways
+
+    @cached_property
+    def _reference(self) -> Reference:
+        """Kernels of a plain forward pass."""
+        plain = self._served(lambda: self._forward(self.tokens))
+        return {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
+
+    @property
+    def _config(self) -> Any:
+        return self.model.config
+
+    def _served(self, run: Callable[[], Any]) -> Served:
+        try:
+            return served(self.model, self.modules, [*self.tables], run, self.seed)
+        except Exception as error:  # what a model's own code may raise is not ours to list
+            first, *_ = str(error).splitlines() or [""]
+            raise Refused(f"{type(error).__name__}: {first}") from error
+
+    def _forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
+        return self.model(**Inputs(1, length).of(self.model, mask), **given)
+
+    def _decoding(self, path: str) -> PathRecord:
+        """Prompt first, then token by token from the cache, as `generate` does it.
+
+        Behind an encoder, which reads the prompt, a decoder begins with one token.
+        """
+        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
+        steps = self.tokens - self.prompt
+        found = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
+        findings: list[Finding] = []
+        for table, looked_up in found.rows.items():
+            start = 0
+            for rows in looked_up:
+                findings += self._misplaced(table, rows[0], start)
+                start += rows.shape[1]
+        for module, calls in found.calls.items():
+            start = 0
+            for call in calls:
+                logits, allowed = kernel_rows(call)
+                rows = slice(start, start + logits.shape[2])
+                findings += self._differing(module, logits[0], allowed[0], rows)
+                start = rows.stop
+        return _record(path, findings)
+
+    def _padded(self, path: str, tokens: slice) -> PathRecord:
+        """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
+        ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
+        mask = torch.zeros_like(ids)
+        mask[:, tokens] = 1
+        left = tokens.start > 0
+        found = self._served(
+            lambda: self._generate(ids, mask, 1) if left else self._forward(self.prompt, mask)
+        )
+        findings = self._first_misplaced(found, tokens)
+        for module, calls in found.calls.items():
+            logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
+            findings += self._differing(module, logits, allowed, slice(0, self.prompt - self.padding))
+        return _record(path, findings)
+
+    def _packed(self, path: str) -> PathRecord | None:
+        """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
+        second, own = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
+        positions = torch.cat([torch.arange(self.padding), torch.arange(own.stop)])[None]
+        positions = positions.to(next(self.model.parameters()).device)
+        found = self._served(lambda: self._forward(self.prompt, position_ids=positions))
+        kernels = {module: kernel_rows(calls[0]) for module, calls in found.calls.items()}
+        if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
+            return None
+        findings = self._first_misplaced(found, second)
+        for module, kernel in kernels.items():
+            logits, allowed = (x[0, :, second, second] for x in kernel)
+            findings += self._differing(module, logits, allowed, own)
+        return _record(path, findings)
+
+    def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
+        generate: Any = self.model.generate
+        return generate(
+            input_ids=ids,
+            attention_mask=mask,
+            max_new_tokens=steps,
+            min_new_tokens=steps,
+            do_sample=False,
+            use_cache=True,
+            pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
+        )
+
+    def _first_misplaced(self, found: Served, tokens: slice) -> list[Finding]:
+        """What is misplaced in the first call of each table, whose tokens begin at position 0."""
+        both = (self._misplaced(table, rows[0][0, tokens], 0) for table, rows in found.rows.items() if rows)
+        return [finding for findings in both for finding in findings]
+
+    def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Finding]:
+        """The first token, if any, whose row of a table of positions is not that of its place."""
+        wanted = range(self.tables[table] + start, self.tables[table] + start + len(rows))
+        wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
+        return [
+            Finding(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
+            for t, a, b in wrong
+        ][:1]
+
+    def _differing(
+        self,
+        module: str,
+        logits: Float[Tensor, "h i j"],
+        allowed: Bool[Tensor, "h i j"],
+        rows: slice,
+    ) -> list[Finding]:
+        """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen."""
+        plain, seen = (x[0][:, rows, : rows.stop] for x in self._reference[module])
+        dropped = rows.stop - logits.shape[2]
+        if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
+            return [Finding(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
+        wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
+        gap = (wanted - got).abs()
+        bound = AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
+        if bool(gap.max() <= bound):
+            return []
+        query = rows.start + int(gap.amax((0, 2)).argmax())
+        text = f"off by {gap.max().item():.3g} at query {query}"
+        return [Finding(f"kernel of {_name(module)}", PLAIN, text, by="expected")]
+
+
+def _name(module: str) -> str:
+    return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
+
+
+def _record(path: str, findings: list[Finding]) -> PathRecord:
+    """The record with one finding per respect, the first."""
+    first = {finding.what: finding for finding in reversed(findings)}
+    kept = tuple(finding for finding in findings if first[finding.what] is finding)
+    return PathRecord(path, "differs" if kept else "matches", kept)
+
+
+def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord, ...]:
+    """Check every way of serving that a whole model has.
+
+    Args:
+        model: In evaluation mode.
+        noise: Relative rounding error of its arithmetic.
+        seed: Of the constant content.
+    """
+    modules, tokens = attention_modules(model), min(TOKENS, trained_length(model) or TOKENS)
+    found = constant_token(model, modules, tokens)
+    tables = {one.table: int(one.rows[0]) for one in found if one.table}
+    return tuple(Paths(model, modules, tables, noise, seed, tokens).check())

@@ -1,0 +1,166 @@
+"""What an audit finds, as plain values that serialise to JSON."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.checkpoints.audit.compare import Finding
+from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.reach import Reach
+
+Verdict = Literal["matches", "differs", "undeclared", "cannot tell"]
+Position = Literal["NoPE", "absolute", "relative", "mixed"]
+
+
+@dataclass(frozen=True)
+class HeadRecord:
+    """One head's positional kernel.
+
+    Args:
+        head: Its number.
+        position: NoPE where neither probe varies, absolute where the input alone does, relative where the
+            kernel alone does and is Toeplitz up to row effects, mixed otherwise.
+        toeplitz_distance: Share of the kernel's energy beyond row effects that no Toeplitz matrix explains;
+            None where nothing varies or the mask hides part of the kernel.
+        slope: Logit units lost per position of distance, for a linear bias.
+        lags: Lags at which the kernel is sampled, in positions.
+        kernel: Logits at those lags with one content everywhere, freed of row effects, in logit units.
+    """
+
+    head: int
+    position: Position
+    toeplitz_distance: float | None
+    slope: float | None
+    lags: tuple[int, ...]
+    kernel: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LayerRecord:
+    """What one layer applies, what it is declared to apply, and the verdict.
+
+    Args:
+        module: Dotted name of the attention module.
+        stack: "encoder", "decoder", or "" where there is one stack.
+        layer: Number in the stack.
+        position: As of the heads; mixed where they disagree.
+        effective: Measured.
+        declared: Read from the configuration.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        reason: Why a verdict is "undeclared" or "cannot tell", else "".
+        scale: Factor on dot products.
+        heads: A record per query head.
+        reach: How far the pairs turn, for a rotation of a model that states its length.
+    """
+
+    module: str
+    stack: str
+    layer: int
+    position: Position
+    effective: LayerEncoding
+    declared: LayerEncoding
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    reason: str
+    scale: float
+    heads: tuple[HeadRecord, ...]
+    reach: Reach | None
+
+    @property
+    def name(self) -> str:
+        """Stack and number."""
+        return f"{self.stack} {self.layer}".strip()
+
+
+@dataclass(frozen=True)
+class AbsoluteRecord:
+    """What the embeddings of a stack add by position.
+
+    Args:
+        block: Dotted name of the stack's first block.
+        variation: Share of its input's energy that varies over positions with one token everywhere.
+        table: Dotted name of the table that is looked up, or "".
+        first_row: Row of the first position; None without a table, -1 where no row is equal.
+        declared_row: Row at which the configuration's architecture starts; None where it declares no table.
+        verdict: Whether they agree.
+        findings: Where they differ.
+        term: What varies over positions, with shape (t, c), if anything; no part of the JSON record.
+    """
+
+    block: str
+    variation: float
+    table: str
+    first_row: int | None
+    declared_row: int | None
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    term: Float[Tensor, "t c"] | None = field(default=None, repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class PathRecord:
+    """Whether one way of serving gives the kernels of a plain forward pass.
+
+    Args:
+        path: Which way.
+        verdict: "matches" or "differs", or "cannot tell" where the model refuses it.
+        findings: First layer that differs and by how much.
+        reason: What the model refuses it with, else "".
+    """
+
+    path: str
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The audit of a model.
+
+    Args:
+        model: Class, or name under which it was loaded.
+        architecture: `model_type` of the configuration.
+        dtype: In which it ran.
+        noise: Relative rounding error of that.
+        length: Positions.
+        absolutes: A record per stack of layers.
+        layers: A record per attention layer.
+        paths: A record per way of serving, where they were asked for.
+    """
+
+    model: str
+    architecture: str
+    dtype: str
+    noise: float
+    length: int
+    absolutes: tuple[AbsoluteRecord, ...]
+    layers: tuple[LayerRecord, ...]
+    paths: tuple[PathRecord, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether every layer, every embedding and every path matches."""
+        records = (*self.absolutes, *self.layers, *self.paths)
+        return all(record.verdict == "matches" for record in records)
+
+    @property
+    def findings(self) -> list[tuple[str, Finding]]:
+        """Every finding with the layer, embedding or path that it belongs to."""
+        named = [
+            *((f"embeddings of {record.block}", record) for record in self.absolutes),
+            *((f"layer {record.name}", record) for record in self.layers),
+            *((f"path {record.path}", record) for record in self.paths),
+        ]
+        return [(name, finding) for name, record in named for finding in record.findings]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values, with the summary first."""
+        found = {"ok": self.ok, **dataclasses.asdict(self)}
+        for absolute in found["absolutes"]:
+            del absolute["term"]
+        return found

@@ -1,0 +1,196 @@
+"""The audit of a model: both probes, the declaration, the verdicts."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from spectrope.checkpoints.adapters import (
+    declared_config,
+    evaluating,
+    layer_name,
+    open_model,
+    runs_at,
+    trained_length,
+)
+from spectrope.checkpoints.audit.compare import Finding, compare
+from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, declared_offset
+from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.measure import measure
+from spectrope.checkpoints.audit.paths import path_records
+from spectrope.checkpoints.audit.reach import Reach, reach_of
+from spectrope.checkpoints.audit.records import (
+    AbsoluteRecord,
+    Audit,
+    LayerRecord,
+    Position,
+    Verdict,
+)
+from spectrope.checkpoints.probes.constant_content import Kernel, attention_modules, constant_content
+from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
+from spectrope.core.device import dtype_name
+from spectrope.core.errors import ConfigError
+from spectrope.core.watch import Watch, unwatched
+
+LENGTH = 512  # Positions of an audit, where the model takes as many.
+VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
+
+
+def audit(
+    model: "nn.Module | str | Path",
+    *,
+    length: int | None = None,
+    paths: bool = False,
+    batch: int = 2,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> Audit:
+    """Measure what every attention layer of a model applies, and compare it with its configuration.
+
+    Two probes: one token at every position shows the absolute term, and one random constant vector in the
+    place of each layer's input shows the kernel.
+
+    Args:
+        model: A Hugging Face model, or the folder of one (see `open_model` for more ways to load).
+        length: Positions; None takes 512, or as many as the model takes.
+        paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
+            with those of a plain forward pass.
+        batch: Random vectors, each one row of the batch.
+        seed: Of the random vectors.
+        watch: Called with the numbers of layers measured and in all.
+
+    Raises:
+        ConfigError: If `length` is below 8 or `batch` below 2, or the configuration lacks what its
+            architecture needs.
+        UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
+    """
+    model = model if isinstance(model, nn.Module) else open_model(model)
+    length = default_length(model) if length is None else length
+    if length < 8:
+        raise ConfigError(f"an audit's length must be at least 8; got {length}.")
+    if batch < 2:
+        raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
+    inner = getattr(model, "base_model", model)
+    declaration = Declaration(**declared_config(model))
+    noise = float(torch.finfo(next(model.parameters()).dtype).eps)
+    with evaluating(model), runs_at(length, model):
+        modules = attention_modules(inner)
+        absolutes = constant_token(inner, modules, length)
+        layers: list[LayerRecord] = []
+        varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
+
+        def receive(kernel: Kernel) -> None:
+            layers.append(layer_record(kernel, declaration, varying, length, noise))
+            watch(len(layers), len(modules))
+
+        watch(0, len(modules))
+        constant_content(inner, modules, length, receive, contents=batch, seed=seed)
+        served = path_records(model, noise, seed) if paths else ()
+    return Audit(
+        model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
+        architecture=declaration.model_type,
+        dtype=dtype_name(next(model.parameters()).dtype),
+        noise=noise,
+        length=length,
+        absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
+        layers=tuple(layers),
+        paths=served,
+    )
+
+
+def default_length(model: nn.Module) -> int:
+    """Positions of an audit where none are given."""
+    return min(LENGTH, trained_length(model) or LENGTH)
+
+
+def layer_record(
+    kernel: Kernel, declaration: Declaration, varying: dict[str, bool], length: int, noise: float
+) -> LayerRecord:
+    """Measure one layer and compare it with its declaration."""
+    module = kernel.call.module
+    stack, layer = layer_name(module)
+    declared = declared_layer(declaration, stack, layer, length)
+    absolute = next((moves for prefix, moves in varying.items() if module.startswith(prefix)), False)
+    effective, scale, heads = measure(kernel, declared, absolute, noise)
+    findings = compare(declared, effective, length, noise)
+    findings += [
+        Finding(what, values, effective.describe(declared.turning and declared.turning.base))
+        for what, values in contradictions(declaration, layer)
+    ]
+    verdict, reason = judge(declared, effective, findings)
+    return LayerRecord(
+        module=module,
+        stack=stack,
+        layer=layer,
+        position=_shared([head.position for head in heads]),
+        effective=effective,
+        declared=declared,
+        verdict=verdict,
+        findings=tuple(findings) if verdict == "differs" else (),
+        reason=reason,
+        scale=scale,
+        heads=heads,
+        reach=layer_reach(declared, effective, declaration, length, noise),
+    )
+
+
+def layer_reach(
+    declared: LayerEncoding, effective: LayerEncoding, declaration: Declaration, length: int, noise: float
+) -> Reach | None:
+    """How far a measured rotation turns, where the configuration states a length."""
+    trained = declaration.get("max_position_embeddings", "n_positions", "max_seq_len")
+    if effective.turning is None or not trained:
+        return None
+    base = declared.turning.base if declared.turning else None
+    base = base or effective.turning.fit().base
+    return reach_of(effective.turning, base, int(trained), length, noise)
+
+
+def judge(declared: LayerEncoding, effective: LayerEncoding, findings: list[Finding]) -> tuple[Verdict, str]:
+    """The verdict on a layer, and why where it is neither a match nor a difference."""
+    if declared.kind is None:
+        return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
+    if declared.kind == "bucketed bias" and effective.kind == "none":
+        return "cannot tell", "the table holds the same value in every bucket"
+    if effective.kind == "unknown":
+        return "cannot tell", "the kernel varies with position, but as no family known here"
+    if findings:
+        return "differs", ""
+    wanted, got = declared.turning, effective.turning
+    if wanted is not None and got is not None and got.gain is None and wanted.gain != 1:
+        return "cannot tell", "the vectors before rotation were not seen, so their factor is not known"
+    return "matches", ""
+
+
+def absolute_record(absolute: Absolute, declaration: Declaration) -> AbsoluteRecord:
+    """Compare the absolute term of a stack with its declaration."""
+    varies, declared = absolute.variation > VARIES, declared_offset(declaration)
+    rows = absolute.rows.tolist()
+    first = rows[0] if varies and rows else None
+    consecutive = rows == list(range(rows[0], rows[0] + len(rows))) if rows else True
+    findings: list[Finding] = []
+    if declared is not None and not varies:
+        findings.append(Finding("absolute term", "a learned table", "none"))
+    elif declared is not None and first is not None and (first != declared or not consecutive):
+        got = str(first) if consecutive else "rows out of order"
+        findings.append(Finding("first position", f"row {declared}", f"row {got}" if consecutive else got))
+    verdict: Verdict = "differs" if findings else "matches"
+    if declared is None and varies:
+        verdict = "undeclared"
+    elif declared is not None and varies and first is None:
+        verdict = "cannot tell"
+    return AbsoluteRecord(
+        block=absolute.block,
+        variation=absolute.variation,
+        table=absolute.table if varies else "",
+        first_row=first,
+        declared_row=declared,
+        verdict=verdict,
+        findings=tuple(findings),
+        term=absolute.term if varies else None,
+    )
+
+
+def _shared(positions: list[Position]) -> Position:
+    return positions[0] if len(set(positions)) == 1 else "mixed"

@@ -1,0 +1,52 @@
+"""`spectrope diff`: two checkpoints' effective encodings side by side."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from spectrope.checkpoints.audit import Difference, audit, diff
+from spectrope.checkpoints.audit.run import default_length
+from spectrope.checkpoints.commands.audit import MISMATCH
+from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption, progress
+from spectrope.console.show import say, table
+from spectrope.core.strict_json import strict_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diff(Checkpoints):
+    """Compare what two checkpoints apply, layer by layer; no configuration is trusted.
+
+    Learned positions are compared by the vectors and biases that were measured, contents not at all.
+    Ends with 0 if every layer applies the same, with 1 if not.
+    """
+
+    first: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(name="first", help="Local folder, or cached id.")
+    ]
+    second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The same.")]
+    length: LengthOption = None
+    layers: LayersOption = None
+    json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
+
+    def run(self) -> int:
+        """Audit both, print what differs, and say by the exit code whether anything does."""
+        models = [self.open(source, self.layers) for source in (self.first, self.second)]
+        length = min(map(default_length, models)) if self.length is None else self.length
+        with progress("auditing") as watch:
+            found = diff(*(audit(model, length=length, watch=watch) for model in models))
+        if self.json:
+            print(strict_json(found.to_dict()))
+        else:
+            show(found)
+        return 0 if found.same else MISMATCH
+
+
+def show(found: Difference) -> None:
+    """Print a row per layer, then every respect in which one differs."""
+    rows = [(one.layer, one.first, one.second, "differs" if one.findings else "same") for one in found.layers]
+    table(f"{found.length} positions", ("layer", found.first, found.second, ""), rows)
+    for one in found.layers:
+        for finding in one.findings:
+            text = f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
+            say(text)

@@ -1,0 +1,68 @@
+"""Options of the commands that open a checkpoint, and their progress."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from torch import nn
+
+from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
+from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.console.options import DeviceOption
+from spectrope.console.show import errors
+from spectrope.core.device import choose_device
+from spectrope.core.errors import ConfigError
+
+LengthOption = Annotated[
+    int | None, tyro.conf.arg(help="Positions; None takes 512, or as many as the model takes.")
+]
+BatchOption = Annotated[int, tyro.conf.arg(help="Random contents, at least 2.")]
+LayersOption = Annotated[
+    str | None,
+    tyro.conf.arg(help="Load and measure these layers alone, such as 0:4, -2: or 7; None takes all."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoints:
+    """What may be done to open a checkpoint; nothing beyond reading local safetensors unless asked."""
+
+    dtype: Annotated[Dtype, tyro.conf.arg(help="To compute in; auto keeps the checkpoint's.")] = "auto"
+    device: DeviceOption = "auto"
+    allow_download: Annotated[bool, tyro.conf.arg(help="Fetch the model from the hub.")] = False
+    trust_remote_code: Annotated[bool, tyro.conf.arg(help="Run code that comes with it.")] = False
+    allow_pickle: Annotated[bool, tyro.conf.arg(help="Unpickle weights, which can run code.")] = False
+
+    def open(self, source: str, layers: str | None = None) -> nn.Module:
+        """The model of a checkpoint, or some of its layers."""
+        device = choose_device(self.device)
+        model = open_model(
+            source,
+            allow_download=self.allow_download,
+            trust_remote_code=self.trust_remote_code,
+            allow_pickle=self.allow_pickle,
+            dtype=self.dtype,
+            layers=None if layers is None else parse_layers(layers),
+        )
+        return model.to(device)
+
+    def tokenizer(self, source: str) -> Tokenizer | None:
+        """The tokenizer of a checkpoint, if it has one."""
+        try:
+            return open_tokenizer(
+                source, allow_download=self.allow_download, trust_remote_code=self.trust_remote_code
+            )
+        except ConfigError:
+            return None
+
+
+@contextlib.contextmanager
+def progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while the block runs, if that is a terminal; told of steps done and in all."""
+    columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as shown:
+        bar = shown.add_task(label, total=None)
+        yield lambda done, total: shown.update(bar, completed=done, total=total)

@@ -1,0 +1,145 @@
+"""Constant content into every attention layer: what still varies in its kernel is position."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import (
+    Call,
+    Enough,
+    Inputs,
+    after,
+    before,
+    recorded,
+    runs_at,
+    states_of,
+    with_states,
+)
+from spectrope.core.errors import UnsupportedError
+from spectrope.core.random import torch_stream
+
+ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """What one layer's attention applies to content that is the same at every position.
+
+    Args:
+        call: Queries, keys, bias and mask as the kernel received them, moved to the CPU; the batch holds the
+            contents.
+        sources: Outputs of the layer's inner modules at the first position, with shape (b, width), in the
+            order in which they ran: among them are the queries and keys before any encoding.
+    """
+
+    call: Call
+    sources: list[Float[Tensor, "b _"]]
+
+
+@torch.no_grad()
+def attention_modules(model: nn.Module) -> list[str]:
+    """Dotted names of the modules that attend to their own sequence, in the order in which they run.
+
+    Raises:
+        UnsupportedError: If no attention kernel could be observed.
+    """
+    return [name for name, elsewhere in attending_modules(model).items() if not elsewhere]
+
+
+@torch.no_grad()
+def attending_modules(model: nn.Module) -> dict[str, bool]:
+    """Dotted names of all modules that attend, in the order in which they run, and whether elsewhere.
+
+    Elsewhere is to another sequence, as a decoder attends to what an encoder put out.
+
+    Raises:
+        UnsupportedError: If no attention kernel to an own sequence could be observed, or the model does not
+            run on tokens alone.
+    """
+    calls: list[str] = []
+    elsewhere: set[str] = set()
+    inputs = Inputs(batch=1, length=4)
+
+    def look(name: str, args: Any, given: dict[str, Any]) -> None:
+        if any(given.get(side) is not None for side in ELSEWHERE):
+            elsewhere.add(name)
+
+    watched = before(model, dict(model.named_modules()), look)
+    with watched, recorded(model, lambda c: calls.append(c.module)), runs_at(inputs.length, model):
+        model(**inputs.of(model))
+    if not set(calls) - elsewhere:
+        raise UnsupportedError(
+            f"{type(model).__name__} shows no attention kernel: it uses neither the library's attention "
+            "interface nor a product followed by a softmax."
+        )
+    return {name: name in elsewhere for name in calls}
+
+
+@torch.no_grad()
+def constant_content(
+    model: nn.Module,
+    modules: list[str],
+    length: int,
+    sink: Callable[[Kernel], None],
+    contents: int = 2,
+    seed: int = 0,
+) -> None:
+    """Run the model with random constant vectors in the place of every attention layer's input.
+
+    Args:
+        model: A Hugging Face model, in evaluation mode.
+        modules: Dotted names of its attention modules.
+        length: Positions.
+        sink: Receives each layer's kernel as it runs; nothing is kept here.
+        contents: How many random vectors; each fills one row of the batch.
+        seed: Names the vectors.
+    """
+    sources: dict[str, list[Tensor]] = {name: [] for name in modules}
+    inner = {
+        f"{name}.{part}": name
+        for name in modules
+        for part, _ in model.get_submodule(name).named_modules()
+        if part
+    }
+
+    def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
+        return with_states(args, given, constant_like(states_of(args, given), seed, name))
+
+    def note(part: str, output: Any) -> None:
+        first, heard = _first_position(output, contents, length), sources.get(inner[part])
+        if first is not None and heard is not None:
+            heard.append(first)
+
+    def receive(call: Call) -> None:
+        if call.module in sources:
+            sink(Kernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
+        if not sources:
+            raise Enough
+
+    with (
+        before(model, modules, replace),
+        after(model, inner, note),
+        recorded(model, receive),
+        suppress(Enough),
+    ):
+        model(**Inputs(batch=contents, length=length).of(model))
+
+
+def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tensor, "b t c"]:
+    """One standard normal vector per row of the batch, at every position."""
+    vectors = torch.randn(x.shape[0], 1, x.shape[2], generator=torch_stream(seed, "content", name))
+    return vectors.to(x).expand_as(x).contiguous()
+
+
+def _first_position(output: Any, batch: int, length: int) -> Tensor | None:
+    """What a module puts out at the first position, flattened per row of the batch."""
+    if not isinstance(output, Tensor) or output.ndim < 3 or len(output) != batch:
+        return None
+    if output.shape[1] == length:
+        return output[:, 0].flatten(1)
+    return output[:, :, 0].flatten(1) if output.shape[2] == length else None

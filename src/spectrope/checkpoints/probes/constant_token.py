@@ -1,0 +1,104 @@
+"""One token at every position: what still varies in the embeddings is the absolute term."""
+
+import contextlib
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import Enough, Inputs, after, before, block_of, recorded, states_of
+
+
+@dataclass(frozen=True, eq=False)
+class Absolute:
+    """The absolute term that enters one stack of layers.
+
+    Args:
+        block: Dotted name of the stack's first block.
+        states: What enters it when one token stands at every position, with shape (t, c).
+        table: Dotted name of the embedding whose rows are looked up by position, or "".
+        rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
+        looked_up: What the table gave, with shape (t, c); None without one.
+    """
+
+    block: str
+    states: Float[Tensor, "t c"]
+    table: str
+    rows: Int[Tensor, " rows"]
+    looked_up: Float[Tensor, "t w"] | None = None
+
+    @property
+    def variation(self) -> float:
+        """Share of the states' energy that varies over positions."""
+        x = self.states.double()
+        return ((x - x.mean(0)).square().sum() / x.square().sum()).item()
+
+    @property
+    def term(self) -> Float[Tensor, "t w"]:
+        """What varies over positions: the table's vectors, or else the states, less their mean."""
+        x = (self.states if self.looked_up is None else self.looked_up).double().cpu()
+        return x - x.mean(0)
+
+
+@torch.no_grad()
+def constant_token(
+    model: nn.Module, modules: list[str], length: int, mask: Tensor | None = None
+) -> list[Absolute]:
+    """The absolute term of each stack of layers.
+
+    Args:
+        model: A Hugging Face model, in evaluation mode.
+        modules: Dotted names of its attention modules.
+        length: Positions.
+        mask: 1 at tokens and 0 at padding, with shape (1, length); None for no padding.
+    """
+    first = {block.rpartition(".")[0]: block for block in map(block_of, reversed(modules))}
+    tables = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    entered: dict[str, Tensor] = {}
+    rows: dict[str, Tensor] = {}
+    values: dict[str, Tensor] = {}
+
+    def enter(name: str, args: Any, given: dict[str, Any]) -> None:
+        entered.setdefault(name, states_of(args, given)[0])
+        if len(entered) == len(first):
+            raise Enough
+
+    def look_up(name: str, output: Any) -> None:
+        found = output.flatten(0, -2)
+        if bool((found != found[:1]).any()):
+            values.setdefault(name, found)
+            rows.setdefault(name, matching_rows(model.get_submodule(name).get_parameter("weight"), found))
+
+    with (
+        before(model, first.values(), enter),
+        after(model, tables, look_up),
+        recorded(model, lambda _: None),
+        contextlib.suppress(Enough),
+    ):
+        model(**Inputs(batch=1, length=length).of(model, mask))
+    whole = {name: found for name, found in rows.items() if len(found) == length}
+    return [_absolute(block, entered[block], whole, values) for block in reversed(first.values())]
+
+
+def _absolute(
+    block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor], values: dict[str, Tensor]
+) -> Absolute:
+    """With the table that lies nearest to the block, as stacks may have one each."""
+
+    def shared(name: str) -> int:
+        both = zip(name.split("."), block.split("."), strict=False)
+        return sum(1 for _ in itertools.takewhile(lambda parts: parts[0] == parts[1], both))
+
+    table = max(rows, key=shared, default="")
+    row = rows.get(table, torch.empty(0, dtype=torch.long))
+    return Absolute(block, states, table, row, values.get(table))
+
+
+def matching_rows(table: Float[Tensor, "rows c"], found: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:
+    """Row of the table that equals each vector, or -1."""
+    distances = torch.cdist(found.float(), table.float(), compute_mode="donot_use_mm_for_euclid_dist")
+    nearest, rows = distances.min(-1)
+    return rows.where(nearest == 0, -1)

@@ -1,0 +1,68 @@
+"""The kernels of constant content as a model is served: from a cache, padded, packed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import Call, after, before, recorded, states_of, with_states
+from spectrope.checkpoints.probes.constant_content import constant_like
+from spectrope.checkpoints.probes.constant_token import matching_rows
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """What one way of serving applied.
+
+    Args:
+        calls: Kernel calls by module, in the order in which they were made.
+        rows: Rows that were looked up in each table of positions, call by call, with shape (b, t).
+    """
+
+    calls: dict[str, list[Call]]
+    rows: dict[str, list[Tensor]]
+
+
+@torch.no_grad()
+def served(
+    model: nn.Module, modules: list[str], tables: list[str], run: Callable[[], Any], seed: int = 0
+) -> Served:
+    """Run a model in some way, with constant content in the place of every attention layer's input.
+
+    Args:
+        model: The whole model, in evaluation mode.
+        modules: Dotted names of its attention modules.
+        tables: Dotted names of its tables of positions.
+        run: Runs the model.
+        seed: Names the vectors; every row of the batch holds the same one.
+    """
+    found = Served({name: [] for name in modules}, {name: [] for name in tables})
+
+    def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
+        states = states_of(args, given)
+        one = constant_like(states[:1], seed, name)
+        return with_states(args, given, one.expand_as(states).contiguous())
+
+    def look_up(name: str, output: Any) -> None:
+        weight = model.get_submodule(name).get_parameter("weight")
+        found.rows[name].append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
+
+    def receive(call: Call) -> None:
+        if call.module in found.calls:
+            found.calls[call.module].append(call)
+
+    with before(model, modules, replace), after(model, tables, look_up), recorded(model, receive):
+        run()
+    return found
+
+
+def kernel_rows(
+    call: Call,
+) -> tuple[Float[Tensor, "b h i j"], Bool[Tensor, "b h i j"]]:
+    """Logits without the mask, and which keys each query may see, for every row of the batch."""
+    logits = call.unmasked()
+    allowed = call.allowed.expand(logits.shape)
+    return logits.double().masked_fill(~allowed, 0.0), allowed

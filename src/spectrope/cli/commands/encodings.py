@@ -1,0 +1,127 @@
+"""`spectrope encodings`: the catalogue, and what each entry costs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+from rich.padding import Padding
+from rich.progress import track
+from rich.text import Text
+
+from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
+from spectrope.attention.heads import ATTENTIONS, describe_attention
+from spectrope.console.options import DeviceOption, refuse_given
+from spectrope.console.own import named
+from spectrope.console.show import console, say, table
+from spectrope.core.config import Configured, to_dict
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
+from spectrope.encodings.base import ENCODINGS, CatalogueEntry, describe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encodings:
+    """List encodings: formula, family, form, laws that they declare, settings, reference."""
+
+    names: Annotated[
+        tyro.conf.Positional[tuple[str, ...]],
+        tyro.conf.arg(name="encoding", help="Names or file.py:Class; none means all."),
+    ] = ()
+    bench: Annotated[
+        bool, tyro.conf.arg(help="Time one attention layer with each, and its memory, beside NoPE.")
+    ] = False
+    length: Annotated[int, tyro.conf.arg(help="Tokens of each sequence, with --bench.")] = 128
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Print a paragraph per encoding, or a table of what they cost."""
+        require(self.length >= 1, self, "length", "at least 1")
+        if not self.bench:
+            refuse_given(self, ("length",), "goes with --bench.")
+        chosen = tuple(named(spec) for spec in self.names)
+        if self.bench:
+            self.measure(chosen or tuple(ENCODINGS))
+            return
+        for name in chosen or (*ENCODINGS, *ATTENTIONS):
+            if name in ATTENTIONS:
+                _show(describe_attention(name), ATTENTIONS.config(name)())
+            else:
+                _show(describe(name), ENCODINGS.config(name)())
+
+    def measure(self, names: Sequence[str]) -> None:
+        """Print what encodings cost; an interruption prints those that are measured."""
+        found: list[Cost | Refused] = []
+        device = choose_device(self.device)
+        measured = costs(names, self.length, device)
+        try:
+            for cost in track(
+                measured,
+                "measuring",
+                total=len(names),
+                console=console,
+                transient=True,
+                disable=not console.is_terminal,
+            ):
+                found.append(cost)
+        finally:
+            if found:
+                _show_costs(found, self.length, device.type)
+
+
+def _show_costs(found: Sequence[Cost | Refused], length: int, device: str) -> None:
+    title = (
+        f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
+        f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
+    )
+    rows = [
+        (
+            cost.encoding,
+            cost.impl,
+            _ratio(cost.forward),
+            _ratio(cost.backward),
+            f"{cost.memory:.2f}",
+            f"{cost.mib:.1f}",
+        )
+        for cost in found
+        if isinstance(cost, Cost)
+    ]
+    columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
+    table(title, columns, rows, numeric=columns[2:])
+    for refused in found:
+        if isinstance(refused, Refused):
+            say(f"{refused.encoding}: {refused.reason}")
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio.median:.2f} ({ratio.low:.2f}, {ratio.high:.2f})"
+
+
+def _show(entry: CatalogueEntry, config: Configured) -> None:
+    laws = ", ".join(tag.lower().replace("_", "-") for tag in entry.tags) or "no law"
+    kind = "; ".join(filter(None, (entry.family, entry.form.lower().replace("_", " "))))
+    settings = to_dict(config)
+    del settings["kind"]
+    console.print(Text(f"{entry.name} ", style="bold").append(f"({kind})", style="not bold"))
+    for label, text in (
+        ("formula", entry.formula),
+        ("laws", laws if entry.form else ""),
+        ("defaults", _fields(settings)),
+        ("source", entry.reference),
+    ):
+        if text:
+            console.print(
+                Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2))
+            )
+
+
+def _fields(settings: dict[str, object]) -> str:
+    return ", ".join(f"{field}={_short(value)}" for field, value in settings.items())
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    if isinstance(value, dict):
+        return str(value["kind"]) if "kind" in value else f"({_fields(value)})"
+    return str(value)

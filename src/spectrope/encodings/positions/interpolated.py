@@ -1,0 +1,33 @@
+"""Positions squeezed into the trained range."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from spectrope.core.errors import require
+from spectrope.encodings.positions.base import Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interpolated(Positions, name="interpolated"):
+    r"""Squeezes n tokens into the trained length L where they are more: :math:`p_t = t \min(1, L/n)`.
+
+    Unlike the `Linear` schedule, which slows RoPE by one factor at all lengths, this serves any encoding that
+    takes fractions, and leaves short sequences alone.
+
+    References:
+        Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).
+    """
+
+    prefix_consistent: ClassVar[bool] = False
+
+    trained_length: int = 128  # Longest sequence in training, in tokens.
+
+    def __post_init__(self) -> None:
+        require(self.trained_length >= 1, self, "trained_length", "at least 1")
+
+    def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
+        pos = torch.arange(length, device=device)[None]
+        return pos if length <= self.trained_length else pos * (self.trained_length / length)

@@ -1,0 +1,39 @@
+"""A random increasing subset of a longer range."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from spectrope.core.errors import UnsupportedError, require
+from spectrope.core.random import torch_stream
+from spectrope.encodings.positions.base import Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomSubset(Positions, name="random_subset"):
+    r"""A uniformly random set of positions below L, in order: :math:`0 \le p_0 < p_1 < \dots < p_{n-1} < L`.
+
+    Training draws one per sequence, so that all positions up to L are met before sequences are as long.
+    Evaluation takes one subset per length, which the rule's own seed names.
+
+    References:
+        Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023).
+    """
+
+    prefix_consistent: ClassVar[bool] = False
+
+    longest: int = 2048  # Positions L to choose from.
+    seed: int = 0  # Names the subsets of evaluation.
+
+    def __post_init__(self) -> None:
+        require(self.longest >= 1, self, "longest", "at least 1")
+
+    def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
+        if length > self.longest:
+            raise UnsupportedError(f"RandomSubset has {self.longest} positions and was asked for {length}.")
+        training = seed is not None
+        stream = torch_stream(seed if training else self.seed, "positions", *(() if training else (length,)))
+        draws = torch.rand(batch if training else 1, self.longest, generator=stream)
+        return draws.topk(length, sorted=False).indices.sort().values.to(device)

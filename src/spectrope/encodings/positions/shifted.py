@@ -1,0 +1,33 @@
+"""Randomly shifted positions."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from spectrope.core.errors import require
+from spectrope.core.random import torch_stream
+from spectrope.encodings.positions.base import Positions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shifted(Positions, name="shifted"):
+    r"""Shifts each training sequence at random: :math:`p_t = t + k`, k uniform on 0, ..., K.
+
+    Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have anyway.
+
+    References:
+        SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021).
+    """
+
+    max_shift: int = 100  # Largest shift K, in positions.
+
+    def __post_init__(self) -> None:
+        require(self.max_shift >= 0, self, "max_shift", "at least 0")
+
+    def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
+        pos = torch.arange(length, device=device)[None]
+        if seed is None:
+            return pos
+        stream = torch_stream(seed, "positions")
+        return pos + torch.randint(self.max_shift + 1, (batch, 1), generator=stream).to(device)

@@ -1,0 +1,238 @@
+"""Where fast attention overtakes exact attention: time and memory by length, error by degree."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spectrope.attention.base import additive_mask, attention
+from spectrope.attention.cost import Allocations
+from spectrope.core.errors import ConfigError, require
+from spectrope.core.random import torch_stream
+from spectrope.core.timing import seconds
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
+from spectrope.fast.certificate import Setting, certify
+from spectrope.fast.certified import planned_attention
+from spectrope.fast.features import feature_count
+from spectrope.fast.minimax import exp_polynomial
+from spectrope.fast.plan import MOST_FEATURES, plan, rotated
+from spectrope.fast.polynomial import polynomial_attention
+from spectrope.fast.running_sums import Rule
+
+DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
+REPEATS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One head whose products reach a given range, with rotary encoding or a lag bias instead.
+
+    Args:
+        head_dim: Width of queries, keys and values, even.
+        reach: Largest modulus of a logit by the norms of queries and keys.
+        tolerance: Largest certified error, in units of max|v|.
+        causal: Whether queries see the past alone.
+        bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
+    """
+
+    head_dim: int = 16
+    reach: float = 0.5
+    tolerance: float = 1e-2
+    causal: bool = True
+    bias: str | None = None
+
+    def __post_init__(self) -> None:
+        even = self.head_dim >= 2 and self.head_dim % 2 == 0
+        require(even, self, "head_dim", "even and at least 2")
+        require(0 < self.reach <= 12, self, "reach", "positive and at most 12")
+        require(0 < self.tolerance < 1, self, "tolerance", "between 0 and 1")
+        if self.bias is not None:
+            of_lag = ENCODINGS[self.bias].form is Form.DOT_PLUS_LAG
+            require(of_lag, self, "bias", "an encoding that adds a bias of the lag")
+
+    @property
+    def kernel(self) -> str:
+        """What serves it beside the exact kernel."""
+        return "polynomial" if self.bias is None else "Toeplitz by FFT"
+
+    def encoding(self, n: int, device: torch.device) -> Encoding:
+        """The encoding, as initialised, for sequences of some length; nothing in it is trained."""
+        sizes = {"d_model": self.head_dim, "n_heads": 1, "head_dim": self.head_dim}
+        config = ENCODINGS.config(self.bias or "rope")()
+        built = config.fitted(**sizes, max_length=n, causal=self.causal).build()
+        return built.to(device).requires_grad_(False)
+
+    def of_length(self, n: int, device: torch.device) -> tuple[Context, Tensor, Encoding]:
+        """Random queries and keys, and values."""
+        draw = torch_stream(0, "crossover", n)
+        q, k, v = (torch.randn(1, 1, n, self.head_dim, generator=draw).to(device) for _ in range(3))
+        longest = float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
+        q *= 0.99 * self.reach * math.sqrt(self.head_dim) / longest
+        pos = torch.arange(n, device=device)[None]
+        return Context(q, k, pos, pos), v, self.encoding(n, device)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One kernel at one length.
+
+    Args:
+        kernel: "polynomial", "Toeplitz by FFT" or "exact".
+        direction: "forward", or "both": forward and backward.
+        length: Tokens.
+        seconds: Least of a few runs.
+        mib: Peak of the tensors that one run allocates; what a kernel needs for itself is not seen.
+    """
+
+    kernel: str
+    direction: str
+    length: int
+    seconds: float
+    mib: float
+
+
+@dataclass(frozen=True)
+class DegreeError:
+    """How far polynomial attention of one degree is from exact attention, in units of max|v|.
+
+    Args:
+        degree: Of the polynomial.
+        features: Of each query and key.
+        error_bound: Certified, at the longest length asked for; None where nothing is certain.
+        error: Measured on random queries, keys and values against exact attention in float64.
+    """
+
+    degree: int
+    features: int
+    error_bound: float | None
+    error: float
+
+
+def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Iterator[Timing]:
+    """Time both kernels at every length, forward and with the backward pass; planning is not counted.
+
+    Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
+
+    Raises:
+        ConfigError: If no degree keeps the layer's tolerance on its range at some length.
+        UnsupportedError: Likewise under a lag bias.
+    """
+    for n in lengths:
+        ctx, v, encoding = layer.of_length(n, device)
+        fast = _polynomial if layer.bias is None else _toeplitz
+        leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
+        kernels = {
+            layer.kernel: fast(ctx, v, encoding, layer),
+            "exact": _exact(ctx, v, encoding, layer.causal),
+        }
+        for kernel, forward in kernels.items():
+            for direction, call in (
+                ("forward", _without_grad(forward)),
+                ("both", _with_grad(forward, leaves)),
+            ):
+                with Allocations() as seen:
+                    call()
+                least = min(seconds(call, device) for _ in range(REPEATS))
+                yield Timing(kernel, direction, n, least, seen.peak / 2**20)
+
+
+def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
+    made = plan(ctx, encoding, layer.tolerance, causal=layer.causal).with_all_fast()
+    if made.heads[0].certificate is None:
+        raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
+    return lambda: planned_attention(ctx, v, encoding, made)
+
+
+def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
+    return lambda: attention(ctx, v, encoding, causal=layer.causal, impl="toeplitz_fft")
+
+
+def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callable[[], Tensor]:
+    """Torch's fused kernel on rotated queries and keys, with the bias, if any, as a dense mask."""
+
+    def call() -> Tensor:
+        q = encoding.rotate(encoding.scaled(ctx.q), ctx.q_pos, "query")
+        k = encoding.rotate(ctx.k, ctx.k_pos, "key")
+        bias = encoding.bias(ctx)
+        if bias is None:
+            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        mask = additive_mask(ctx, causal)
+        bias = bias.to(q.dtype) if mask is None else bias.to(q.dtype) + mask
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 1, -1, -1))
+
+    return call
+
+
+def _without_grad(forward: Callable[[], Tensor]) -> Callable[[], object]:
+    def call() -> object:
+        with torch.no_grad():
+            return forward()
+
+    return call
+
+
+def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Callable[[], object]:
+    return lambda: torch.autograd.grad(forward().sum(), leaves)
+
+
+def crossover(found: Sequence[Timing], direction: str) -> float | None:
+    """The length from which fast attention is faster, between two lengths on a straight log-log line.
+
+    None if it is slower at the longest length; the shortest length if it is faster at all of them.
+    """
+    times = {(t.kernel == "exact", t.length): t.seconds for t in found if t.direction == direction}
+    lengths = sorted({length for _, length in times})
+    gains = [math.log(times[True, n] / times[False, n]) for n in lengths]
+    if gains[-1] <= 0:
+        return None
+    last = max((i for i, gain in enumerate(gains) if gain <= 0), default=-1)
+    if last < 0:
+        return float(lengths[0])
+    share = -gains[last] / (gains[last + 1] - gains[last])
+    return lengths[last] * (lengths[last + 1] / lengths[last]) ** share
+
+
+def exponent(found: Sequence[Timing], kernel: str, direction: str, quantity: str = "seconds") -> float | None:
+    """By which power of the length a kernel's time ("seconds") or memory ("mib") grows, by least squares.
+
+    None where there are fewer than two lengths.
+    """
+    some = [t for t in found if (t.kernel, t.direction) == (kernel, direction)]
+    if len(some) < 2:
+        return None
+    x = torch.tensor([t.length for t in some], dtype=torch.float64).log()
+    y = torch.tensor([getattr(t, quantity) for t in some], dtype=torch.float64).log()
+    x, y = x - x.mean(), y - y.mean()
+    return float((x @ y) / (x @ x))
+
+
+def degree_errors(layer: Layer, length: int, device: torch.device) -> list[DegreeError]:
+    """Certified and measured errors of every degree up to 8 on the layer's range.
+
+    Args:
+        layer: Its range, width and mask.
+        length: For which the error is certified; it is measured at 512 tokens.
+        device: Where to compute.
+    """
+    ctx, v, encoding = replace(layer, bias=None).of_length(SAMPLED, device)
+    turned = rotated(ctx, encoding)
+    pairs = turned.q.double() @ turned.k.double().mT
+    if layer.causal:
+        pairs = pairs.masked_fill(torch.ones_like(pairs).triu(1) > 0, -torch.inf)
+    exact = pairs.softmax(-1) @ v.double()
+    setting = Setting(length, layer.head_dim, torch.float32, torch.float32)
+    found = []
+    for degree in DEGREES:
+        if feature_count(layer.head_dim, degree) > MOST_FEATURES:
+            break
+        proof = certify(layer.reach, layer.reach, 0.0, layer.head_dim, degree, setting)
+        polynomial = exp_polynomial(degree, -layer.reach, layer.reach) if proof is None else proof.polynomial
+        rule = Rule(polynomial.coefficients, layer.causal)
+        out = polynomial_attention(turned.q, turned.k, v, rule).double()
+        error = float((out - exact).abs().max() / v.abs().max())
+        features = feature_count(layer.head_dim, degree)
+        found.append(DegreeError(degree, features, None if proof is None else proof.error_bound, error))
+    return found

@@ -1,0 +1,132 @@
+"""What a figure is: panels over the tables of a report, drawn alike on the page and in files."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import altair as alt
+import polars as pl
+
+from spectrope.core.errors import StoreError
+from spectrope.core.registry import Registry
+from spectrope.figures.palette import styles
+from spectrope.figures.tables import Tables
+
+FIGURES: Registry[type["Figure"]] = Registry("figure", "spectrope.figures.kinds")
+EMPHASIS = "emphasis"  # The parameter that holds the encoding to be shown above the others, or "".
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One kind of mark over some rows.
+
+    Args:
+        rows: The data, JSON-ready.
+        chart: Mark and encoding, without the data, which altair would copy over and over.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    chart: alt.Chart
+
+    def spec(self) -> dict[str, Any]:
+        """Mark and encoding alone: what altair adds for a chart by itself belongs to the whole."""
+        spec = self.chart.to_dict(validate=False)
+        return {name: spec[name] for name in ("mark", "encoding")}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small chart.
+
+    Args:
+        group: Heading that it shares with its neighbours.
+        title: What tells it from them; empty where it stands alone.
+        layers: What is drawn, by name, from back to front.
+        height: Pixels between the axes.
+    """
+
+    group: str
+    title: str
+    layers: Mapping[str, Layer]
+    height: int
+
+
+class Figure(ABC):
+    """One kind of figure.
+
+    A subclass names itself (`class Curves(Figure, name="curves")`); command line, page and files follow.
+    """
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+    needs: ClassVar[str] = "metrics"  # The table that it draws.
+    key: ClassVar[Literal["encodings", "drops", "none"]] = "none"  # What colour tells that needs explaining.
+    width: ClassVar[int] = 360  # Of a panel in a file, and about the least on the page, in pixels.
+    columns: ClassVar[int] = 2  # Panels side by side in a file.
+
+    def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None:
+        """Register the class under `name`."""
+        super().__init_subclass__(**kwargs)
+        FIGURES.register(name, cls)
+
+    @abstractmethod
+    def panels(self, tables: Tables) -> list[Panel]:
+        """The panels, group by group."""
+
+    @abstractmethod
+    def caption(self, tables: Tables) -> str:
+        """How to read it, in a sentence or two."""
+
+    def ramp(self, tables: Tables, setting: str) -> float | None:
+        """Drop at the end of the colour scale of a group, where colour means drop."""
+        return None
+
+    def check(self, tables: Tables) -> None:
+        """Refuse tables that lack what this figure draws.
+
+        Raises:
+            StoreError: If no run has the table.
+        """
+        if getattr(tables, self.needs).is_empty():
+            raise StoreError(
+                f"figure {self.kind!r} draws table {self.needs!r}, which none of these runs has."
+            )
+
+
+def rows(frame: pl.DataFrame, *quantities: str) -> list[dict[str, Any]]:
+    """The rows of a table as JSON-ready values, without those where a quantity is missing or not finite."""
+    return frame.filter(pl.all_horizontal(pl.col(quantities).is_finite().fill_null(value=False))).to_dicts()
+
+
+def colour(encodings: Sequence[str]) -> alt.Color:
+    """Colour by encoding, the same one everywhere."""
+    chosen = styles(encodings)
+    scale = alt.Scale(domain=list(chosen), range=[style.colour for style in chosen.values()])
+    return alt.Color("encoding:N", scale=scale, title=None)
+
+
+def dash(encodings: Sequence[str]) -> alt.StrokeDash:
+    """Dash pattern by encoding, for readers who do not see the colours."""
+    chosen = styles(encodings)
+    scale = alt.Scale(domain=list(chosen), range=[list(style.dash) or [1, 0] for style in chosen.values()])
+    return alt.StrokeDash("encoding:N", scale=scale, title=None)
+
+
+def emphasised(strong: float = 1.0, weak: float = 0.08) -> Any:
+    """Opacity that sinks to `weak` while another encoding is emphasised."""
+    test = f"!{EMPHASIS} || {EMPHASIS} === datum.encoding"
+    return alt.condition(test, alt.value(strong), alt.value(weak))
+
+
+def exact(field: str, title: str, form: str = ".2f") -> alt.Tooltip:
+    """A tooltip entry with the exact value of a quantity."""
+    return alt.Tooltip(f"{field}:Q", title=title, format=form)
+
+
+def span(values: Iterable[float], least: float) -> list[float]:
+    """The range of some values with 0, at least `least` wide, and some air at its ends."""
+    known = [0.0, *values]
+    low, high = min(known), max(known)
+    high = max(high, low + least)
+    return [low - 0.04 * (high - low), high + 0.04 * (high - low)]

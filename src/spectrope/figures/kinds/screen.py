@@ -1,0 +1,61 @@
+"""How well first-order estimates foretell the drops that they stand for."""
+
+import altair as alt
+import polars as pl
+
+from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.kinds.measured import above, by_encoding, ordinal, worded
+from spectrope.figures.tables import Tables
+from spectrope.stats.rank import rank_correlation
+
+FEWEST = 4  # Heads of which there is a rank correlation.
+
+
+class Screening(Figure, name="screen"):
+    """The first-order estimate of each head against its exact drop."""
+
+    title = "Screening against exact drops"
+    needs = "screen"
+    width = 240
+    columns = 4
+
+    def panels(self, tables: Tables) -> list[Panel]:
+        """A panel per setting and encoding with a point per head."""
+        return by_encoding(tables, tables.screen, _layers)
+
+    def caption(self, tables: Tables) -> str:
+        """How to read it."""
+        return (
+            "A point per head: the loss increase that one forward and one backward pass estimate for its "
+            "removal, against the points of accuracy that it really costs. ρ is Spearman's rank correlation "
+            "over heads with its 95 % bootstrap interval, for each seed."
+        )
+
+
+def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+    values = rows(part.drop("run", "setting"), "loss_increase_estimate", "drop")
+    y = alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values))
+    x = alt.X("loss_increase_estimate:Q", title="loss increase (estimate), nats")
+    whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
+    numbers = [exact("loss_increase_estimate", "estimate, nats", ".4f"), exact("drop", "drop, points")]
+    colour = ordinal("layer", "layer", sorted(set(part["layer"])), symbolType="circle", symbol_size=50)
+    dots = alt.Chart().mark_circle(size=38, opacity=0.85)
+    return {
+        "heads": Layer(values, dots.encode(x=x, y=y, color=colour, tooltip=[*whole, *numbers])),
+        "words": worded(_words(pl.DataFrame(values)) if values else ""),
+    }
+
+
+def _words(heads: pl.DataFrame) -> str:
+    """The rank correlation of each seed, a line each."""
+    own = heads.partition_by("seed", maintain_order=True)
+    return "\n".join(f"seed {part['seed'][0]}: ρ {_rho(part)}" for part in own)
+
+
+def _rho(heads: pl.DataFrame) -> str:
+    if len(heads) < FEWEST:
+        return "undefined"
+    found = rank_correlation(heads["loss_increase_estimate"].to_numpy(), heads["drop"].to_numpy())
+    if found is None:
+        return "undefined"
+    return f"{found.rho.estimate:.2f} [{found.rho.low:.2f}, {found.rho.high:.2f}]"

@@ -1,0 +1,90 @@
+"""The report: one HTML file that holds everything it shows and asks the network for nothing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from spectrope.figures.about import about, rebuild_command
+from spectrope.figures.base import FIGURES, Figure, Panel
+from spectrope.figures.palette import DIVERGING, styles
+from spectrope.figures.shell import rendered, write_page
+from spectrope.figures.summary import headline, rows_of
+from spectrope.figures.tables import Tables, read_tables
+from spectrope.store import Run
+
+ABLATED = ("heatmap", "violin", "versus", "deposit", "cumulative", "screen")
+MEASURED = ("prediction", "scatter", "kernel", "bands", "shares", "symbol")
+ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
+
+
+@dataclass(frozen=True)
+class Group:
+    """Panels under one heading, and the end of their colour scale."""
+
+    title: str
+    panels: list[Panel]
+    ramp: float | None
+
+
+@dataclass(frozen=True)
+class FigureSection:
+    """One figure of the page."""
+
+    figure: Figure
+    caption: str
+    groups: list[Group]
+
+
+def write_report(runs: Sequence[Run], path: str | Path) -> Path:
+    """Write the page of some finished runs, whole or not at all.
+
+    Args:
+        runs: Finished runs; what has not been ablated is shown without drops.
+        path: HTML file to write.
+
+    Returns:
+        The path.
+
+    Raises:
+        ConfigError: If there is no run.
+        StoreError: If a run is unfinished or damaged, or the file cannot be written.
+    """
+    path = Path(path)
+    return write_page(render(read_tables(runs), path), path)
+
+
+def render(tables: Tables, path: Path) -> str:
+    """The page as text; `path` is where the command that rebuilds it will write."""
+    sections = _sections(tables)
+    return rendered(
+        "page.html",
+        [panel for section in sections for group in section.groups for panel in group.panels],
+        tables=tables,
+        runs=[(run, run.config, run.manifest) for run in tables.sources],
+        dump=lambda *parts: "\n".join(json.dumps(part, indent=2) for part in parts),
+        about=about(tables.sources),
+        headline=headline(tables),
+        rows={setting: rows_of(tables, setting) for setting in tables.settings},
+        sections=sections,
+        styles=styles(tables.encodings),
+        ramp=DIVERGING,
+        command=rebuild_command(tables.sources, path),
+    )
+
+
+def _sections(tables: Tables) -> list[FigureSection]:
+    """The figures that these runs have the tables for, and panels in."""
+    names = [*ORDER, *(name for name in FIGURES if name not in ORDER)]
+    figures = [FIGURES[name]() for name in names]
+    sections = []
+    for figure in figures:
+        if getattr(tables, figure.needs).is_empty():
+            continue
+        groups = []
+        for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
+            groups.append(Group(title, list(panels), figure.ramp(tables, title)))
+        if groups:
+            sections.append(FigureSection(figure, figure.caption(tables), groups))
+    return sections

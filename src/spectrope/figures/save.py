@@ -1,0 +1,90 @@
+"""One figure as a file."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import vl_convert
+
+from spectrope.core.errors import ConfigError
+from spectrope.figures.base import FIGURES
+from spectrope.figures.spec import file_spec
+from spectrope.figures.tables import read_tables
+from spectrope.store import Run, check_place
+from spectrope.store.files import disk_errors, replace_file
+
+VEGA_LITE = "6.4"
+PIXELS = 2  # Of a PNG per CSS pixel.
+# Fonts with the letter widths that an SVG is laid out by; a reader's wider one would cut long labels off.
+SVG_FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
+STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
+WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
+    ".svg": lambda spec: _svg(spec).encode(),
+    ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
+    ".html": lambda spec: _html(spec).encode(),
+    ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
+}
+
+
+def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
+    """Draw one figure from run folders.
+
+    Args:
+        runs: Finished runs.
+        name: A registered figure, such as "accuracy", "heatmap" or "kernel".
+        path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
+            nothing) or .json (the Vega-Lite specification).
+
+    Returns:
+        The path.
+
+    Raises:
+        UnknownNameError: If no figure has that name.
+        ConfigError: If the suffix is another, or there is no run.
+        StoreError: If a run lacks what the figure draws, or the file cannot be written.
+    """
+    figure, path = FIGURES[name](), Path(path)
+    check_figure(path)
+    return write_spec(file_spec(figure, read_tables(runs)), path)
+
+
+def check_figure(path: Path) -> None:
+    """Refuse a file that no figure can be saved as, before anything is computed.
+
+    Raises:
+        ConfigError: If its suffix is none of those in `WRITERS`.
+        StoreError: If it lies in a run's folder, or cannot be written.
+    """
+    if path.suffix.lower() not in WRITERS:
+        known = ", ".join(WRITERS)
+        raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
+    check_place(path)
+
+
+def write_spec(spec: dict[str, Any], path: Path) -> Path:
+    """Draw a specification into a file, whole or not at all, and return its path.
+
+    Raises:
+        ConfigError: If the file's suffix says nothing of how.
+        StoreError: If the file cannot be written.
+    """
+    check_figure(path)
+    drawn = WRITERS[path.suffix.lower()](spec)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_bytes(drawn))
+    return path
+
+
+def _svg(spec: dict[str, Any]) -> str:
+    lettered = spec | {"config": spec.get("config", {}) | {"font": SVG_FONT}}
+    return vl_convert.vegalite_to_svg(lettered, vl_version=VEGA_LITE)
+
+
+def _html(spec: dict[str, Any]) -> str:
+    """A page around a specification, of which no string can end the script that holds it."""
+    safe = json.loads(json.dumps(spec).replace("<", STAND_IN))
+    page = vl_convert.vegalite_to_html(safe, vl_version=VEGA_LITE, bundle=True)
+    return page.replace(STAND_IN, "\\u003c")

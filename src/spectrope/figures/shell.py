@@ -1,0 +1,124 @@
+"""What every page is made of: one file that holds its script and style and asks the network for nothing."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import vl_convert
+from markupsafe import Markup
+
+from spectrope.core.errors import ConfigError
+from spectrope.figures.base import Panel
+from spectrope.figures.save import VEGA_LITE
+from spectrope.figures.spec import page_spec
+from spectrope.store import check_place
+from spectrope.store.files import disk_errors, replace_file
+
+
+@dataclass(frozen=True)
+class Section:
+    """One kind of drawing.
+
+    Args:
+        name: Anchor.
+        title: Heading.
+        caption: How to read it.
+        panels: Its panels.
+        least: Pixels that a panel takes at least.
+    """
+
+    name: str
+    title: str
+    caption: str
+    panels: list[Panel]
+    least: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text.
+
+    Args:
+        name: Anchor.
+        title: Heading.
+        caption: How to read it.
+        rows: Cells by heading, in the same order in every row; the first names the row.
+    """
+
+    name: str
+    title: str
+    caption: str
+    rows: list[dict[str, str]]
+
+
+def rendered(template: str, panels: Sequence[Panel], *styles: str, **content: Any) -> str:
+    """A page as text.
+
+    Args:
+        template: File name of the template, in which everything but script and style is escaped.
+        panels: What is drawn, in the order in which the template has places for it.
+        styles: File names of style sheets beside the common one.
+        content: What the template shows.
+    """
+    script = f"{_bundle()}\n{_asset('boot.js')}"
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("spectrope.figures"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(template).render(
+        **content,
+        specs=[page_spec(panel) for panel in panels],
+        script=Markup(script),
+        script_hash=_hash(script),
+        style=Markup("\n".join(_asset(name) for name in ("style.css", *styles))),
+    )
+
+
+def check_page(path: Path, suffix: str = ".html") -> None:
+    """Refuse a file that no page should be written to, before anything is computed.
+
+    Raises:
+        ConfigError: If its suffix is another.
+        StoreError: If it lies in a run's folder, or cannot be written.
+    """
+    if path.suffix.lower() != suffix:
+        raise ConfigError(f"this page is saved as {suffix}; got {path.name!r}. Change the suffix of --out.")
+    check_place(path)
+
+
+def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
+    """Write a page, whole or not at all, and return its path.
+
+    Raises:
+        ConfigError: If the file's suffix is another.
+        StoreError: If the file cannot be written.
+    """
+    check_page(path, suffix)
+    with disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def _asset(name: str) -> str:
+    return files("spectrope.figures").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return vl_convert.javascript_bundle(vl_version=VEGA_LITE)  # pyright: ignore[reportCallIssue]
+
+
+def _hash(script: str) -> str:
+    """What the page's content security policy calls its only script."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

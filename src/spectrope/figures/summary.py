@@ -1,0 +1,156 @@
+"""Numbers of the table and sentences of the headline, computed from the tables alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from spectrope.figures.tables import Tables
+from spectrope.stats.interval import Interval
+from spectrope.stats.seeds import MIN_SEEDS, t_interval
+
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What there is to say of a setting, or of the number of seeds."""
+
+    subject: str
+    sentences: list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop:
+    """The head of a run whose removal costs most, in percentage points."""
+
+    encoding: str
+    seed: int
+    layer: int
+    head: int
+    drop: float
+    second: float | None  # The next largest drop of the same run.
+
+    @property
+    def name(self) -> str:
+        """Such as L2H3, head 3 of layer 2."""
+        return f"L{self.layer}H{self.head}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One encoding in one setting: means over seeds, accuracies in percent."""
+
+    encoding: str
+    n_seeds: int
+    train: float
+    test: float
+    interval: Interval | None  # Of the mean held-out accuracy, from two seeds on.
+    ceiling: float
+    drops: list[Drop]  # The largest of each seed that has been ablated.
+    seconds: float
+    parameters: int
+
+    @property
+    def gap(self) -> float:
+        """Points between the ceiling and the held-out accuracy."""
+        return self.ceiling - self.test
+
+    @property
+    def drop(self) -> float | None:
+        """Mean over seeds of the largest drop, or None where no run has been ablated."""
+        return float(np.mean([drop.drop for drop in self.drops])) if self.drops else None
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """Student's 95 % interval of a mean over seeds, or None for a single seed."""
+    return t_interval(np.asarray(values, dtype=float)) if len(values) > 1 else None
+
+
+def rows_of(tables: Tables, setting: str) -> list[Row]:
+    """A row per encoding of a setting, in the order of the figures."""
+    groups = tables.runs.filter(pl.col("setting") == setting).partition_by("encoding", as_dict=True)
+    return [_row(tables, groups[name,]) for name in tables.encodings if (name,) in groups]
+
+
+def headline(tables: Tables) -> list[Finding]:
+    """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
+    found = [Finding(setting, _of_setting(tables, setting)) for setting in tables.settings]
+    return [*found, Finding("seeds", [_allowed(tables)])]
+
+
+def _row(tables: Tables, part: pl.DataFrame) -> Row:
+    runs = part["run"].to_list()
+    means = {name: float(part[name].mean()) for name in ("train", "test", "ceiling", "seconds", "parameters")}  # pyright: ignore[reportArgumentType]
+    return Row(
+        encoding=part["encoding"][0],
+        n_seeds=len(runs),
+        train=means["train"],
+        test=means["test"],
+        interval=mean_interval(part["test"].to_list()),
+        ceiling=means["ceiling"],
+        drops=[drop for run in runs if (drop := _largest(tables.ablation, run)) is not None],
+        seconds=means["seconds"],
+        parameters=round(means["parameters"]),
+    )
+
+
+def _largest(ablation: pl.DataFrame, run: str) -> Drop | None:
+    if ablation.is_empty():
+        return None
+    heads = ablation.filter((pl.col("run") == run) & pl.col("drop").is_finite()).sort("drop", descending=True)
+    if heads.is_empty():
+        return None
+    top = {name: heads[name][0] for name in ("encoding", "seed", "layer", "head", "drop")}
+    return Drop(**top, second=heads["drop"][1] if len(heads) > 1 else None)
+
+
+def _of_setting(tables: Tables, setting: str) -> list[str]:
+    rows = sorted(rows_of(tables, setting), key=lambda row: -row.test)
+    reached = ", ".join(f"{row.encoding}{SPACE}{_accuracy(row)}" for row in rows)
+    text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
+    drops = [drop for row in rows for drop in row.drops]
+    largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
+    return [text, *_diverged(tables, setting), *largest]
+
+
+def _diverged(tables: Tables, setting: str) -> list[str]:
+    lost = tables.runs.filter((pl.col("setting") == setting) & pl.col("diverged"))
+    if lost.is_empty():
+        return []
+    names = ", ".join(f"{row['encoding']}, seed {row['seed']}" for row in lost.iter_rows(named=True))
+    return [f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."]
+
+
+def _accuracy(row: Row) -> str:
+    if row.interval is None:
+        return f"{row.test:.1f}"
+    return f"{row.test:.1f}{SPACE}±{SPACE}{row.interval.high - row.interval.estimate:.1f}"
+
+
+def _ceilings(rows: Sequence[Row]) -> str:
+    low, high = min(row.ceiling for row in rows), max(row.ceiling for row in rows)
+    return f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
+
+
+def _of_drop(drop: Drop) -> str:
+    if drop.drop <= 0:
+        return "Silencing any one head costs nothing."
+    where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
+    text = f"Silencing one head costs most, {drop.drop:.1f} points, at {where}"
+    return (
+        f"{text}." if drop.second is None else f"{text}; the next head of that run costs {drop.second:.1f}."
+    )
+
+
+def _allowed(tables: Tables) -> str:
+    counts = tables.runs.group_by("setting", "encoding").len()["len"].to_list()
+    least, most = min(counts), max(counts)
+    number = str(least) if least == most else f"{least} to {most}"
+    seeds = f"{number} seed{'s' if most > 1 else ''} for each encoding and task"
+    interval = " ± is half of the 95 % t interval of the mean over seeds." if most > 1 else ""
+    if least < MIN_SEEDS:
+        rule = f"fewer than {MIN_SEEDS} seeds support no general statement"
+        return f"With {seeds} this describes these runs; {rule}.{interval}"
+    return f"There are {seeds}.{interval}"

@@ -1,0 +1,142 @@
+"""`spectrope grok`: the grokking laboratory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import polars as pl
+import tyro
+
+from spectrope.console.options import DeviceOption, StopAfter
+from spectrope.console.own import named, try_own
+from spectrope.console.show import say
+from spectrope.core.config import from_dict
+from spectrope.core.device import choose_device
+from spectrope.core.errors import ConfigError, require
+from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.encodings.learned import Learned
+from spectrope.figures.shell import check_page
+from spectrope.grokking.compare import FEWEST, compare_measures
+from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
+from spectrope.grokking.measures.base import columns
+from spectrope.grokking.models.base import ModularModelConfig
+from spectrope.grokking.models.mlp import ModularMLP
+from spectrope.grokking.models.transformer import ModularTransformer
+from spectrope.grokking.page import write_grok
+from spectrope.grokking.show import show_scores, train_shown
+from spectrope.grokking.steps import PROGRESS
+from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution
+from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.store import Run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grok:
+    """Train a small model on an operation modulo p until it generalises, and watch progress measures."""
+
+    p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 59
+    op: Annotated[
+        str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or arithmetic such as 'a**2 + 3*b'.")
+    ] = "add"
+    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs that train.")] = 0.5
+    distribution: Annotated[
+        str, tyro.conf.arg(help="random, or held out: square (both operands <= k), strip (the first).")
+    ] = "random"
+    k: Annotated[int | None, tyro.conf.arg(help="Largest operand held out; None takes half of p.")] = None
+    offset: Annotated[
+        int, tyro.conf.arg(help="Operand b is token b + offset: 0 shares the vocabulary, p parts it.")
+    ] = 0
+    allow_composite: Annotated[bool, tyro.conf.arg(help="Let p be no prime.")] = False
+    model: Annotated[Literal["transformer", "mlp"], tyro.conf.arg(help="What is trained.")] = "transformer"
+    embedding: Annotated[
+        Literal["learned", "one_hot"], tyro.conf.arg(help="Of the perceptron; one_hot is not trained.")
+    ] = "learned"
+    layers: Annotated[int, tyro.conf.arg(help="Layers of the transformer.")] = 1
+    encoding: Annotated[
+        str, tyro.conf.arg(help="Of the transformer: a name, or file.py:Class for one of your own.")
+    ] = "learned"
+    loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="What is minimised.")] = (
+        "cross_entropy"
+    )
+    weight_decay: Annotated[float, tyro.conf.arg(help="Of AdamW.")] = 1.0
+    learning_rate: Annotated[float, tyro.conf.arg(help="Of AdamW, after ten steps of warm-up.")] = 1e-3
+    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 5000
+    stop_after: StopAfter = 500
+    evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two looks at everything.")] = 25
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split and weights.")] = (0,)
+    compare_measures: Annotated[
+        bool, tyro.conf.arg(help="Score how each measure traces and foresees test loss.")
+    ] = False
+    runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("grok.html")
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Run what is not in the run folders yet, print the tables, write the report."""
+        require(len(self.seeds) > 0, self, "seeds", "at least one")
+        looks = 1 + -(-self.steps // max(1, self.evaluate_every))
+        enough = looks >= FEWEST or not self.compare_measures
+        require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
+        check_page(self.out)
+        plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        if isinstance(plan[0].model, ModularTransformer.Config):
+            try_own(self.encoding, plan[0].model)
+        done = train_shown(plan, self.runs, choose_device(self.device))
+        write_grok(done, self.out, self._scores(done))
+        say(f"Report: {self.out.resolve()}")
+
+    def experiment(self, seed: int) -> GrokExperiment:
+        """The experiment that these options describe.
+
+        Raises:
+            ConfigError: If a value breaks a rule.
+        """
+        task = ModularConfig(
+            p=self.p,
+            operation=self.op,
+            distribution=self._distribution(),
+            fraction=self.fraction,
+            offset=self.offset,
+            allow_composite=self.allow_composite,
+        )
+        training = GrokTraining(
+            steps=self.steps,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            loss=self.loss,
+            evaluate_every=self.evaluate_every,
+            stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
+        )
+        return GrokExperiment(task=task, model=self._model(seed), training=training, seed=seed)
+
+    def _distribution(self) -> Distribution:
+        kind = DISTRIBUTIONS[self.distribution]
+        if self.distribution != "random":
+            return from_dict(kind, {"k": max(0, self.p // 2) if self.k is None else self.k})
+        if self.k is not None:
+            raise ConfigError("--k goes with --distribution square or strip; random holds nothing out.")
+        return kind()
+
+    def _model(self, seed: int) -> ModularModelConfig:
+        if self.model == "mlp":
+            if self.layers != 1 or self.encoding != "learned":
+                raise ConfigError("--layers and --encoding go with --model transformer.")
+            return ModularMLP.Config(embedding=self.embedding)
+        if self.embedding != "learned":
+            raise ConfigError("--embedding goes with --model mlp.")
+        return ModularTransformer.Config(n_layers=self.layers, encoding=self._encoding().fitted(seed=seed))
+
+    def _encoding(self) -> EncodingConfig:
+        if self.encoding == "learned":
+            return Learned.Config(std=ModularTransformer.Config.d_model**-0.5)
+        return ENCODINGS.config(named(self.encoding))()
+
+    def _scores(self, done: Sequence[Run]) -> pl.DataFrame | None:
+        if not self.compare_measures:
+            return None
+        tables = [run.frame(PROGRESS) for run in done]
+        known = [name for name in columns() if all(name in table.columns for table in tables)]
+        scores = compare_measures(tables, known)
+        show_scores(scores)
+        return scores

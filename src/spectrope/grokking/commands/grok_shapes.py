@@ -1,0 +1,78 @@
+"""`spectrope grok-shapes`: ResNet-18 on images whose sides are to be counted."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.console.options import DeviceOption, StopAfter
+from spectrope.console.show import say
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
+from spectrope.figures.shell import check_page
+from spectrope.grokking.config import Grokked
+from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
+from spectrope.grokking.shapes_page import write_shapes
+from spectrope.grokking.show import train_shown
+from spectrope.grokking.tasks.shapes import ShapesConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GrokShapes:
+    """Train ResNet-18 to count the sides of four polygons until it generalises."""
+
+    sides: Annotated[tuple[int, ...], tyro.conf.arg(help="Of the polygons; 0 is an empty cell.")] = (
+        0,
+        3,
+        4,
+        5,
+    )
+    resolution: Annotated[int, tyro.conf.arg(help="Pixels along an image.")] = 32
+    n_train: Annotated[int, tyro.conf.arg(help="Combinations that train.")] = 128
+    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 1000
+    stop_after: StopAfter = 100
+    batch_size: Annotated[int, tyro.conf.arg(help="Images per step.")] = 64
+    learning_rate: Annotated[float, tyro.conf.arg(help="Of Adam.")] = 1e-3
+    weight_decay: Annotated[float, tyro.conf.arg(help="Of Adam, added to the gradient.")] = 1e-4
+    evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two evaluations.")] = 20
+    source: Annotated[Path | None, tyro.conf.arg(help="Folder of a ResNet in safetensors to start from.")] = (
+        None
+    )
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split, order and weights.")] = (
+        0,
+    )
+    runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
+    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
+        "grok-shapes.html"
+    )
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Run what is not in the run folders yet, print a table, write the report."""
+        require(len(self.seeds) > 0, self, "seeds", "at least one")
+        check_page(self.out)
+        plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        done = train_shown(plan, self.runs, choose_device(self.device))
+        write_shapes(done, self.out)
+        say(f"Report: {self.out.resolve()}")
+
+    def experiment(self, seed: int) -> ShapesExperiment:
+        """The experiment that these options describe.
+
+        Raises:
+            ConfigError: If a value breaks a rule.
+        """
+        return ShapesExperiment(
+            task=ShapesConfig(sides=self.sides, resolution=self.resolution, n_train=self.n_train),
+            training=ShapesTraining(
+                steps=self.steps,
+                batch_size=self.batch_size,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                evaluate_every=self.evaluate_every,
+                stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
+            ),
+            source=None if self.source is None else str(self.source.resolve()),
+            seed=seed,
+        )

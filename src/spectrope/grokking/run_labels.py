@@ -1,0 +1,32 @@
+"""What is said of every run of the grokking laboratory, in the terminal and on its pages."""
+
+from collections.abc import Sequence
+
+from spectrope.figures.shell import Table
+from spectrope.store import Run
+
+ACCURACIES = {"train %": "train_accuracy", "test %": "test_accuracy", "held out %": "held_out_accuracy"}
+
+
+def scores_of(run: Run) -> dict[str, str]:
+    """Scores of a finished run by heading; a heading of which this kind of run knows nothing is left out."""
+    manifest = run.manifest
+    shares = {name: manifest[column] for name, column in ACCURACIES.items() if column in manifest}
+    return {
+        "seed": str(run.config["seed"]),
+        "steps": str(manifest["steps"]),
+        "grokked at": "not" if manifest["grokked_at"] is None else str(manifest["grokked_at"]),
+        **{name: "" if share is None else f"{100 * share:.1f}" for name, share in shares.items()},
+        **({"MED": f"{manifest['med']:.3f}"} if "med" in manifest else {}),
+        "norm": f"{manifest['weight_norm']:.1f}",
+        "s": f"{manifest['seconds']:.0f}",
+    }
+
+
+def runs_table(runs: Sequence[Run]) -> Table:
+    """A row per run."""
+    caption = (
+        "Test: all that is not trained on. Grokked at: the step since which test accuracy has been 99 %. "
+        "Norm: of all weights. s: seconds of training."
+    )
+    return Table("runs", "Runs", caption, [{"run": run.id, **scores_of(run)} for run in runs])

@@ -1,0 +1,189 @@
+"""Operations on residues: the finite data set of all pairs, exactly split."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from spectrope.core.config import Configured, OneOf
+from spectrope.core.errors import require
+from spectrope.core.random import numpy_stream
+from spectrope.grokking.tasks.arithmetic import Expression
+from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random
+
+LARGEST = 512  # Modulus of which all logits of all pairs, in float64, take 1 GiB.
+MULTIPLICATIVE = ("a * b", "a / b", "b / a")  # However they are written, these multiply in a cyclic group.
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of operands with their results.
+
+    Args:
+        a: First operands, from 0 to p - 1, with shape (n,).
+        b: Second operands, likewise.
+        labels: Results, likewise.
+    """
+
+    a: Int[Tensor, " n"]
+    b: Int[Tensor, " n"]
+    labels: Int[Tensor, " n"]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: Tensor) -> "Pairs":
+        """The pairs that an index tensor or a mask selects."""
+        return Pairs(self.a[index], self.b[index], self.labels[index])
+
+    def to(self, device: torch.device) -> "Pairs":
+        """These pairs on another device."""
+        return Pairs(self.a.to(device), self.b.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class Split:
+    """All pairs for which the operation is defined, and what each is for.
+
+    Args:
+        pairs: Every one, ordered by a, then b.
+        trains: Whether a pair is trained on; the others are the test set.
+        held_out: Whether the distribution keeps a pair out of training whatever the seed.
+    """
+
+    pairs: Pairs
+    trains: Bool[Tensor, " n"]
+    held_out: Bool[Tensor, " n"]
+
+    @property
+    def train(self) -> Pairs:
+        """The training pairs."""
+        return self.pairs[self.trains]
+
+    @property
+    def test(self) -> Pairs:
+        """The test pairs: what is held out, and what the fraction leaves."""
+        return self.pairs[~self.trains]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModularConfig(Configured):
+    """An operation on residues and what of it is trained on.
+
+    Operand a is token a, operand b token b + offset and "=" the last token: offset 0 is one vocabulary for
+    both operands, offset p (or more) two that are disjoint, and what lies between two that overlap.
+    """
+
+    p: int = 97  # Modulus.
+    operation: str = "add"  # add, sub, quadratic, mul, div, or arithmetic in a and b.
+    distribution: Annotated[Distribution, OneOf(DISTRIBUTIONS)] = field(default_factory=Random)
+    fraction: float = 0.5  # Of all pairs that train, as far as the distribution lets them.
+    offset: int = 0  # Tokens between the two operands' vocabularies.
+    allow_composite: bool = False  # Whether p need not be prime.
+
+    def __post_init__(self) -> None:
+        require(2 <= self.p <= LARGEST, self, "p", f"between 2 and {LARGEST}")
+        way_out = (
+            "Residues modulo a composite number are no field; allow_composite accepts them all the same."
+        )
+        require(self.allow_composite or is_prime(self.p), self, "p", "prime", way_out)
+        Expression(self.operation)
+        require(0 < self.fraction < 1, self, "fraction", "a share of all pairs strictly between 0 and 1")
+        require(0 <= self.offset <= LARGEST, self, "offset", f"between 0 and {LARGEST}")
+        self.distribution.check(self.p)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of token ids, "=" included."""
+        return self.p + self.offset + 1
+
+    def build(self) -> "Modular":
+        """The task that this configuration describes."""
+        return Modular(self)
+
+
+class Modular:
+    r"""All pairs of residues under an operation: :math:`(a, b) \mapsto a \circ b \bmod p`.
+
+    Args:
+        config: The operation and what trains.
+
+    References:
+        Grokking (Power et al., 2022), Sec. 2; arXiv 2504.03162 for the distributions.
+    """
+
+    def __init__(self, config: ModularConfig) -> None:
+        self.config, self._expression = config, Expression(config.operation)
+
+    def pairs(self) -> Pairs:
+        """Every pair for which the operation is defined, ordered by a, then b."""
+        a, b = (side.ravel() for side in np.indices((self.config.p, self.config.p)))
+        labels, defined = self._expression(a, b, self.config.p)
+        return Pairs(*(torch.from_numpy(values[defined]) for values in (a, b, labels)))
+
+    def solve(self, a: Int[Tensor, " n"], b: Int[Tensor, " n"]) -> Int[Tensor, " n"]:
+        """The operation's own results: the oracle. Pairs for which it is undefined give 0."""
+        return torch.from_numpy(self._expression(a.cpu().numpy(), b.cpu().numpy(), self.config.p)[0])
+
+    def cycle(self) -> Int[Tensor, " m"]:
+        """Residues in the order of a cyclic group that the operation adds up in: what waves are waves over.
+
+        That is 0, ..., p - 1, and for multiplication and division by a prime the powers of a primitive root,
+        which leave 0 out.
+        """
+        p = self.config.p
+        a, b = (side.ravel() for side in np.indices((p, p)))
+        results = [Expression(text)(a, b, p) for text in MULTIPLICATIVE]
+        own = self._expression(a, b, p)
+        if not is_prime(p) or not any(all(map(np.array_equal, own, one)) for one in results):
+            return torch.arange(p)
+        return torch.tensor(_powers_of_a_primitive_root(p))
+
+    def split(self, seed: int) -> Split:
+        """The exact split that a seed names, on whatever machine.
+
+        round(fraction * number of pairs) of the pairs that the distribution lets train are drawn without
+        replacement, or all of them where there are fewer.
+
+        Raises:
+            ConfigError: If nothing would be left to train or to test on, or some result would have no pair to
+                learn it from.
+        """
+        pairs, config = self.pairs(), self.config
+        require(len(pairs) > 0, config, "operation", "defined for some pair")
+        held_out = config.distribution.held_out(pairs.a.numpy(), pairs.b.numpy())
+        allowed = np.flatnonzero(~held_out)
+        size = min(round(config.fraction * len(pairs)), len(allowed))
+        drawn = numpy_stream(seed, "modular/split").permutation(allowed)[:size]
+        trains = torch.zeros(len(pairs), dtype=torch.bool)
+        trains[torch.from_numpy(drawn)] = True
+        split = Split(pairs, trains, torch.from_numpy(held_out))
+        self._check(split)
+        return split
+
+    def _check(self, split: Split) -> None:
+        tests = len(split.test) > 0
+        require(tests, self.config, "fraction", "small enough to leave a pair to test on")
+        missing = np.setdiff1d(split.pairs.labels.numpy(), split.train.labels.numpy())
+        way_out = f"Result {missing[0]} has no training pair." if len(missing) else ""
+        rule = "large enough, and the distribution lenient enough, for every result to be trained on"
+        require(not len(missing), self.config, "fraction", rule, way_out)
+
+
+def is_prime(n: int) -> bool:
+    """Whether a whole number is prime, by trial division."""
+    return n >= 2 and all(n % divisor for divisor in range(2, int(n**0.5) + 1))
+
+
+def _powers_of_a_primitive_root(p: int) -> list[int]:
+    """1, g, g**2, ... modulo a prime, for the least g whose powers are all residues but 0."""
+    for root in range(1, p):
+        powers = [1]
+        while (power := powers[-1] * root % p) != 1:
+            powers.append(power)
+        if len(powers) == p - 1:
+            return powers
+    raise AssertionError("every prime has a primitive root")

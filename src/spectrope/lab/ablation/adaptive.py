@@ -1,0 +1,183 @@
+"""The adaptive sweep: as many examples per head as its question needs, and no more."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from spectrope.core.errors import ConfigError
+from spectrope.core.random import numpy_stream
+from spectrope.core.watch import Watch, unwatched
+from spectrope.lab.ablation.engine import NEED_MEANS, correctness
+from spectrope.lab.ablation.gather import data_means, derangement
+from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
+from spectrope.lab.evaluation.score import IGNORED, counted_labels
+from spectrope.models.decoder import Decoder
+from spectrope.stats.interval import Interval
+from spectrope.stats.sequential import Aim, confidence_sequence
+from spectrope.tasks.base import Batch
+
+FIRST_LOOK = 64  # Examples before the first look.
+GROWTH = 1.1  # Factor between the numbers of examples at successive looks.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveDrop:
+    """What is known of one head's drop when its sampling stops; layers and heads count from 1.
+
+    Args:
+        layer: Layer of the head.
+        head: Its number within the layer.
+        drop: Intact minus ablated accuracy over the whole data set, in percentage points, valid whenever one
+            stops; the estimate is that of the examples used.
+        n: Examples used.
+    """
+
+    layer: int
+    head: int
+    drop: Interval
+    n: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveSweep:
+    """The result of an adaptive sweep.
+
+    Args:
+        drops: One entry per head, layer by layer.
+        intact: Accuracy of the intact model on the examples used, as a fraction.
+        population: Held-out examples in all, to whose accuracy the intervals refer.
+        head_forwards: Heads times examples computed.
+        saving: How many times more an exact sweep over all held-out examples would take.
+        simultaneous: Whether the intervals hold for all heads at once, rather than for each by itself.
+    """
+
+    drops: tuple[AdaptiveDrop, ...]
+    intact: float
+    population: int
+    head_forwards: int
+    saving: float
+    simultaneous: bool
+
+
+def adaptive_sweep(
+    model: Decoder,
+    data: Batch,
+    aim: Aim,
+    *,
+    protocol: Protocol = CONTROLLED,
+    level: float = 0.95,
+    simultaneous: bool = True,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> AdaptiveSweep:
+    """Sample examples without replacement until every head's interval has reached the aim.
+
+    Args:
+        model: A trained decoder.
+        data: Held-out examples; those whose label does not count are left out.
+        aim: `Precision(0.005)` for ±0.5 points, `Threshold(0.05)` for whether |drop| exceeds 5 points.
+        protocol: What is changed for each head.
+        level: Confidence.
+        simultaneous: Whether the confidence is in all heads' intervals at once, by a union bound, or in each.
+        dtype: Precision of matrix products.
+        seed: Names the order of the examples.
+        watch: Called with the numbers of heads decided and in all.
+
+    Raises:
+        ConfigError: If no example counts.
+    """
+    data = data[counted_labels(model, data.labels) != IGNORED]
+    if not len(data):
+        raise ConfigError("an adaptive sweep needs at least one example whose label counts; got none.")
+    variants, fill = protocol.variants(model.config), protocol.fill
+    means = data_means(model, data, dtype=dtype) if fill in NEED_MEANS else None
+    donors = data[derangement(len(data), seed)] if fill == "resample" else None
+    order = torch.from_numpy(numpy_stream(seed, "ablation", "order").permutation(len(data)))
+    alpha = (1 - level) / (len(variants) if simultaneous else 1)
+    ledger = _Ledger.blank(len(variants), len(data), aim, alpha)
+    for stop in _looks(len(data)):
+        fresh = order[ledger.seen : stop]
+        wanted = [(), *(variants[head] for head in ledger.open)]
+        others = None if donors is None else donors[fresh]
+        ledger.enter(correctness(model, data[fresh], wanted, dtype=dtype, means=means, donors=others).numpy())
+        watch(len(variants) - len(ledger.open), len(variants))
+        if not len(ledger.open):
+            break
+    return ledger.summary(model.config.n_heads, level, simultaneous)
+
+
+def _looks(n: int) -> Iterator[int]:
+    """Numbers of examples at which intervals are looked at; the last is n."""
+    look = FIRST_LOOK
+    while look < n:
+        yield look
+        look = math.ceil(GROWTH * look)
+    yield n
+
+
+@dataclass
+class _Ledger:
+    """What has been seen, and which heads are still open.
+
+    Args:
+        aim: When a head is decided.
+        alpha: Error probability of each head's interval.
+        differences: Intact minus ablated correctness, 0 where not computed, with shape (heads, n).
+        used: Examples used for each head, with shape (heads,).
+        low: Lower ends of the intervals, as fractions.
+        high: Upper ends.
+        open: Heads still to be decided.
+        seen: Examples seen.
+        right: How many of them the intact model gets right.
+    """
+
+    aim: Aim
+    alpha: float
+    differences: np.ndarray
+    used: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    open: np.ndarray
+    seen: int = 0
+    right: int = 0
+
+    @classmethod
+    def blank(cls, heads: int, n: int, aim: Aim, alpha: float) -> "_Ledger":
+        table = np.zeros((heads, n), dtype=np.int8)
+        ends = np.full(heads, -1.0), np.ones(heads)
+        return cls(aim, alpha, table, np.zeros(heads, dtype=np.int64), *ends, np.arange(heads))
+
+    def enter(self, hits: np.ndarray) -> None:
+        """Take in the correctness of the intact model and of the open heads on the next examples."""
+        heads, start, stop = self.open, self.seen, self.seen + hits.shape[1]
+        self.differences[heads, start:stop] = hits[0].astype(np.int8) - hits[1:].astype(np.int8)
+        self.used[heads], self.seen, self.right = stop, stop, self.right + int(hits[0].sum())
+        population = self.differences.shape[1]
+        seen = self.differences[heads, :stop]
+        found = confidence_sequence(seen, self.aim, population=population, alpha=self.alpha)
+        self.low[heads], self.high[heads] = found.low, found.high
+        self.open = heads[~self.aim.reached(found.low, found.high)]
+
+    def summary(self, n_heads: int, level: float, simultaneous: bool) -> AdaptiveSweep:
+        """The result once no head is open."""
+        work = int(self.used.sum())
+        return AdaptiveSweep(
+            drops=tuple(self._drop(i, n_heads, level) for i in range(len(self.used))),
+            intact=self.right / self.seen,
+            population=self.differences.shape[1],
+            head_forwards=work,
+            saving=self.differences.size / work,
+            simultaneous=simultaneous,
+        )
+
+    def _drop(self, i: int, n_heads: int, level: float) -> AdaptiveDrop:
+        used = int(self.used[i])
+        estimate = 100 * float(self.differences[i].sum(dtype=np.int64)) / used
+        low, high = 100 * float(self.low[i]), 100 * float(self.high[i])
+        method = "betting, any time, without replacement"
+        interval = Interval(estimate=estimate, low=low, high=high, level=level, method=method)
+        return AdaptiveDrop(layer=i // n_heads + 1, head=i % n_heads + 1, drop=interval, n=used)

@@ -1,0 +1,76 @@
+"""The cumulative curve: accuracy as heads are changed one after the other, strongest first."""
+
+from dataclasses import dataclass
+
+import torch
+
+from spectrope.core.watch import Watch, unwatched
+from spectrope.lab.ablation.engine import correctness
+from spectrope.lab.ablation.interventions import HeadAblation, growing
+from spectrope.lab.ablation.sweep import Sweep
+from spectrope.models.decoder import Decoder
+from spectrope.stats.interval import Interval
+from spectrope.stats.paired import Discordance, difference_intervals
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class CumulativeStep:
+    """One more head changed; layers and heads count from 1.
+
+    Args:
+        n_changed: Heads changed so far, this one included.
+        layer: Layer of this head.
+        head: Its number within the layer.
+        single: Drop from changing this head alone, in percentage points, by which heads are ordered.
+        drop: Drop from changing all heads so far, in percentage points, with its interval over examples.
+        accuracy: Accuracy with all of them changed, as a fraction.
+    """
+
+    n_changed: int
+    layer: int
+    head: int
+    single: float
+    drop: Interval
+    accuracy: float
+
+
+def cumulative_curve(
+    model: Decoder,
+    data: Batch,
+    exact: Sweep,
+    *,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> tuple[CumulativeStep, ...]:
+    """Change heads one after the other, from the largest single drop to the smallest, none put back.
+
+    Args:
+        model: A trained decoder.
+        data: Held-out examples; others than those of `exact` keep the order from favouring the first steps.
+        exact: The sweep that orders the heads and names the fill.
+        dtype: Precision of matrix products.
+        seed: Pairs examples where outputs are resampled.
+        watch: Called with the numbers of head-forwards done and in all.
+    """
+    rows = sorted(exact.drops(), key=lambda row: -row.drop)
+    order = [HeadAblation(row.layer - 1, row.head - 1, exact.fill) for row in rows]
+    hits = correctness(model, data, [(), *growing(order)], dtype=dtype, seed=seed, watch=watch).numpy()
+    drops = difference_intervals(Discordance.of(hits[0], hits[1:])).scaled(100)
+    steps = []
+    for i, row in enumerate(rows):
+        drop = drops.at(i)
+        assert drop is not None
+        accuracy = float(hits[i + 1].mean())
+        steps.append(
+            CumulativeStep(
+                n_changed=i + 1,
+                layer=row.layer,
+                head=row.head,
+                single=row.drop,
+                drop=drop,
+                accuracy=accuracy,
+            )
+        )
+    return tuple(steps)

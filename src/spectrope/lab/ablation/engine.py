@@ -1,0 +1,210 @@
+"""Class logits of many ablated variants of a decoder, piece by piece of the data."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from spectrope.core.autocast import each_within, inference
+from spectrope.core.watch import Watch, unwatched
+from spectrope.lab.ablation.fills import LayerMeans, Site
+from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
+from spectrope.lab.ablation.interventions import COLUMNS, Variant
+from spectrope.lab.ablation.passes import Piece
+from spectrope.lab.ablation.tree import Tree, changes_in, fills_of
+from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+
+NEED_MEANS = frozenset({"mean", "position-only"})
+# Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
+BUDGET = {"cpu": 2**19, "cuda": 2**26}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Class logits of some variants on some examples.
+
+    Args:
+        variants: Places in the list of variants, with shape (v,).
+        examples: Places in the data, with shape (b,).
+        logits: In float32 on the CPU, with shape (v, b, classes).
+    """
+
+    variants: Int[Tensor, " v"]
+    examples: Int[Tensor, " b"]
+    logits: Float[Tensor, "v b classes"]
+
+
+def ablated_logits(
+    model: Decoder,
+    data: Batch,
+    variants: Sequence[Variant],
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float32,
+    tokens: int | None = None,
+    means: tuple[LayerMeans, ...] | None = None,
+    donors: Batch | None = None,
+) -> Iterator[Found]:
+    """Class logits of every variant on every example, piece by piece; the model itself is never touched.
+
+    Args:
+        model: A trained decoder.
+        data: Examples.
+        variants: What to change; the empty variant is the intact model.
+        seed: Pairs examples for "resample", where `donors` does not.
+        dtype: Precision of matrix products.
+        tokens: Tokens in one batch, variants included; None takes what measured best on the device.
+        means: Means for "mean" and "position-only"; None takes those over `data`.
+        donors: For each example another one, for "resample"; None draws them from `data`.
+
+    Raises:
+        ConfigError: If the model has no such head, or there is no other example to resample from.
+        UnsupportedError: If a fill has no meaning for the model's encoding.
+    """
+    fills = fills_of(variants)
+    for variant in variants:
+        for ablation in variant:
+            ablation.check(model.config)
+    if means is None and fills & NEED_MEANS:
+        means = data_means(model, data, dtype=dtype)
+    if donors is None and "resample" in fills:
+        donors = data[derangement(len(data), seed)]
+    yield from _pieces(model, data, variants, dtype, tokens, means, donors)
+
+
+def _pieces(
+    model: Decoder,
+    data: Batch,
+    variants: Sequence[Variant],
+    dtype: torch.dtype,
+    tokens: int | None,
+    means: tuple[LayerMeans, ...] | None,
+    donors: Batch | None,
+) -> Iterator[Found]:
+    device = next(model.parameters()).device
+    tokens = tokens or BUDGET[device.type] // model.config.d_model
+    width = min(model.config.n_heads, len(variants))
+    size = max(1, tokens // (width * max(1, data.inputs.shape[1])))
+    context = partial(inference, device, dtype)
+    for index, batch in by_length(data, size, trim=model.padding_is_inert):
+        with context():
+            given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
+            piece = Piece.of(model, batch.to(device), means=means, donors=given)
+        room = max(1, tokens // batch.inputs.numel())
+        for which, logits in each_within(context, Tree(_Stages(piece), variants, room).grow()):
+            yield Found(torch.tensor(which), index, logits.float().cpu())
+
+
+@dataclass(frozen=True)
+class _Stages:
+    """A decoder on one piece of the data."""
+
+    piece: Piece
+
+    @property
+    def n_layers(self) -> int:
+        return len(self.piece.model.blocks)
+
+    def start(self) -> Tensor:
+        return self.piece.x
+
+    def fork(self, layer: int, x: Tensor, changes: Sequence[Variant]) -> "_Fork":
+        site, out = self.piece.site(layer, x[None]), self.piece.block(layer).out
+        fills = fills_of(changes) - {COLUMNS}
+        differences: dict[str, Tensor] = {fill: site.filled(fill) - site.outputs for fill in fills}
+        intact = x + out(site.outputs.transpose(1, 2).flatten(2))
+        return _Fork(self.piece, layer, site, intact, differences, out.weight)
+
+    def read(self, x: Tensor) -> Tensor:
+        return self.piece.readout(x[None])[0]
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """A layer whose attention is computed once, then corrected head by head.
+
+    Args:
+        piece: The examples.
+        layer: Number of the layer.
+        site: Its heads, nothing changed.
+        intact: The residual stream behind attention, nothing changed, with shape (b, t, c).
+        differences: What each fill would change in the heads' outputs, with shape (b, h, t, k).
+        weight: Of the output projection, with shape (c, h * k).
+    """
+
+    piece: Piece
+    layer: int
+    site: Site
+    intact: Tensor
+    differences: dict[str, Tensor]
+    weight: Tensor
+
+    def advance(self, changes: Variant) -> Tensor:
+        return self.piece.block(self.layer).feed_forward(self._after(changes), None)
+
+    def finish(self, variants: Sequence[Variant]) -> Tensor:
+        """All variants side by side, from states x (v, b, t, c)."""
+        states = torch.stack([self._after(changes_in(variant, self.layer)) for variant in variants])
+        x = self.piece.block(self.layer).feed_forward(states, None)
+        for layer in range(self.layer + 1, len(self.piece.model.blocks)):
+            outputs = self._outputs(layer, x, [changes_in(variant, layer) for variant in variants])
+            x = self.piece.block(layer).after_heads(x.flatten(0, 1), outputs, None).view_as(x)
+        return self.piece.readout(x)
+
+    def _after(self, changes: Variant) -> Tensor:
+        """The residual stream behind attention with some heads changed, through their columns alone."""
+        x = self.intact
+        if COLUMNS in fills_of([changes]):  # changes every head
+            difference = self.site.changed(changes) - self.site.outputs
+            return x + F.linear(difference.transpose(1, 2).flatten(2), self.weight)
+        for ablation in changes:
+            difference = self.differences[ablation.fill][:, ablation.head]
+            width = difference.shape[-1]
+            columns = self.weight[:, ablation.head * width : (ablation.head + 1) * width]
+            x = x + F.linear(difference, columns)
+        return x
+
+    def _outputs(self, layer: int, x: Tensor, changes: list[Variant]) -> Tensor:
+        """Head outputs (v * b, h, t, k) with each variant's own changes made."""
+        if not any(changes):
+            return self.piece.outputs(layer, x)
+        site = self.piece.site(layer, x)
+        outputs = site.outputs.clone().unflatten(0, x.shape[:2])
+        known = fills_of(changes) - {COLUMNS}
+        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in known}
+        for row, variant in enumerate(changes):
+            if COLUMNS in fills_of([variant]):
+                outputs[row] = self.piece.site(layer, x[row : row + 1]).changed(variant)
+                continue
+            for ablation in variant:
+                outputs[row, :, ablation.head] = fills[ablation.fill][row, :, ablation.head]
+        return outputs.flatten(0, 1)
+
+
+def correctness(
+    model: Decoder, data: Batch, variants: Sequence[Variant], *, watch: Watch = unwatched, **how: Any
+) -> Bool[Tensor, "v n"]:
+    """Whether each variant gets each example right, for the examples that count.
+
+    Args:
+        model: A trained decoder.
+        data: Examples.
+        variants: What to change.
+        watch: Called with the numbers of head-forwards done and in all.
+        how: Passed on to `ablated_logits`.
+    """
+    labels = counted_labels(model, data.labels)
+    hits = torch.zeros(len(variants), len(data), dtype=torch.bool)
+    done = 0
+    for found in ablated_logits(model, data, variants, **how):
+        hits[found.variants[:, None], found.examples] = found.logits.argmax(-1) == labels[found.examples]
+        done += found.logits[..., 0].numel()
+        watch(done, hits.numel())
+    return hits[:, labels != IGNORED]

@@ -1,0 +1,75 @@
+"""What fills take from the rest of the data set: means over its tokens, and other examples."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from spectrope.core.autocast import in_precision
+from spectrope.core.errors import ConfigError
+from spectrope.core.random import numpy_stream
+from spectrope.lab.ablation.fills import LayerMeans
+from spectrope.lab.ablation.passes import Piece, intact_sites
+from spectrope.lab.evaluation.score import by_length
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+
+
+@torch.inference_mode()
+def data_means(
+    model: Decoder, data: Batch, *, batch_size: int = 256, dtype: torch.dtype = torch.float32
+) -> tuple[LayerMeans, ...]:
+    """Means of each layer's head outputs, queries and keys in the intact model, over all tokens of the data.
+
+    Padding counts where the model looks at it. One mean per head, not per position: a mean that kept the
+    position would keep what a positional head knows.
+    """
+    device = next(model.parameters()).device
+    sums: list[list[tuple[Tensor, ...]]] = []
+    for _, batch in by_length(data, batch_size, trim=model.padding_is_inert):
+        with in_precision(device, dtype):
+            piece = Piece.of(model, batch.to(device))
+            counted = piece.stream.real if model.ignores_padding else torch.ones_like(piece.stream.real)
+            weights = counted.double()[:, None, :, None]
+            sites = ((site.outputs, site.ctx.q, site.ctx.k) for site in intact_sites(piece))
+            sums.append([tuple((x.double() * weights).sum((0, 2)) for x in site) for site in sites])
+    tokens = int(data.lengths.sum()) if model.ignores_padding else data.inputs.numel()
+    layers = zip(*sums, strict=True)
+    return tuple(
+        LayerMeans(*(_mean(parts, tokens) for parts in zip(*layer, strict=True))) for layer in layers
+    )
+
+
+def _mean(sums: Sequence[Tensor], tokens: int) -> Tensor:
+    return (torch.stack(list(sums)).sum(0) / tokens).float()
+
+
+def derangement(n: int, seed: int) -> Tensor:
+    """For each of n examples another one, at random: a permutation that is a single cycle.
+
+    Raises:
+        ConfigError: If there are fewer than two examples.
+    """
+    if n < 2:
+        raise ConfigError(f"fill 'resample' needs at least 2 examples; got {n}.")
+    order = torch.from_numpy(numpy_stream(seed, "ablation", "donors").permutation(n))
+    partner = torch.empty_like(order)
+    partner[order] = order.roll(-1)
+    return partner
+
+
+def donor_outputs(model: Decoder, donors: Batch, width: int) -> tuple[Tensor, ...]:
+    """Head outputs of the intact model on donor examples, each layer's (b, h, width, k), on the device.
+
+    Where a donor is shorter than its receiver and padding is out of play, its last token stands in.
+    """
+    donors = donors.trimmed() if model.padding_is_inert else donors
+    piece = Piece.of(model, donors.to(next(model.parameters()).device))
+    at = torch.arange(width, device=piece.x.device).expand(len(donors), -1)
+    if model.ignores_padding:
+        at = torch.minimum(at, piece.stream.real.sum(1, keepdim=True) - 1)
+    index = at[:, None, :, None]
+    return tuple(
+        s.outputs.gather(2, index.expand(-1, s.outputs.shape[1], -1, s.outputs.shape[3]))
+        for s in intact_sites(piece)
+    )

@@ -1,0 +1,89 @@
+"""Changing heads where they are, by hooks that are always taken back: plain, and one forward per variant."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.encodings.base import Encoding
+from spectrope.lab.ablation.fills import LayerMeans, Site
+from spectrope.lab.ablation.interventions import HeadAblation, Variant
+from spectrope.lab.evaluation.score import predict
+from spectrope.models.decoder import Block, Decoder, Heads, Stream
+from spectrope.tasks.base import Batch
+
+
+@contextlib.contextmanager
+def ablated(
+    model: Decoder,
+    *ablations: HeadAblation,
+    means: Sequence[LayerMeans] | None = None,
+    donors: Sequence[Tensor] | None = None,
+) -> Iterator[Decoder]:
+    """The model with some heads changed before the output projection; undone however the block ends.
+
+    Args:
+        model: A decoder.
+        ablations: The heads and what takes the place of their outputs.
+        means: Means of each layer, for "mean" and "position-only"; see `data_means`.
+        donors: Head outputs of each layer on other examples, for "resample"; see `donor_outputs`.
+
+    Raises:
+        ConfigError: If the model has no such head.
+    """
+    for ablation in ablations:
+        ablation.check(model.config)
+    with contextlib.ExitStack() as hooks:
+        for layer in {ablation.layer for ablation in ablations}:
+            own = [ablation for ablation in ablations if ablation.layer == layer]
+            block = model.blocks[layer]
+            assert isinstance(block, Block)
+            mean = None if means is None else means[layer]
+            donor = None if donors is None else donors[layer]
+            hooks.callback(block.heads.register_forward_hook(_change(own, mean, donor)).remove)
+        yield model
+
+
+def forward_per_variant(
+    model: Decoder,
+    data: Batch,
+    variants: Sequence[Variant],
+    *,
+    batch_size: int = 256,
+    dtype: torch.dtype = torch.float32,
+    means: Sequence[LayerMeans] | None = None,
+) -> Iterator[Float[Tensor, "n classes"]]:
+    """Class logits of every variant, each from a full forward pass: what the engine is checked against.
+
+    Args:
+        model: A decoder.
+        data: Examples.
+        variants: What to change; all fills but "resample".
+        batch_size: Largest batch.
+        dtype: Precision of matrix products.
+        means: Means of each layer, where a fill needs them.
+    """
+    for variant in variants:
+        with ablated(model, *variant, means=means):
+            yield predict(model, data, batch_size=batch_size, dtype=dtype)
+
+
+Hook = Callable[[nn.Module, tuple[Tensor, Stream, Encoding, str], Tensor], Tensor]
+
+
+def _change(ablations: Sequence[HeadAblation], means: LayerMeans | None, donors: Tensor | None) -> Hook:
+    """A forward hook for `Heads` that replaces outputs of some of them."""
+
+    def hook(module: nn.Module, inputs: tuple[Tensor, Stream, Encoding, str], outputs: Tensor) -> Tensor:
+        if all(ablation.fill == "zero" for ablation in ablations):  # needs nothing computed
+            changed = outputs.clone()
+            changed[:, [ablation.head for ablation in ablations]] = 0
+            return changed
+        assert isinstance(module, Heads)
+        x, stream, encoding, impl = inputs
+        ctx, v = module.context(x, stream)
+        return Site(module, encoding, ctx, v, outputs, impl, means, donors).changed(ablations)
+
+    return hook

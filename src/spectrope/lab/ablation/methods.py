@@ -1,0 +1,210 @@
+"""Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
+
+from dataclasses import asdict, dataclass, replace
+
+import polars as pl
+import torch
+
+from spectrope.core.errors import UnknownNameError
+from spectrope.lab.ablation.adaptive import adaptive_sweep
+from spectrope.lab.ablation.cumulative import cumulative_curve
+from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis, analyse
+from spectrope.lab.ablation.interventions import Fill
+from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
+from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, screen
+from spectrope.lab.ablation.sweep import Sweep, sweep
+from spectrope.lab.events import Event, Listener, silent
+from spectrope.lab.runs import dtype_for, experiment_of, load_model
+from spectrope.lab.sizes import mark_of, size_mark
+from spectrope.models.decoder import Decoder
+from spectrope.stats.interval import ends
+from spectrope.stats.sequential import Aim
+from spectrope.store import Run
+from spectrope.tasks.base import Batch
+
+EXAMPLES = 2000
+Tables = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A trained model with its own data, ready to be operated on.
+
+    Args:
+        model: The network.
+        train: Examples that it was trained on.
+        held_out: Examples that it has never seen.
+        dtype: Precision of matrix products.
+        seed: Names the order and the pairing of examples.
+        listen: Told of heads done.
+    """
+
+    model: Decoder
+    train: Batch
+    held_out: Batch
+    dtype: torch.dtype
+    seed: int
+    listen: Listener = silent
+
+    @classmethod
+    def of(cls, run: Run, device: torch.device, listen: Listener = silent) -> "Subject":
+        """The model and data of a finished run."""
+        experiment = experiment_of(run)
+        task = experiment.task.build()
+        train, held_out = task.split(experiment.n_train, experiment.n_test, experiment.seed)
+        dtype, model = dtype_for(run, device), load_model(run, device)
+        return cls(model, train, held_out, dtype, experiment.seed, listen)
+
+    def watch(self, done: int, total: int) -> None:
+        """Pass progress on."""
+        self.listen(Event("ablate", done, total))
+
+    def sweep(self, data: Batch, protocol: Protocol) -> Sweep:
+        """The exact sweep over `data`."""
+        return sweep(self.model, data, protocol=protocol, dtype=self.dtype, seed=self.seed, watch=self.watch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exact:
+    """Every head on every example, and whether a layer has a deposit: tables "ablation" and "deposit"."""
+
+    protocol: Protocol = CONTROLLED
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
+        found = subject.sweep(chosen, self.protocol)
+        analysis = analyse(found.intact, found.ablated, seed=subject.seed)
+        drops = pl.DataFrame(found.drops())
+        return _named(self.protocol, self.examples, ablation=drops, deposit=deposit_table(analysis))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adaptive:
+    """As few examples as decide every head: table "adaptive"."""
+
+    aim: Aim
+    protocol: Protocol = CONTROLLED
+
+    def measure(self, subject: Subject) -> Tables:
+        found = adaptive_sweep(
+            subject.model,
+            self.protocol.examples(subject.train, subject.held_out),
+            self.aim,
+            protocol=self.protocol,
+            dtype=subject.dtype,
+            seed=subject.seed,
+            watch=subject.watch,
+        )
+        rows = [
+            {"layer": head.layer, "head": head.head, **ends("drop", head.drop), "n": head.n}
+            for head in found.drops
+        ]
+        table = pl.DataFrame(rows).with_columns(saving=pl.lit(found.saving))
+        return _named(self.protocol, EXAMPLES, adaptive=table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cumulative:
+    """Heads silenced one after the other, ordered on one half of the examples, measured on the other."""
+
+    protocol: Protocol = CONTROLLED
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
+        half = (len(chosen) + 1) // 2
+        order = subject.sweep(chosen[:half], self.protocol)
+        steps = cumulative_curve(
+            subject.model,
+            chosen[half:],
+            order,
+            dtype=subject.dtype,
+            seed=subject.seed,
+            watch=subject.watch,
+        )
+        rows = [{**vars(step), **ends("drop", step.drop)} for step in steps]
+        return _named(self.protocol, self.examples, cumulative=pl.DataFrame(rows))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """First-order estimates beside the exact drops that they stand for: table "screen"."""
+
+    fill: Fill = "zero"
+    examples: int = EXAMPLES
+
+    def measure(self, subject: Subject) -> Tables:
+        data = subject.held_out[: self.examples]
+        estimates = screen(subject.model, data, fill=self.fill, dtype=subject.dtype, seed=subject.seed)
+        protocol = replace(CONTROLLED, fill=self.fill)
+        drops = pl.DataFrame(subject.sweep(data, protocol).drops()).select("layer", "head", "drop")
+        estimated = estimates.loss_increase_estimate.ravel()
+        table = drops.with_columns(loss_increase_estimate=pl.Series(estimated))
+        return _named(protocol, self.examples, screen=table)
+
+
+Method = Exact | Adaptive | Cumulative | Screen
+
+
+def ablate(run: Run, device: torch.device, method: Method | None = None, listen: Listener = silent) -> Tables:
+    """Ablate a finished run and keep the tables with it.
+
+    Tables on another number of examples than the usual `EXAMPLES` have names that say so, and leave those on
+    the usual number, which claims are judged by, as they are. New drops remove correlations with old ones.
+
+    Args:
+        run: A finished run.
+        device: Where to compute.
+        method: How; every head exactly if None.
+        listen: Told of heads done.
+    """
+    tables = (method or Exact()).measure(Subject.of(run, device, listen))
+    if any(mark_of("ablation", name) is not None for name in tables):
+        for name in run.frames:
+            if mark_of("correlation", name) is not None:
+                run.remove(name)
+    for name, table in tables.items():
+        run.write_frame(name, table)
+    return tables
+
+
+def choose_protocol(name: str, fill: Fill | None) -> Protocol:
+    """A named protocol, with another fill if one is given.
+
+    Raises:
+        UnknownNameError: If no protocol has that name.
+    """
+    if name not in PROTOCOLS:
+        raise UnknownNameError("protocol", name, PROTOCOLS)
+    return PROTOCOLS[name] if fill is None else replace(PROTOCOLS[name], fill=fill)
+
+
+def screening_agreement(table: pl.DataFrame) -> RankAgreement:
+    """How well the estimates of a "screen" table order the heads."""
+    return rank_agreement(*(table[column].to_numpy()[None] for column in ("loss_increase_estimate", "drop")))
+
+
+def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
+    """One row per layer, counted from 1: what the rule finds and how concentrated drops are."""
+    rows = []
+    for found, concentration in zip(analysis.layers, analysis.concentration, strict=True):
+        own = asdict(found) | {"layer": found.layer + 1, "head": found.head + 1}
+        rows.append({**own, **_indices(concentration)})
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def _indices(concentration: Concentration) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for name, interval in vars(concentration).items():
+        values |= ends(name, interval)
+    return values
+
+
+def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> Tables:
+    """Tables under names that tell protocols and sizes apart; controlled ones of the usual size are plain."""
+    marks = [protocol.fill] if protocol.fill != CONTROLLED.fill else []
+    marks += [] if protocol.restored else ["unrestored"]
+    marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
+    size = "" if examples == EXAMPLES else size_mark(examples)
+    return {"-".join([name, *marks]) + size: table for name, table in tables.items()}

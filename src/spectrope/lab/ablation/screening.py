@@ -1,0 +1,116 @@
+"""First-order attribution: an estimate of every head's importance from one forward and one backward pass."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from scipy import stats
+from torch import Tensor
+
+from spectrope.core.autocast import in_precision
+from spectrope.lab.ablation.engine import NEED_MEANS
+from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
+from spectrope.lab.ablation.interventions import Fill
+from spectrope.lab.ablation.passes import Piece, intact_sites
+from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
+from spectrope.models.decoder import Decoder
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True)
+class Screening:
+    """First-order estimates of what changing each head would cost.
+
+    Args:
+        fill: What would take the place of heads' outputs.
+        loss_increase_estimate: Estimated increase of the mean cross-entropy, in nats. Not a bound: a network
+            that is sure of itself has no gradient left to show what a head is worth.
+        n: Examples.
+    """
+
+    fill: str
+    loss_increase_estimate: Float[np.ndarray, "layers heads"]
+    n: int
+
+
+def screen(
+    model: Decoder,
+    data: Batch,
+    *,
+    fill: Fill = "zero",
+    batch_size: int = 256,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> Screening:
+    r"""Estimate the effect of every head by :math:`\langle \partial\ell/\partial O_h, R_h - O_h\rangle`.
+
+    :math:`O_h` is a head's output, :math:`R_h` what would take its place, :math:`\ell` the cross-entropy: the
+    first term of its Taylor series, for all heads from one forward and one backward pass.
+
+    Args:
+        model: A trained decoder.
+        data: Held-out examples; those whose label does not count are left out.
+        fill: What would take the place of heads' outputs.
+        batch_size: Largest batch.
+        dtype: Precision of matrix products.
+        seed: Pairs examples where outputs would be resampled.
+
+    References:
+        Attribution Patching (Nanda, 2023); Are Sixteen Heads Really Better than One? (Michel et al., 2019),
+        Eq. 2, of which this is the signed form.
+    """
+    data = data[counted_labels(model, data.labels) != IGNORED]
+    means = data_means(model, data, dtype=dtype) if fill in NEED_MEANS else None
+    donors = data[derangement(len(data), seed)] if fill == "resample" else None
+    device = next(model.parameters()).device
+    total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)
+    for index, batch in by_length(data, batch_size, trim=model.padding_is_inert):
+        with in_precision(device, dtype), torch.enable_grad():
+            given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
+            piece = Piece.of(model, batch.to(device), means=means, donors=given)
+            total += _attribution(piece, batch.labels.to(device), fill)
+    return Screening(fill, (total / len(data)).numpy(), len(data))
+
+
+def _attribution(piece: Piece, labels: Tensor, fill: Fill) -> Float[Tensor, "layers heads"]:
+    """Estimated increase of the summed cross-entropy of one piece."""
+    outputs, changes, x = [], [], piece.x
+    for site in intact_sites(piece):
+        outputs.append(site.outputs)
+        changes.append((site.filled(fill) - site.outputs).detach())
+        x = piece.block(len(outputs) - 1).after_heads(x, site.outputs, None)
+    loss = F.cross_entropy(piece.readout(x[None])[0].float(), labels, reduction="sum")
+    gradients = torch.autograd.grad(loss, outputs)
+    terms = [(g * change).sum((0, 2, 3)) for g, change in zip(gradients, changes, strict=True)]
+    return torch.stack(terms).double().cpu()
+
+
+@dataclass(frozen=True)
+class RankAgreement:
+    """How well estimates order heads as their exact drops do.
+
+    Args:
+        spearman: Rank correlation, or None where one side has no spread.
+        kendall: Kendall's tau-b, or None likewise.
+        top: Whether both put the same head first.
+        n: Heads.
+    """
+
+    spearman: float | None
+    kendall: float | None
+    top: bool
+    n: int
+
+
+def rank_agreement(
+    estimates: Float[np.ndarray, "layers heads"], drops: Float[np.ndarray, "layers heads"]
+) -> RankAgreement:
+    """Compare estimates with exact drops, head by head."""
+    first, second = estimates.ravel(), drops.ravel()
+    top = bool(first.argmax() == second.argmax())
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return RankAgreement(None, None, top, first.size)
+    spearman, kendall = (np.asarray(test(first, second))[0] for test in (stats.spearmanr, stats.kendalltau))
+    return RankAgreement(float(spearman), float(kendall), top, first.size)

@@ -1,0 +1,106 @@
+"""The exact sweep: the drop of every head, on every example."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+
+from spectrope.core.watch import Watch, unwatched
+from spectrope.lab.ablation.engine import correctness
+from spectrope.lab.ablation.interventions import Variant
+from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
+from spectrope.models.decoder import Decoder
+from spectrope.stats.interval import Interval, Intervals
+from spectrope.stats.paired import Discordance, difference_intervals
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True)
+class HeadDrop:
+    """What the change of one head costs; layers and heads count from 1, as in the paper's figures.
+
+    Args:
+        layer: Layer of the head.
+        head: Its number within the layer.
+        fill: What took the place of its output.
+        intact: Accuracy of the whole model, as a fraction.
+        ablated: Accuracy with the head changed, as a fraction.
+        drop: `intact - ablated`, in percentage points.
+        low: Lower end of the drop's 95 % interval over examples.
+        high: Upper end.
+        n: Examples.
+    """
+
+    layer: int
+    head: int
+    fill: str
+    intact: float
+    ablated: float
+    drop: float
+    low: float
+    high: float
+    n: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which examples each ablated model gets right: what all statistics of drops are computed from.
+
+    Args:
+        fill: What took the place of heads' outputs.
+        intact: Whether the intact model is right on each example.
+        ablated: The same with each head changed.
+    """
+
+    fill: str
+    intact: Bool[np.ndarray, " n"]
+    ablated: Bool[np.ndarray, "layers heads n"]
+
+    def drops(self) -> list[HeadDrop]:
+        """One row per head, layer by layer, with its paired interval over examples."""
+        intervals = difference_intervals(Discordance.of(self.intact, self.ablated)).scaled(100)
+        return [self._row(intervals, *at) for at in np.ndindex(*self.ablated.shape[:2])]
+
+    def _row(self, intervals: Intervals, layer: int, head: int) -> HeadDrop:
+        drop = intervals.at(layer, head)
+        assert isinstance(drop, Interval)
+        return HeadDrop(
+            layer=layer + 1,
+            head=head + 1,
+            fill=self.fill,
+            intact=float(self.intact.mean()),
+            ablated=float(self.ablated[layer, head].mean()),
+            drop=drop.estimate,
+            low=drop.low,
+            high=drop.high,
+            n=len(self.intact),
+        )
+
+
+def sweep(
+    model: Decoder,
+    data: Batch,
+    *,
+    protocol: Protocol = CONTROLLED,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> Sweep:
+    """Change every head by itself, exactly.
+
+    Args:
+        model: A trained decoder.
+        data: Examples, held-out ones unless the protocol says otherwise; see `Protocol.examples`.
+        protocol: What is changed for each head.
+        dtype: Precision of matrix products.
+        seed: Pairs examples where outputs are resampled.
+        watch: Called with the numbers of head-forwards done and in all.
+
+    Raises:
+        UnsupportedError: If the fill has no meaning for the model's encoding.
+    """
+    variants: list[Variant] = [(), *protocol.variants(model.config)]
+    hits = correctness(model, data, variants, seed=seed, dtype=dtype, watch=watch).numpy()
+    shape = model.config.n_layers, model.config.n_heads
+    return Sweep(protocol.fill, hits[0], hits[1:].reshape(*shape, -1))

@@ -1,0 +1,103 @@
+"""Many ablated variants of one model, each distinct stretch of computation done once.
+
+A head's removal changes nothing before its layer and, within it, only what follows the output projection.
+Variants form a tree, branching where they begin to differ: the trunk is walked once, and all branches of a
+layer that bear one variant each are walked together as one batch.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.lab.ablation.interventions import HeadAblation, Variant
+
+State = TypeVar("State")  # What a pass knows before a layer: the residual stream, and what else it takes.
+Behind = TypeVar("Behind", covariant=True)  # The same behind a layer.
+
+
+@runtime_checkable
+class Fork(Protocol[Behind]):
+    """A layer in which variants part: what they share of it is computed once."""
+
+    def advance(self, changes: Variant) -> Behind:
+        """The state behind the layer with some of its heads changed."""
+        ...
+
+    def finish(self, variants: Sequence[Variant]) -> Float[Tensor, "v b *out"]:
+        """What the model puts out for variants that change nothing before this layer."""
+        ...
+
+
+@runtime_checkable
+class Stages(Protocol[State]):
+    """A model on some examples, cut before and behind every layer's heads; it is never changed itself."""
+
+    @property
+    def n_layers(self) -> int:
+        """Layers whose heads can be changed."""
+        ...
+
+    def start(self) -> State:
+        """What enters the first layer."""
+        ...
+
+    def fork(self, layer: int, x: State, changes: Sequence[Variant]) -> Fork[State]:
+        """A layer that is entered by x, and some of whose heads will be changed in these ways."""
+        ...
+
+    def read(self, x: State) -> Float[Tensor, "b *out"]:
+        """What the model puts out, from what the last layer does."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tree(Generic[State]):
+    """The variants of a model on some examples.
+
+    Args:
+        stages: The model and the examples.
+        variants: What to change.
+        room: Variants that fit in one batch.
+    """
+
+    stages: Stages[State]
+    variants: Sequence[Variant]
+    room: int
+
+    def grow(self) -> Iterator[tuple[list[int], Float[Tensor, "v b *out"]]]:
+        """Places of variants and what the model puts out for them, in any order."""
+        yield from self._trunk(0, self.stages.start(), list(range(len(self.variants))))
+
+    def _trunk(
+        self, layer: int, x: State, which: list[int]
+    ) -> Iterator[tuple[list[int], Float[Tensor, "v b *out"]]]:
+        """Variants that share the state x before a layer."""
+        if layer == self.stages.n_layers:
+            out = self.stages.read(x)
+            yield which, out.expand(len(which), *out.shape)
+            return
+        groups: dict[Variant, list[int]] = defaultdict(list)
+        for place in which:
+            groups[changes_in(self.variants[place], layer)].append(place)
+        fork = self.stages.fork(layer, x, list(groups))
+        for changes, members in groups.items():
+            if len(members) > 1:
+                yield from self._trunk(layer + 1, fork.advance(changes), members)
+        single = [members[0] for members in groups.values() if len(members) == 1]
+        for start in range(0, len(single), self.room):
+            some = single[start : start + self.room]
+            yield some, fork.finish([self.variants[place] for place in some])
+
+
+def changes_in(variant: Variant, layer: int) -> tuple[HeadAblation, ...]:
+    """What a variant changes in a layer."""
+    return tuple(sorted({ablation for ablation in variant if ablation.layer == layer}))
+
+
+def fills_of(variants: Sequence[Variant]) -> set[str]:
+    """What variants put in the place of heads' outputs."""
+    return {ablation.fill for variant in variants for ablation in variant}

@@ -1,0 +1,288 @@
+"""Many experiments on this machine: worker processes, their progress, one place that stops them."""
+
+import contextlib
+import multiprocessing
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.device import Device, choose_device
+from spectrope.core.errors import SpectropeError, StoreError, require
+from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.memory import keep_freed_memory
+from spectrope.core.watch import unwatched
+from spectrope.encodings.foreign import load_file, loaded_files
+from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
+from spectrope.lab.engines.together import Group, complete_together, grouped
+from spectrope.lab.events import Event, Listener
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.job import Job
+from spectrope.lab.runs import find_run, run_for
+from spectrope.store import Run
+from spectrope.study.rows import Row
+
+SECONDS_BETWEEN_LOOKS = 0.2
+DIED = (
+    "a worker process died, as when memory runs out; the same command goes on from what is saved, and fewer "
+    "--workers need less memory."
+)
+
+
+@dataclass(frozen=True)
+class Local(Engine):
+    """The engine that uses this machine alone.
+
+    Args:
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads.
+        replicas: Most seeds that train as one model.
+    """
+
+    device: Device = "auto"
+    workers: int = 1
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.replicas >= 1, self, "replicas", "at least 1")
+
+    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+        """Do the jobs in this machine's processes; see `Engine`."""
+        left = dict(enumerate(jobs))
+        unreadable: list[StoreError] = []
+
+        def told(number: int, event: Event) -> None:
+            if event.stage == "done":
+                try:
+                    row = Row.of(run_for(left.pop(number).experiment, root))
+                except StoreError as error:  # Of this run alone: the others are done first.
+                    unreadable.append(error)
+                else:
+                    keep(row)
+            watch(number, event)
+
+        place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
+        try:
+            execute(jobs, root, **place, watch=told)
+        except BaseException:
+            for job in left.values():  # A worker may end before what it told has come.
+                with contextlib.suppress(SpectropeError):  # The first error is the one to tell.
+                    _keep_if_done(job, root, keep)
+            raise
+        for job in left.values():
+            _keep_if_done(job, root, keep)
+        if unreadable:
+            raise unreadable[0]
+
+
+def _keep_if_done(job: Job, root: Path, keep: Keep) -> None:
+    run = find_run(job.experiment, root)
+    if run is not None and job.is_done(run):
+        keep(Row.of(run))
+
+
+def execute(
+    plan: Sequence[AnyExperiment | Job],
+    root: str | Path,
+    *,
+    device: Device = "auto",
+    workers: int = 1,
+    replicas: int = 1,
+    watch: Watcher = unwatched,
+) -> list[Run]:
+    """Train and measure every job of a plan; what its run folder already holds is not done again.
+
+    Args:
+        plan: The jobs; an experiment by itself is trained and ablated.
+        root: Folder of the run folders.
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads.
+        replicas: Most seeds that train as one model.
+        watch: Told the number of a job and what happened in it.
+
+    Returns:
+        Their runs, in the order of the plan.
+
+    Raises:
+        EngineError: If a worker process dies.
+        Interrupted: After Ctrl-C, once every unfinished run is saved.
+        SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
+    """
+    root, place, jobs = Path(root), choose_device(device), as_jobs(plan)
+    groups = grouped(jobs, root, replicas)
+    workers = 1 if place.type == "cuda" else min(workers, len(groups))
+    with stop_on_signal() as stop:
+        if workers <= 1:
+            runs = _in_turn(groups, root, place, watch, stop)
+        else:
+            runs = _in_processes(groups, root, workers, watch, stop)
+    return [runs[number] for number in range(len(jobs))]
+
+
+def threads_each(workers: int) -> int:
+    """Threads of each of some processes, which share those of this one."""
+    return max(1, torch.get_num_threads() // workers)
+
+
+def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
+    """A plan with its experiments made jobs."""
+    return [one if isinstance(one, Job) else Job(one) for one in plan]
+
+
+def _in_turn(
+    groups: Sequence[Group], root: Path, device: torch.device, watch: Watcher, stop: Stop
+) -> dict[int, Run]:
+    runs: dict[int, Run] = {}
+    mistakes: list[SpectropeError] = []
+    watched = _Watched(watch)
+    for group in groups:
+        try:
+            runs |= _one(group, root, device, lambda number: partial(watched, number), stop)
+        except Interrupted:
+            raise
+        except SpectropeError as mistake:
+            if watched.failed:
+                raise
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0]
+    return runs
+
+
+class _Watched:
+    """A watcher whose own failure is told from that of a job."""
+
+    def __init__(self, watch: Watcher) -> None:
+        self.watch, self.failed = watch, False
+
+    def __call__(self, number: int, event: Event) -> None:
+        self.failed = True
+        self.watch(number, event)
+        self.failed = False
+
+
+def _one(
+    group: Group, root: Path, device: torch.device, listener: Callable[[int], Listener], stop: Stop
+) -> dict[int, Run]:
+    runs = complete_together(list(group.values()), root, device, [listener(n) for n in group], stop)
+    return dict(zip(group, runs, strict=True))
+
+
+def _in_processes(
+    groups: Sequence[Group], root: Path, workers: int, watch: Watcher, stop: Stop
+) -> dict[int, Run]:
+    context = multiprocessing.get_context("spawn")
+    events, stopping = context.Queue(), context.Event()
+    furnish = events, stopping, threads_each(workers), loaded_files()
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, context, _enter, furnish) as pool:
+
+        def halt() -> None:
+            stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+        try:
+            futures = [
+                pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
+            ]
+            pending = set(futures)
+            while pending:
+                _forward(events, watch)
+                pending = {one for one in pending if not one.done()}  # `wait` overlooks what is cancelled.
+                if stop() and not stopping.is_set():
+                    halt()
+            _refuse_broken(futures)
+        except BrokenProcessPool as error:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.kill()  # They do not heed SIGTERM, which is all that the pool sends.
+            raise EngineError(DIED) from error
+        except BaseException:
+            halt()
+            raise
+    _forward(events, watch, patience=0.0)
+    return _results(futures)
+
+
+def _refuse_broken(futures: Sequence[Future[dict[int, Run]]]) -> None:
+    for future in futures:
+        if not future.cancelled() and isinstance(error := future.exception(), BrokenProcessPool):
+            raise error
+
+
+def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOKS) -> None:
+    try:
+        watch(*events.get(timeout=patience))
+        while True:
+            watch(*events.get_nowait())
+    except queue.Empty:
+        return
+
+
+def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
+    ended = [future for future in futures if not future.cancelled()]
+    errors = [error for future in ended if (error := future.exception())]
+    for error in errors:
+        if not isinstance(error, SpectropeError):
+            raise error
+    mistakes = [error for error in errors if not isinstance(error, Interrupted)]
+    if mistakes:
+        raise mistakes[0]
+    if errors or len(ended) < len(futures):
+        raise Interrupted("stopped; every run is saved.")
+    return {number: run for future in ended for number, run in future.result().items()}
+
+
+_worker: dict[str, Any] = {}
+
+
+def _enter(events: Any, stopping: Any, threads: int, files: Sequence[Path]) -> None:
+    """Prepare a worker: threads, memory, its way to report, own encodings, its end if the parent dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    _worker.update(events=events, stopping=stopping)
+    for file in files:
+        load_file(file)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(group: Mapping[int, Mapping[str, Any]], root: Path) -> dict[int, Run]:
+    events, stopping = _worker["events"], _worker["stopping"]
+    jobs = {number: Job.from_dict(fields) for number, fields in group.items()}
+
+    def listener(number: int) -> Listener:
+        return throttled(lambda event: events.put((number, event)))
+
+    return _one(jobs, root, torch.device("cpu"), listener, stopping.is_set)
+
+
+def throttled(listen: Listener) -> Listener:
+    """A listener that hears of each stage at once, and then at intervals."""
+    last, heard = -SECONDS_BETWEEN_LOOKS, ""
+
+    def now_and_then(event: Event) -> None:
+        nonlocal last, heard
+        now = time.monotonic()
+        if event.stage != heard or now - last >= SECONDS_BETWEEN_LOOKS:
+            last, heard = now, event.stage
+            listen(event)
+
+    return now_and_then

@@ -1,0 +1,76 @@
+"""How far a plan has come, and how long the rest will take."""
+
+import time
+from collections.abc import Callable, Sequence
+
+from spectrope.lab.events import Event
+
+TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
+
+
+def makespan(seconds: Sequence[float], workers: int) -> float:
+    """The least time that jobs take, max(Σ s / w, max s): a job is never shared by workers.
+
+    Args:
+        seconds: Of each job, s.
+        workers: Jobs at a time, w.
+    """
+    return max(sum(seconds) / workers, max(seconds, default=0.0))
+
+
+class Pace:
+    """Turns what jobs tell into a share done and a remaining time.
+
+    Work is counted in expected seconds of one worker, so that long jobs weigh more than short ones; the speed
+    is the one observed, once enough has been, so that expectations off by a factor do no harm. What a job has
+    behind it when it is first heard of, as one that goes on from a checkpoint, is done but shows no speed.
+
+    Args:
+        training: Expected seconds of training, job by job.
+        measuring: Expected seconds of what follows, job by job.
+        workers: Jobs at a time.
+        clock: Seconds that pass.
+    """
+
+    def __init__(
+        self,
+        training: Sequence[float],
+        measuring: Sequence[float],
+        workers: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.training, self.measuring, self.workers, self.clock = training, measuring, workers, clock
+        self.whole = [sum(pair) for pair in zip(training, measuring, strict=True)]
+        self.total = sum(self.whole)
+        self.done = [0.0] * len(training)
+        self.found: dict[int, float] = {}
+        self.begun = clock()
+
+    def watch(self, number: int, event: Event) -> None:
+        """Take in what happened in the job of that number."""
+        train, measure = self.training[number], self.measuring[number]
+        there = {"train": train * event.done / event.total, "done": train + measure}.get(event.stage, train)
+        self.found.setdefault(number, there)
+        if event.stage == "done":
+            self.done[number] = train + measure
+        elif event.stage == "train":
+            self.done[number] = max(self.done[number], train * event.done / event.total)
+        else:
+            self.done[number] = max(self.done[number], train + 0.5 * measure * event.done / event.total)
+
+    @property
+    def share(self) -> float:
+        """Of the work that is done, between 0 and 1."""
+        return sum(self.done) / self.total if self.total else 1.0
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the plan is done: at the expected speed at first, then at the observed."""
+        each = [max(0.0, whole - done) for whole, done in zip(self.whole, self.done, strict=True)]
+        left, elapsed = sum(each), self.clock() - self.begun
+        found = sum(self.found.values())
+        expected, made = makespan(each, self.workers), sum(self.done) - found
+        if made <= 0 or not elapsed:
+            return expected
+        trust = min(1.0, made / (self.total - found) / TRUSTED)
+        return trust * left * elapsed / made + (1 - trust) * expected

@@ -1,0 +1,249 @@
+"""Many experiments on many machines or GPUs, through Ray."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.errors import SpectropeError, UnsupportedError, require
+from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.memory import keep_freed_memory
+from spectrope.encodings.foreign import load_file, loaded_files
+from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
+from spectrope.lab.engines.local import throttled
+from spectrope.lab.engines.together import Group, complete_together, grouped
+from spectrope.lab.events import Event
+from spectrope.lab.job import Job
+from spectrope.study.rows import Row
+
+SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_TO_ANSWER = 10.0  # Of a cluster; Ray itself tries for a quarter of an hour.
+RETRIES = 10  # How often a job is begun again after its worker has died.
+
+
+class Board:
+    """Where workers leave what happens and read whether to stop; it lives on the cluster, as an actor."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[int, Event]] = []
+        self.stopping = False
+
+    def tell(self, number: int, event: Event) -> None:
+        """Leave what happened in a job."""
+        self.events.append((number, event))
+
+    def take(self) -> list[tuple[int, Event]]:
+        """Collect what has happened since the last time."""
+        taken, self.events = self.events, []
+        return taken
+
+    def stop(self) -> None:
+        """Ask all jobs to stop at their next safe point."""
+        self.stopping = True
+
+    def is_stopping(self) -> bool:
+        """Whether that has been asked."""
+        return self.stopping
+
+
+@dataclass(frozen=True)
+class Ray(Engine):
+    """The engine that uses a Ray cluster.
+
+    A job whose worker dies is begun again, on any machine, and goes on from its last checkpoint where that
+    machine sees the same run folders (a shared disk, or the same machine), else from the start. Rows come
+    back through Ray, so that this machine needs no access to the folders of others.
+
+    Args:
+        address: Of a running cluster, such as "auto" or "ray://host:10001"; None starts one on this machine.
+        workers: Jobs at a time of a cluster that is started here.
+        cpus: Processors that one job takes, and threads that it uses.
+        gpus: GPUs that one job takes; 0.25 lets four jobs share one, 0 computes on the CPU.
+        replicas: Most seeds that train as one model, which is then one job.
+    """
+
+    address: str | None = None
+    workers: int = 1
+    cpus: int = 1
+    gpus: float = 0.0
+    replicas: int = 1
+
+    def __post_init__(self) -> None:
+        require(self.workers >= 1, self, "workers", "at least 1")
+        require(self.cpus >= 1, self, "cpus", "at least 1")
+        require(self.gpus >= 0, self, "gpus", "at least 0")
+        require(self.replicas >= 1, self, "replicas", "at least 1")
+
+    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+        """Do the jobs on the cluster; see `Engine`."""
+        ray = _ray()
+        begun = not ray.is_initialized()
+        if begun:
+            self._connect(ray)
+        try:
+            self._require_room(ray)
+            with stop_on_signal() as stop:
+                _oversee(ray, self._submit(ray, jobs, root), stop, watch, keep)
+        finally:
+            if begun:
+                ray.shutdown()
+
+    def _connect(self, ray: Any) -> None:
+        own = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
+        try:
+            _require_answer(self.address)
+            ray.init(
+                address=self.address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                **(own if self.address is None else {}),
+            )
+        except (OSError, OverflowError, RuntimeError, ValueError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise EngineError(f"no Ray cluster at {self.address or 'this machine'}: {reason}") from None
+
+    def _require_room(self, ray: Any) -> None:
+        """Ray would wait without a word for a machine that has what a job takes."""
+        machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
+        shares = [(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in machines]
+        if not any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in shares):
+            there = ", ".join(f"{cpus} and {gpus}" for cpus, gpus in sorted(set(shares)))
+            raise EngineError(
+                f"a run takes {self.cpus} processors and {self.gpus:g} GPUs of one machine of the Ray "
+                f"cluster, whose machines have {there}. Let a run take less, or add such a machine."
+            )
+
+    def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
+        board = ray.remote(num_cpus=0)(Board).remote()
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_jobs)
+        shared = str(root.resolve()), "cuda" if self.gpus else "cpu", self.cpus, loaded_files(), board
+        groups = grouped(jobs, root, self.replicas)
+        pending = {task.remote({n: job.to_dict() for n, job in one.items()}, *shared): one for one in groups}
+        return Submitted(board, pending)
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """Jobs on their way: the board they report to, and those that each future stands for."""
+
+    board: Any
+    pending: dict[Any, Group]
+
+
+def do_jobs(
+    group: Mapping[int, Mapping[str, Any]],
+    root: str,
+    place: str,
+    threads: int,
+    files: Sequence[Path],
+    board: Any,
+) -> list[dict[str, Any]] | SpectropeError:
+    """Carry jobs out in a worker of the cluster, which trains them together.
+
+    Returns:
+        The records of their rows, or what a user can mend.
+    """
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    for file in files:
+        load_file(file)
+    jobs = [Job.from_dict(fields) for fields in group.values()]
+    listeners = [throttled(partial(board.tell.remote, number)) for number in group]
+    try:
+        stop = asked_to_stop(partial(_ask, board))
+        runs = complete_together(jobs, Path(root), torch.device(place), listeners, stop)
+        return [Row.of(run).record() for run in runs]
+    except SpectropeError as error:
+        return error
+
+
+def asked_to_stop(ask: Callable[[], bool]) -> Stop:
+    """A stop request that asks elsewhere, but not more often than now and then."""
+    answer, asked = False, float("-inf")
+
+    def stop() -> bool:
+        nonlocal answer, asked
+        if not answer and time.monotonic() - asked >= SECONDS_BETWEEN_LOOKS:
+            answer, asked = ask(), time.monotonic()
+        return answer
+
+    return stop
+
+
+def _ask(board: Any) -> bool:
+    return _ray().get(board.is_stopping.remote())
+
+
+def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watcher, keep: Keep) -> None:
+    """Pass on what happens until no job is left.
+
+    Raises:
+        Interrupted: After Ctrl-C.
+        SpectropeError: If a job failed.
+    """
+    pending, mistakes = dict(sent.pending), []
+    while pending:
+        done, _ = ray.wait(list(pending), timeout=SECONDS_BETWEEN_LOOKS)
+        for number, event in ray.get(sent.board.take.remote()):
+            if event.stage != "done":
+                watch(number, event)
+        for future in done:
+            group = pending.pop(future)
+            outcome = _outcome(ray, future, group)
+            if isinstance(outcome, SpectropeError):
+                mistakes.append(outcome)
+                continue
+            for number, record in zip(group, outcome, strict=True):
+                row = Row.read(record)
+                keep(row)
+                watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
+        if stop():
+            sent.board.stop.remote()
+    _tell(mistakes)
+
+
+def _outcome(ray: Any, future: Any, group: Group) -> list[dict[str, Any]] | SpectropeError:
+    try:
+        return ray.get(future)
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
+        labels = ", ".join(job.experiment.label for job in group.values())
+        return EngineError(f"{labels}: the worker died {RETRIES + 1} times; given up.")
+
+
+def _tell(mistakes: Sequence[SpectropeError]) -> None:
+    for mistake in mistakes:
+        if not isinstance(mistake, Interrupted):
+            raise mistake
+    if mistakes:
+        raise Interrupted("stopped; every run is saved.")
+
+
+def _require_answer(address: str | None) -> None:
+    """Try the host and port of an address that names them.
+
+    Raises:
+        OSError: If nothing listens there.
+    """
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()
+
+
+def _ray() -> Any:
+    """The library, told to leave the visible GPUs alone.
+
+    Raises:
+        UnsupportedError: If it is not installed.
+    """
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError:
+        raise UnsupportedError("engine 'ray' needs Ray; pip install 'spectrope[ray]'.") from None
+    return ray

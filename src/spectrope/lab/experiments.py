@@ -1,0 +1,46 @@
+"""Experiments of every laboratory, written and read as one kind of thing."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from spectrope.core.config import from_dict, to_dict
+from spectrope.core.errors import ConfigError
+from spectrope.encodings.foreign import require_versions, versions_in
+from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.shapes import ShapesExperiment
+from spectrope.lab.training.config import Experiment
+
+MARK = "laboratory"  # Field that says of which one; those of sequences have no mark.
+GROKKING = "grokking"
+OWN = "own_encodings"  # Field with the versions of files that encodings come from, where any does.
+
+StepExperiment: TypeAlias = GrokExperiment | ShapesExperiment
+AnyExperiment: TypeAlias = Experiment | StepExperiment
+
+LABORATORIES: Mapping[str, type[GrokExperiment] | type[ShapesExperiment]] = {
+    GROKKING: GrokExperiment,
+    "shapes": ShapesExperiment,
+}
+
+
+def written(experiment: AnyExperiment) -> dict[str, Any]:
+    """An experiment as JSON-ready values that say of which laboratory it is, and whose encodings."""
+    name = next((name for name, kind in LABORATORIES.items() if isinstance(experiment, kind)), None)
+    fields = to_dict(experiment)
+    own = versions_in(fields["model"].get("encoding")) if "model" in fields else {}
+    return ({} if name is None else {MARK: name}) | fields | ({OWN: own} if own else {})
+
+
+def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
+    """Read an experiment back.
+
+    Raises:
+        ConfigError: If it is none of today's, or of an encoding from a file that has not been run or is
+            another by now.
+    """
+    own = fields.get(OWN, {})
+    if not isinstance(own, Mapping):
+        raise ConfigError(f"{OWN} must hold a version for each encoding; got {own!r}.")
+    require_versions(own)
+    kind = LABORATORIES.get(str(fields.get(MARK, "")), Experiment)
+    return from_dict(kind, {name: value for name, value in fields.items() if name not in (MARK, OWN)})

@@ -1,0 +1,55 @@
+"""Controls of a Toeplitz share: the same model on shuffled text, and without its encoding."""
+
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from spectrope.core.random import torch_stream
+from spectrope.encodings.nope import NoPE
+from spectrope.lab.probes.heads import LayerHeads, capture_heads
+from spectrope.models.decoder import Decoder
+from spectrope.spectral.lag_design import LagDesign
+from spectrope.stats.examples import mean_intervals
+from spectrope.stats.interval import Intervals
+from spectrope.tasks.base import Batch
+
+
+def shuffled(batch: Batch, seed: int) -> Batch:
+    """The tokens of each example in random order, padding and positions in their place.
+
+    What lags still explain is due to positions, not to the order of what stands there.
+    """
+    width = batch.inputs.shape[1]
+    keys = torch.rand(len(batch), width, generator=torch_stream(seed, "shuffled"))
+    keys = keys.to(batch.inputs.device) + (
+        torch.arange(width, device=batch.inputs.device) >= batch.lengths[:, None]
+    )
+    return replace(batch, inputs=batch.inputs.gather(1, keys.argsort(1)))
+
+
+def toeplitz_shares(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
+    """Per layer the share of lags beyond row effects, with shape (heads,), in the first n tokens."""
+    found: list[Intervals] = []
+
+    def measure(layer: LayerHeads) -> None:
+        logits = layer.logits[..., :n, :n].detach().to("cpu", torch.float64)
+        found.append(mean_intervals(LagDesign(n, layer.causal).gauge_fixed_shares(logits).numpy()))
+
+    capture_heads(model, batch, measure)
+    return found
+
+
+def shares_without_encoding(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
+    """`toeplitz_shares` where no layer rotates or biases its logits; what is added to the input stays."""
+    nothing = NoPE(NoPE.Config())
+
+    def strip(heads: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, stream, _, _ = args
+        return x, stream, nothing, "reference"
+
+    with ExitStack() as hooks:
+        for block in model.blocks:
+            hooks.callback(block.heads.register_forward_pre_hook(strip).remove)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+        return toeplitz_shares(model, batch, n)

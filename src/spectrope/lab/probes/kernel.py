@@ -1,0 +1,118 @@
+"""The Toeplitz matrices that an encoding brings by itself, whatever the content."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import Encoding, Form
+from spectrope.lab.probes.rotation import encoding_of_head, steady_rotation
+from spectrope.spectral.extremes import extremal_eigenvalues
+from spectrope.spectral.kernel import rope_kernel, rope_kernel_eigenvalues
+from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.symbol import SymbolRange, symbol_range
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    r"""A real symmetric Toeplitz matrix of one head, or of heads that share it.
+
+    Args:
+        heads: Their numbers, from 0.
+        kind: "bias": :math:`b_h(i-j)` in logit units, lags of the past extended evenly to the future where
+            queries see the past alone, else the symmetric part. "rotation": the mean
+            :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content.
+        operator: The matrix.
+        frequencies: θ in radians per position, with shape (m,), of a rotation; else None.
+    """
+
+    heads: tuple[int, ...]
+    kind: Literal["bias", "rotation"]
+    operator: ToeplitzOperator
+    frequencies: Float[Tensor, " m"] | None = None
+
+    @property
+    def values(self) -> Float[Tensor, " n"]:
+        """Entries at lags 0 to n - 1."""
+        return self.operator.lags[self.operator.n - 1 :]
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpectrum:
+    """Both ends of a kernel's spectrum, in its units.
+
+    Args:
+        smallest_estimate: Least eigenvalue.
+        largest_estimate: Greatest eigenvalue.
+        symbol: Certified bracket around both, from the range of the symbol.
+        nonzero: Eigenvalues that need not vanish, decreasing, of a rotation; else None.
+    """
+
+    smallest_estimate: float
+    largest_estimate: float
+    symbol: SymbolRange
+    nonzero: Float[Tensor, " r"] | None
+
+
+@torch.no_grad()
+def encoding_kernels(encoding: Encoding, n: int, n_heads: int, width: int, causal: bool) -> list[Kernel]:
+    """The kernels of an encoding at n positions.
+
+    Args:
+        encoding: Of one layer.
+        n: Number of positions.
+        n_heads: Heads of the layer.
+        width: Of queries and keys.
+        causal: Whether queries see the past alone.
+
+    Raises:
+        UnsupportedError: If the encoding has neither a bias of the lag alone nor a steady rotation, or its
+            table is shorter than n.
+    """
+    found = [*_biases(encoding, n, n_heads, causal), *_rotations(encoding, n, n_heads, width)]
+    if not found:
+        raise UnsupportedError(
+            f"{type(encoding).__name__} has neither a bias of the lag alone nor a rotation at steady "
+            "frequencies, so no spectrum of its own; measure the heads of a trained run instead."
+        )
+    return found
+
+
+def kernel_spectrum(kernel: Kernel) -> KernelSpectrum:
+    """Extreme eigenvalues with their certificate; those of a rotation from its small Gram matrices."""
+    symbol = symbol_range(kernel.operator)
+    if kernel.frequencies is None:
+        ends = extremal_eigenvalues(kernel.operator)
+        return KernelSpectrum(ends.smallest.value_estimate, ends.largest.value_estimate, symbol, None)
+    symbol = replace(symbol, lower_bound=max(symbol.lower_bound, 0.0))  # a mean of Gram matrices
+    nonzero = rope_kernel_eigenvalues(kernel.frequencies, kernel.operator.n)
+    full = len(nonzero) == kernel.operator.n
+    return KernelSpectrum(nonzero[-1].item() if full else 0.0, nonzero[0].item(), symbol, nonzero)
+
+
+def _biases(encoding: Encoding, n: int, n_heads: int, causal: bool) -> Iterator[Kernel]:
+    heads = [h for h in range(n_heads) if encoding_of_head(encoding, h).form is Form.DOT_PLUS_LAG]
+    if not heads:
+        return
+    device = next((tensor.device for tensor in (*encoding.parameters(), *encoding.buffers())), None)
+    lag = torch.arange(0 if causal else 1 - n, n, dtype=torch.float64, device=device)
+    bias = encoding.lag_bias(lag).to("cpu", torch.float64)
+    for head in heads:
+        values = bias[:, head]
+        even = ToeplitzOperator.hermitian(values) if causal else ToeplitzOperator(values).hermitian_part()
+        yield Kernel((head,), "bias", even)
+
+
+def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator[Kernel]:
+    shared: dict[Encoding, list[int]] = {}
+    for head in range(n_heads):
+        shared.setdefault(encoding_of_head(encoding, head), []).append(head)
+    for own, heads in shared.items():
+        rotation = steady_rotation(own, width)
+        if rotation is not None:
+            theta = rotation.frequencies.double()
+            yield Kernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)

@@ -1,0 +1,187 @@
+"""Spectra of the heads of a layer: means over examples, with intervals over examples."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core.random import torch_stream
+from spectrope.lab.probes.heads import LayerHeads
+from spectrope.lab.probes.quantities import Quantities
+from spectrope.spectral.lag_design import LagDesign
+from spectrope.spectral.rope import band_labels
+from spectrope.spectral.significance import RandomisationTest, randomised
+from spectrope.stats.examples import mean_intervals
+from spectrope.stats.interval import Interval, Intervals
+
+BANDS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSpectrum:
+    """One head's logits, as means over examples with intervals over them; None where undefined.
+
+    Toeplitz shares, ranks and residuals speak of the logits that softmax receives, bias included, over the
+    pairs that attention allows; contractions and residuals of the product of queries and keys. Shares and
+    residuals are fractions, contractions ratios of norms, ranks counts. Where nothing else is said they are
+    those of logits minus row means, which softmax ignores.
+
+    Args:
+        toeplitz_raw: Share of energy in the nearest Toeplitz matrix, row means kept.
+        toeplitz_mean_removed: The same for logits minus their one mean.
+        toeplitz: Share of lags beyond row effects.
+        toeplitz_content: The same for the product of queries and keys before rotation and without bias,
+            where there is one or the other.
+        contraction_spectral: Largest singular value with rotation over that without it.
+        contraction_frobenius: Frobenius norm likewise.
+        contraction_nuclear: Sum of singular values likewise.
+        contraction_raw_spectral: Largest singular value likewise, row means kept.
+        stable_rank: Sum of squared singular values over the largest square.
+        participation_rank: Squared sum of singular values over their sum of squares.
+        entropy_rank: Exponential of the entropy of normalised singular values.
+        factorisation: Least residual of the complex logits as content times position, row means kept;
+            defined with a steady rotation of all coordinates.
+    """
+
+    toeplitz_raw: Interval | None
+    toeplitz_mean_removed: Interval | None
+    toeplitz: Interval | None
+    toeplitz_content: Interval | None
+    contraction_spectral: Interval | None
+    contraction_frobenius: Interval | None
+    contraction_nuclear: Interval | None
+    contraction_raw_spectral: Interval | None
+    stable_rank: Interval | None
+    participation_rank: Interval | None
+    entropy_rank: Interval | None
+    factorisation: Interval | None
+
+
+QUANTITIES = tuple(field.name for field in fields(HeadSpectrum))
+
+
+@dataclass(frozen=True, eq=False)
+class Bands:
+    """What each band of frequencies adds to one head's logits.
+
+    Args:
+        frequencies: Least and greatest of each band, in radians per position, with shape (bands, 2).
+        shares: Of the energy, row means kept; they sum to 1, and one is negative where bands cancel.
+    """
+
+    frequencies: Float[np.ndarray, "bands 2"]
+    shares: Intervals
+
+
+@dataclass(frozen=True, eq=False)
+class LayerSpectrum:
+    """All heads of one layer.
+
+    Args:
+        layer: Number of the layer, from 0.
+        n: Positions measured.
+        heads: A record per head.
+        tests: Of `toeplitz`, a record per head; None where logits depend on content beyond the product, so
+            that there is nothing to permute.
+        toeplitz_null: Mean of `toeplitz` for independent entries.
+        bands: Per head, or None without a steady rotation of all coordinates.
+        lags: The lags of `kernel`, in positions, with shape (lags,).
+        kernel: Lag effects beside row effects in logit units, mean 0 over lags, of shape (heads, lags).
+    """
+
+    layer: int
+    n: int
+    heads: tuple[HeadSpectrum, ...]
+    tests: tuple[RandomisationTest | None, ...]
+    toeplitz_null: float
+    bands: tuple[Bands | None, ...]
+    lags: Float[np.ndarray, " lags"]
+    kernel: Intervals
+
+
+def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -> LayerSpectrum:
+    """Measure the heads of a layer on the first n tokens of each example.
+
+    Args:
+        layer: As `capture_heads` hands it over, with at least two examples of at least n tokens.
+        n: Positions, at least 2.
+        draws: Random permutations in the test of Toeplitz shares.
+        seed: Of the permutations.
+
+    Raises:
+        UnsupportedError: If positions are not equally spaced, the same in every example.
+        ConfigError: If there are fewer than two positions or examples.
+    """
+    found = Quantities(layer, n)
+    heads = range(layer.ctx.q.shape[1])
+    tests = (None,) * len(heads)
+    if layer.encoding.pairwise and layer.encoding.factors:
+        tests = toeplitz_tests(found.logits, found.design, draws, seed, layer.layer)
+    return LayerSpectrum(
+        layer=layer.layer,
+        n=n,
+        heads=_records(found, len(heads)),
+        tests=tests,
+        toeplitz_null=found.design.null,
+        bands=tuple(_bands(found, head) for head in heads),
+        lags=found.lags,
+        kernel=mean_intervals(found.kernels()),
+    )
+
+
+def toeplitz_tests(
+    logits: Float[Tensor, "b h n n"], design: LagDesign, draws: int, seed: int, *names: object
+) -> tuple[RandomisationTest | None, ...]:
+    r"""Test of each head that lags explain no more of its logits than chance, all examples together.
+
+    As `toeplitz_share_test`, with the mean share over examples as the statistic: rows and columns of each
+    example's logits are permuted independently, before the mask is laid on. For a product that is permuting
+    queries and keys; what a bias or a rotation does is permuted with them and loses its order.
+
+    Args:
+        logits: Before the mask, with shape (b, h, n, n).
+        design: For their size.
+        draws: Permutations of all examples.
+        seed: Of the permutations.
+        names: Of the random stream, beside the seed.
+
+    Returns:
+        A record per head; None where row effects explain all there is in some example.
+    """
+    observed = design.gauge_fixed_shares(logits).mean(0)
+    generator = torch_stream(seed, "toeplitz_tests", *names)
+    null = torch.stack(
+        [design.gauge_fixed_shares(_shuffled(logits, generator)).mean(0) for _ in range(draws)]
+    )
+    return tuple(
+        randomised(share, null[:, head]) if np.isfinite(share) else None
+        for head, share in enumerate(observed.tolist())
+    )
+
+
+def _shuffled(logits: Float[Tensor, "b h n n"], generator: torch.Generator) -> Float[Tensor, "b h n n"]:
+    b, h, n, _ = logits.shape
+    rows, columns = torch.rand(2, b, n, generator=generator).argsort(-1)
+    flat = (rows[:, :, None] * n + columns[:, None, :]).flatten(1)
+    return logits.flatten(2).gather(-1, flat[:, None].expand(b, h, -1)).view(logits.shape)
+
+
+def _records(found: Quantities, n_heads: int) -> tuple[HeadSpectrum, ...]:
+    intervals = {name: mean_intervals(values) for name, values in found.all().items()}
+    return tuple(
+        HeadSpectrum(**{name: intervals[name].at(head) if name in intervals else None for name in QUANTITIES})
+        for head in range(n_heads)
+    )
+
+
+def _bands(found: Quantities, head: int) -> Bands | None:
+    rotation = found.rotations[head]
+    if rotation is None:
+        return None
+    m = len(rotation.frequencies)
+    label = band_labels(m, min(BANDS, m))
+    members = [rotation.frequencies[label == band] for band in range(min(BANDS, m))]
+    ends = np.array([[band.min().item(), band.max().item()] for band in members])
+    return Bands(ends, mean_intervals(found.band_shares(head, len(members))))

@@ -1,0 +1,78 @@
+"""Experiments and their run folders."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectrope.core.config import config_hash
+from spectrope.core.device import choose_dtype
+from spectrope.core.errors import ConfigError, StoreError
+from spectrope.lab.experiments import AnyExperiment, read_experiment, written
+from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.loop import build_model
+from spectrope.lab.training.state import WEIGHTS
+from spectrope.models.decoder import Decoder
+from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
+
+DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.
+
+
+def run_for(experiment: AnyExperiment, root: Path) -> Run:
+    """The run folder of an experiment, made if need be."""
+    return open_run(root, written(experiment), DATA_VERSION)
+
+
+def find_run(experiment: AnyExperiment, root: Path) -> Run | None:
+    """The run folder of an experiment, if it has been begun.
+
+    Raises:
+        StoreError: If it cannot be read.
+    """
+    path = root / config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
+    return load_run(path) if path.exists() else None
+
+
+def experiment_of(run: Run) -> Experiment:
+    """The experiment that a run folder was made for.
+
+    Raises:
+        ConfigError: If it is none of the decoder's, or its encoding is not to be had.
+    """
+    experiment = read_experiment(run.config)
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"run {run.id} is of the grokking laboratory and has no decoder.")
+    return experiment
+
+
+def has_diverged(manifest: Mapping[str, Any]) -> bool:
+    """Whether the held-out loss of a finished run is not finite, which its manifest writes as null."""
+    return "test_loss" in manifest and manifest["test_loss"] is None
+
+
+def dtype_for(run: Run, device: torch.device) -> torch.dtype:
+    """In what to measure a finished run: float32 if it was trained in that, else as its experiment says."""
+    if run.manifest["precision"] == "float32":
+        return torch.float32
+    return choose_dtype(experiment_of(run).training.precision, device)
+
+
+def load_model(run: Run, device: torch.device) -> Decoder:
+    """The trained network of a finished run.
+
+    Raises:
+        StoreError: If the run is unfinished, or its weights cannot be read or are those of another network.
+    """
+    _ = run.manifest  # only finished runs have one
+    model = build_model(experiment_of(run), device)
+    tensors, _ = run.read_tensors(WEIGHTS)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[1].strip().rstrip(".")
+        raise StoreError(
+            f"run {run.id} is damaged: its weights do not fit its configuration ({reason}); "
+            "move its folder away and train it again."
+        ) from None
+    return model.eval()

@@ -1,0 +1,63 @@
+"""Tables of the eigenvalues of each head's Toeplitz part, beside the values of its symbol."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+import torch
+from jaxtyping import Float
+
+from spectrope.lab.probes.spectrum import LayerSpectrum
+from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.szego import SymbolMatch, eigenvalue_match, singular_value_match
+
+Found = tuple[dict[str, int | str], SymbolMatch]
+SCHEMA = {"layer": pl.Int64, "head": pl.Int64, "kind": pl.String}
+
+
+def eigenvalue_tables(spectra: Sequence[LayerSpectrum]) -> dict[str, pl.DataFrame]:
+    """Tables "eigenvalues", with a row per value, and "szego", with one per spectrum; in logit units.
+
+    Of each head the Toeplitz part is its mean lag effect beside row effects, as table "kernel" holds it. Kind
+    "eigenvalue" speaks of its symmetric extension where queries see the past alone, else of its symmetric
+    part; kind "singular value" of the matrix as it is, whose eigenvalues would all equal its diagonal where
+    it is causal.
+    """
+    found = [one for layer in spectra for one in _matches(layer)]
+    return {
+        "eigenvalues": pl.concat([_values(place, match) for place, match in found]),
+        "szego": pl.DataFrame([_distance(place, match) for place, match in found]),
+    }
+
+
+def _matches(layer: LayerSpectrum) -> Iterator[Found]:
+    causal = bool(layer.lags[0] == 0)
+    for head, effects in enumerate(layer.kernel.estimate):
+        for kind, match in _kinds(effects, causal).items():
+            yield {"layer": layer.layer + 1, "head": head + 1, "kind": kind}, match
+
+
+def _kinds(effects: Float[np.ndarray, " lags"], causal: bool) -> Mapping[str, SymbolMatch]:
+    lags = torch.tensor(effects)
+    own = ToeplitzOperator.causal(lags) if causal else ToeplitzOperator(lags)
+    even = ToeplitzOperator.hermitian(lags) if causal else own.hermitian_part()
+    return {"eigenvalue": eigenvalue_match(even), "singular value": singular_value_match(own)}
+
+
+def _values(place: Mapping[str, int | str], match: SymbolMatch) -> pl.DataFrame:
+    columns = {"rank": range(1, len(match.values) + 1), "value": match.values, "symbol": match.quantiles}
+    table = pl.DataFrame({name: np.asarray(column) for name, column in columns.items()})
+    return table.select(*(pl.lit(value, SCHEMA[name]).alias(name) for name, value in place.items()), pl.all())
+
+
+def _distance(place: Mapping[str, int | str], match: SymbolMatch) -> dict[str, object]:
+    """The Wasserstein distance, also as a share of the symbol's range, and whether a theorem bounds it."""
+    width = (match.quantiles[-1] - match.quantiles[0]).item()
+    return {
+        **place,
+        "n": len(match.values),
+        "distance": match.distance,
+        "relative": match.distance / width if width > 0 else None,
+        "tail_share": match.tail_share,
+        "theorem_applies": match.theorem_applies,
+    }

@@ -1,0 +1,257 @@
+"""Spectra of a finished run's heads, kept with it as tables; and those of an encoding without a model."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+from polars.exceptions import PolarsError
+from scipy.stats import false_discovery_control
+
+from spectrope.core.errors import ConfigError, StoreError, require
+from spectrope.lab.ablation.methods import Subject, Tables
+from spectrope.lab.events import Event, Listener, silent
+from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
+from spectrope.lab.probes.heads import LayerHeads, capture_heads
+from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
+from spectrope.lab.probes.spectrum import QUANTITIES, LayerSpectrum, layer_spectrum
+from spectrope.lab.sizes import fullest, size_mark
+from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
+from spectrope.lab.spectra.kernels import own_tables
+from spectrope.stats.interval import ends
+from spectrope.stats.multiplicity import holm
+from spectrope.stats.rank import rank_correlation
+from spectrope.store import Run
+from spectrope.tasks.base import Batch
+
+SOMETIMES = frozenset({"bands", "correlation", "lags", "symbol", "extremes", "distances"})  # Others, always.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """How much to measure."""
+
+    examples: int = 64  # The longest held-out ones; the shortest of them says how many positions.
+    draws: int = 199  # Permutations in the test of Toeplitz shares.
+
+    def __post_init__(self) -> None:
+        require(self.examples >= 4, self, "examples", "at least 4")
+        require(self.draws >= 1, self, "draws", "at least 1")
+
+    @property
+    def mark(self) -> str:
+        """What follows the names of its tables; nothing at the usual size."""
+        return "" if self == Measurement() else size_mark(self.examples, self.draws)
+
+
+def spectrum(
+    run: Run, device: torch.device, plan: Measurement | None = None, listen: Listener = silent
+) -> Tables:
+    """Measure a finished run on held-out examples and keep the tables with it.
+
+    "spectrum" has a row per layer and head, with two controls: the Toeplitz share on shuffled tokens and that
+    with the encoding off in every layer. "bands" one per band of frequencies, "kernel" one per lag,
+    "eigenvalues" and "szego" set the spectrum of that kernel beside its symbol, "shares" has three rows per
+    layer; "lags", "symbol", "extremes" and "distances" tell of the encoding's own kernels, where it has some,
+    and "correlation" of how each quantity orders heads beside their drops, where the run has been ablated.
+
+    Args:
+        run: A finished run.
+        device: Where to compute.
+        plan: How much to measure; where it is not as much as usual, names in the folder end in its mark.
+        listen: Told of layers done.
+
+    Returns:
+        The tables by their plain names.
+
+    Raises:
+        UnsupportedError: If positions are not equally spaced.
+        StoreError: If its weights or drops are not those of such a run.
+    """
+    drops = _drops(run)
+    plan, subject = plan or Measurement(), Subject.of(run, device, listen)
+    batch, n = longest(subject.held_out, plan.examples)
+    spectra: list[LayerSpectrum] = []
+    states: list[StateShares] = []
+
+    def measure(layer: LayerHeads) -> None:
+        spectra.append(layer_spectrum(layer, n, plan.draws, subject.seed))
+        assert layer.ctx.x_q is not None
+        states.append(state_shares(layer.ctx.x_q[:, :n], batch.inputs[:, :n]))
+        listen(Event("spectrum", len(spectra), len(subject.model.blocks)))
+
+    capture_heads(subject.model, batch.to(device), measure)
+    tables = {
+        "spectrum": spectrum_table(spectra, len(batch)).with_columns(_controls(subject, batch.to(device), n)),
+        "shares": shares_table(states),
+        "kernel": kernel_table(spectra),
+        **eigenvalue_tables(spectra),
+        **_unless_empty(bands=bands_table(spectra)),
+        **own_tables(subject.model, n),
+    }
+    if drops is not None:
+        found = correlation_table(tables["spectrum"], drops, tables.get("bands"))
+        tables |= _unless_empty(correlation=found)
+    for name in SOMETIMES - set(tables):
+        run.remove(f"{name}{plan.mark}")
+    for name, table in tables.items():
+        run.write_frame(f"{name}{plan.mark}", table)
+    return tables
+
+
+def _drops(run: Run) -> pl.DataFrame | None:
+    """The drop of each head, where the run has been ablated.
+
+    Raises:
+        StoreError: If the table is another.
+    """
+    mark = fullest(run, "ablation")
+    if mark is None:
+        return None
+    name, kinds = f"ablation{mark}", {"layer": pl.Int64, "head": pl.Int64, "drop": pl.Float64}
+    try:
+        return run.frame(name).select(pl.col(column).cast(kind) for column, kind in kinds.items())
+    except PolarsError:
+        raise StoreError(
+            f"run {run.id}: table {name!r} does not hold a layer, a head and a drop in each row; "
+            f"`spectrope ablate` makes it again."
+        ) from None
+
+
+def _controls(subject: Subject, batch: Batch, n: int) -> list[pl.Series]:
+    """Columns of Toeplitz shares on shuffled tokens and without encoding, with their intervals."""
+    mixed = toeplitz_shares(subject.model, shuffled(batch, subject.seed), n)
+    off = shares_without_encoding(subject.model, batch, n)
+    rows = [
+        ends("toeplitz_shuffled", mixed[layer].at(head)) | ends("toeplitz_off", off[layer].at(head))
+        for layer in range(len(mixed))
+        for head in range(subject.model.config.n_heads)
+    ]
+    return pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.Float64)).get_columns()
+
+
+def longest(data: Batch, examples: int) -> tuple[Batch, int]:
+    """The longest examples, without common padding, and the number of tokens that all of them have.
+
+    Raises:
+        ConfigError: If there are fewer than two examples, or they have fewer than two tokens.
+    """
+    order = data.lengths.argsort(descending=True, stable=True)[:examples]
+    batch = data[order].trimmed()
+    n = int(batch.lengths.min())
+    if len(batch) < 2 or n < 2:
+        raise ConfigError(f"spectra need two held-out examples of two tokens; got {len(batch)} of {n}.")
+    return batch, n
+
+
+def spectrum_table(spectra: Sequence[LayerSpectrum], examples: int) -> pl.DataFrame:
+    """A row per layer and head, counted from 1: every quantity with its interval, and the test's p-value.
+
+    Adjusted p-values bound the rate of false discoveries among all heads (Benjamini and Hochberg, 1995).
+    """
+    rows = []
+    for layer in spectra:
+        for head, (record, test) in enumerate(zip(layer.heads, layer.tests, strict=True)):
+            row: dict[str, float | int | None] = {"layer": layer.layer + 1, "head": head + 1}
+            for name in QUANTITIES:
+                row |= ends(name, getattr(record, name))
+            row |= {"toeplitz_null": layer.toeplitz_null}
+            row |= {"toeplitz_null_mean": test and test.null_mean, "p_value": test and test.p_value}
+            rows.append(row | {"positions": layer.n, "examples": examples})
+    types = {name: pl.Float64 for name in rows[0] if name not in ("layer", "head", "positions", "examples")}
+    table = pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None)
+    known = table["p_value"].is_not_null().to_numpy()
+    adjusted = np.full(len(known), np.nan)
+    adjusted[known] = false_discovery_control(table["p_value"].drop_nulls().to_numpy())
+    return table.with_columns(p_adjusted=pl.Series(adjusted, nan_to_null=True))
+
+
+def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
+    """A row per layer, head and band; frequencies in radians per position."""
+    return pl.DataFrame(
+        {
+            "layer": layer.layer + 1,
+            "head": head + 1,
+            "band": band + 1,
+            "frequency_low": low,
+            "frequency_high": high,
+            **ends("share", bands.shares.at(band)),
+        }
+        for layer in spectra
+        for head, bands in enumerate(layer.bands)
+        if bands is not None
+        for band, (low, high) in enumerate(bands.frequencies.tolist())
+    )
+
+
+def shares_table(states: Sequence[StateShares]) -> pl.DataFrame:
+    """A row per layer and part of the hidden states; the residual has no null."""
+    rows = []
+    for layer, found in enumerate(states):
+        nulls = {"content": found.content_null, "position": found.position_null, "residual": None}
+        for part in SHARES:
+            rows.append(
+                {"layer": layer + 1, "part": part, **ends("share", getattr(found, part)), "null": nulls[part]}
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def kernel_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
+    """A row per layer, head and lag: what lags add to logits, in logit units, with mean 0 over lags."""
+    return pl.DataFrame(
+        {
+            "layer": layer.layer + 1,
+            "head": head + 1,
+            "lag": lag,
+            **ends("effect", layer.kernel.at(head, place)),
+        }
+        for layer in spectra
+        for head in range(len(layer.heads))
+        for place, lag in enumerate(layer.lags.tolist())
+    )
+
+
+def correlation_table(
+    measured: pl.DataFrame, ablation: pl.DataFrame, bands: pl.DataFrame | None = None
+) -> pl.DataFrame:
+    """A row per quantity and scope: the rank correlation of the quantity with the drop, over heads.
+
+    The share of energy of each band of frequencies is a quantity, "band_1" of the highest frequencies. Scope
+    "heads" compares all heads, scope "within layers" heads of one layer alone; a quantity that is undefined
+    for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
+    """
+    joined = measured.join(ablation.select("layer", "head", "drop"), on=["layer", "head"])
+    names = list(QUANTITIES)
+    if bands is not None:
+        shares = band_shares(bands)
+        joined = joined.join(shares, on=["layer", "head"], how="left")
+        names += shares.columns[2:]
+    rows = [row for name in names for row in _correlations(joined, name)]
+    if not rows:
+        return pl.DataFrame()
+    parts = pl.DataFrame(rows).partition_by("scope", maintain_order=True)
+    return pl.concat(part.with_columns(p_adjusted=holm(part["p_value"].to_numpy())) for part in parts)
+
+
+def band_shares(bands: pl.DataFrame) -> pl.DataFrame:
+    """A row per layer and head, a column per band, from table "bands"."""
+    named = bands.with_columns(band=pl.format("band_{}", "band"))
+    return named.pivot("band", index=["layer", "head"], values="share")
+
+
+def _correlations(joined: pl.DataFrame, name: str) -> Iterator[dict[str, object]]:
+    """Rows of one quantity, where there is a correlation."""
+    known = joined.filter(pl.col(name).is_finite() & pl.col("drop").is_finite())
+    if len(known) < 4:
+        return
+    x, y, layers = (known[column].to_numpy() for column in (name, "drop", "layer"))
+    for scope, groups in (("heads", None), ("within layers", layers)):
+        found = rank_correlation(x, y, groups)
+        if found is not None:
+            row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
+            yield row | {"p_value": found.p_value, "n": found.n}
+
+
+def _unless_empty(**tables: pl.DataFrame) -> Tables:
+    return {name: table for name, table in tables.items() if not table.is_empty()}

@@ -1,0 +1,141 @@
+"""Tables of the Toeplitz matrices that an encoding brings by itself."""
+
+from collections.abc import Callable, Sequence
+
+import polars as pl
+import torch
+
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import Encoding
+from spectrope.lab.ablation.methods import Tables
+from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.models.decoder import Decoder
+from spectrope.spectral.operator import ToeplitzOperator
+from spectrope.spectral.szego import SymbolMatch, eigenvalue_match, fitted_rate, singular_value_match
+
+ANGLES = 257  # At which symbols are tabled, from 0 to pi.
+LONGEST = 256  # Positions of the largest section whose whole spectrum is taken.
+
+
+def own_tables(model: Decoder, n: int) -> Tables:
+    """Tables of the encoding's own kernels, layer by layer; none if it has none."""
+    config = model.config
+    layers: dict[Encoding, list[int]] = {}
+    for layer in range(config.n_layers):
+        layers.setdefault(model.encoding_of(layer), []).append(layer)
+    parts: list[tuple[str, Tables]] = []
+    for encoding, members in layers.items():
+        try:
+            kernels = encoding_kernels(encoding, n, config.n_heads, config.head_dim, config.causal)
+        except UnsupportedError:
+            continue
+        parts.append((numbered(members), kernel_tables(kernels)))
+    labelled = [
+        {name: table.select(pl.lit(label).alias("layers"), pl.all()) for name, table in tables.items()}
+        for label, tables in parts
+    ]
+    return {name: pl.concat(tables[name] for tables in labelled) for name in (labelled or [{}])[0]}
+
+
+def kernel_tables(kernels: Sequence[Kernel]) -> Tables:
+    """What is known of some kernels: tables "lags", "symbol", "extremes" and "distances"."""
+    return {
+        "lags": lags_table(kernels),
+        "symbol": symbol_table(kernels),
+        "extremes": extremes_table(kernels),
+        "distances": distances_table(kernels),
+    }
+
+
+def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel and lag from 0 on: the entry of the matrix there."""
+    return pl.concat(
+        pl.DataFrame({"lag": range(kernel.operator.n), "value": kernel.values.numpy()}).select(
+            *_named(kernel), pl.all()
+        )
+        for kernel in kernels
+    )
+
+
+def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel and angle in radians: the truncated symbol and its Fejér mean."""
+    theta = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64)
+    tables = []
+    for kernel in kernels:
+        columns = {"theta": theta, "symbol": kernel.operator.symbol(theta)}
+        columns["fejer"] = kernel.operator.fejer().symbol(theta)
+        values = pl.DataFrame({name: column.numpy() for name, column in columns.items()})
+        tables.append(values.select(*_named(kernel), pl.all()))
+    return pl.concat(tables)
+
+
+def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel: both extreme eigenvalues, and the bracket that certifies each."""
+    tables = []
+    for kernel in kernels:
+        found = kernel_spectrum(kernel)
+        row = {
+            "n": kernel.operator.n,
+            "smallest_estimate": found.smallest_estimate,
+            "largest_estimate": found.largest_estimate,
+            **vars(found.symbol),
+        }
+        tables.append(pl.DataFrame([row]).select(*_named(kernel), pl.all()))
+    return pl.concat(tables)
+
+
+def distances_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+    """A row per kernel, spectrum and section: how far the spectrum is from the symbol.
+
+    Spectrum "eigenvalue" (Szegő) speaks of the matrix, "singular value" (Avram and Parter) of its lower
+    triangle, what causal attention sees of it. Sections have a quarter, half and all of the positions, up to
+    `LONGEST`; "rate" is p of the law n^-p fitted to their distances.
+    """
+    return pl.concat(
+        pl.DataFrame(rows, schema_overrides={"rate": pl.Float64}).select(*_named(kernel), pl.all())
+        for kernel in kernels
+        for rows in (_distances(kernel, "eigenvalue"), _distances(kernel, "singular value"))
+    )
+
+
+def _distances(kernel: Kernel, spectrum: str) -> list[dict[str, object]]:
+    match, make = SPECTRA[spectrum]
+    longest = min(kernel.operator.n, LONGEST)
+    lengths = sorted({max(2, longest // part) for part in (1, 2, 4)})
+    found = [match(make(kernel.values[:n])) for n in lengths]
+    rate = fitted_rate(lengths, [one.distance for one in found])
+    return [
+        {
+            "spectrum": spectrum,
+            "n": n,
+            "distance": one.distance,
+            "scaled": n * one.distance,
+            "rate": rate,
+            "tail_share": one.tail_share,
+            "theorem_applies": one.theorem_applies,
+        }
+        for n, one in zip(lengths, found, strict=True)
+    ]
+
+
+SPECTRA: dict[
+    str,
+    tuple[Callable[[ToeplitzOperator], SymbolMatch], Callable[[torch.Tensor], ToeplitzOperator]],
+] = {
+    "eigenvalue": (eigenvalue_match, ToeplitzOperator.hermitian),
+    "singular value": (singular_value_match, ToeplitzOperator.causal),
+}
+
+
+def numbered(members: Sequence[int]) -> str:
+    """Numbers from 0 as text that counts from 1: "3", or "1-16" for neighbours, else "1, 3"."""
+    first, last = members[0] + 1, members[-1] + 1
+    if first == last:
+        return str(first)
+    if last - first == len(members) - 1:
+        return f"{first}-{last}"
+    return ", ".join(str(member + 1) for member in members)
+
+
+def _named(kernel: Kernel) -> list[pl.Expr]:
+    return [pl.lit(numbered(kernel.heads)).alias("heads"), pl.lit(kernel.kind).alias("kind")]

@@ -1,0 +1,223 @@
+"""The training loop: each step depends on the seed and its own number alone, so a run can stop anywhere."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import polars as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from spectrope.core.autocast import in_precision
+from spectrope.core.device import Precision, choose_dtype
+from spectrope.core.interrupt import Stop, never
+from spectrope.core.noise import Noise
+from spectrope.core.random import stream_seed, torch_stream
+from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
+from spectrope.lab.training.config import Experiment, TrainingConfig
+from spectrope.lab.training.probe import Probe, Recorder
+from spectrope.lab.training.sitting import sit
+from spectrope.lab.training.state import WEIGHTS, Row, TrainingState
+from spectrope.models.decoder import Decoder
+from spectrope.store import Run
+from spectrope.tasks.base import Batch
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar shows.
+
+    Args:
+        step: Steps taken.
+        steps: Steps in all.
+        epoch: Epochs completed.
+        accuracy: Held-out accuracy after the last whole epoch, as a fraction, or None before it.
+    """
+
+    step: int
+    steps: int
+    epoch: int
+    accuracy: float | None
+
+
+Watcher = Callable[[Progress], None]
+
+
+def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
+    r"""Linear warm-up to the peak, then :math:`\tfrac12\eta(1+\cos\pi t)` down to 0."""
+    warm = round(config.warmup * steps)
+    if step < warm:
+        return config.learning_rate * (step + 1) / warm
+    return 0.5 * config.learning_rate * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def build_model(experiment: Experiment, device: torch.device) -> Decoder:
+    """The untrained network of an experiment; its weights depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream_seed(experiment.seed, "weights"))
+        model = Decoder(experiment.model)
+    return model.to(device)
+
+
+class Trainer:
+    """Trains the model of one experiment, from its last checkpoint if `run` has one.
+
+    Args:
+        experiment: What to train, on what, and how.
+        run: Where checkpoints, scores and weights go.
+        device: Where to compute.
+        probe: What to measure on the way, if anything; weights and scores are the same with it and without.
+        precision: Of matrix products, where neither the experiment nor a checkpoint says.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        run: Run,
+        device: torch.device,
+        probe: Probe | None = None,
+        precision: Precision = "auto",
+    ) -> None:
+        self.experiment, self.run, self.device = experiment, run, device
+        self.config = experiment.training
+        task = experiment.task.build()
+        self.train_data, self.test_data = task.split(experiment.n_train, experiment.n_test, experiment.seed)
+        self.steps_per_epoch = -(-experiment.n_train // self.config.batch_size)
+        self.steps = self.config.epochs * self.steps_per_epoch
+        model = build_model(experiment, device)
+        own = self.config.precision
+        dtype = choose_dtype(precision if own == "auto" else own, device)
+        self.state = TrainingState(model, make_optimiser(model, self.config), dtype=dtype)
+        self.state.restore(run)
+        self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)
+
+    def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> Decoder:
+        """Train to the end, then write scores and weights.
+
+        Args:
+            watch: Told before every step, and at the end, where training stands.
+            stop: Asked after every step whether to stop there.
+
+        Raises:
+            Interrupted: If asked to stop, once the checkpoint is written.
+        """
+        state = self.state
+
+        def before() -> None:
+            watch(self.progress())
+            self._record()
+
+        if not state.rows:
+            self.score_epoch(0)
+        sit(
+            state,
+            self._next,
+            is_over=lambda: state.step >= self.steps,
+            before=before,
+            save=lambda: state.save(self.run),
+            stop=stop,
+            place=f"{self.steps}, saved in {self.run.path}",
+        )
+        self._record()
+        self.write()
+        watch(self.progress())
+        return state.model
+
+    def write(self) -> None:
+        """Write the scores so far and the weights into the run folder."""
+        self.run.write_frame("metrics", pl.DataFrame(self.state.rows))
+        self.run.write_tensors(WEIGHTS, self.state.model.state_dict(), {})
+
+    def _record(self) -> None:
+        if self.recorder is not None:
+            self.recorder.record(self.state.model, self.state.step)
+
+    def _next(self) -> None:
+        epoch, within = divmod(self.state.step, self.steps_per_epoch)
+        self.step(self.batch(epoch, within))
+        if within == self.steps_per_epoch - 1:
+            self.score_epoch(epoch + 1)
+
+    def step(self, batch: Batch) -> None:
+        """One step of the optimiser: gradients of the micro-batches add up to the batch's mean gradient."""
+        state = self.state
+        for group in state.optimiser.param_groups:
+            group["lr"] = learning_rate(state.step, self.steps, self.config)
+        state.optimiser.zero_grad(set_to_none=True)
+        accumulate(state.model, batch, self.noise(), self.config.micro_batch, state.dtype)
+        if self.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(state.model.parameters(), self.config.clip)
+        state.optimiser.step()
+        state.step += 1
+
+    def noise(self) -> Noise | None:
+        """Dropout of the next step."""
+        p = self.experiment.model.dropout
+        seed = stream_seed(self.experiment.seed, "dropout", self.state.step)
+        return Noise(p, seed, self.device) if p > 0 else None
+
+    def batch(self, epoch: int, within: int) -> Batch:
+        """Examples of a step of an epoch."""
+        order = torch.randperm(
+            self.experiment.n_train, generator=torch_stream(self.experiment.seed, "order", epoch)
+        )
+        size = self.config.batch_size
+        return self._numbered(self.train_data[order[within * size : (within + 1) * size]])
+
+    def _numbered(self, batch: Batch) -> Batch:
+        """The batch with positions drawn for this step, where the model's rule draws any."""
+        if batch.positions is not None:
+            return batch
+        rule, (n, width) = self.experiment.model.positions, batch.inputs.shape
+        seed = stream_seed(self.experiment.seed, "positions", self.state.step)
+        still, drawn = (rule(n, width, batch.inputs.device, s) for s in (None, seed))
+        return batch if torch.equal(still, drawn) else replace(batch, positions=drawn.expand(n, width))
+
+    def score_epoch(self, epoch: int) -> None:
+        """Score both splits after an epoch."""
+        n = self.config.eval_examples
+        for split, data in (("train", self.train_data), ("test", self.test_data)):
+            result = score(self.state.model, data[:n], dtype=self.state.dtype)
+            row = Row(epoch, self.state.step, split, result.loss, result.accuracy)
+            self.state.rows.append(row)
+
+    def progress(self) -> Progress:
+        """Where training stands."""
+        tests = [row for row in self.state.rows if row.split == "test"]
+        last = tests[-1] if tests and tests[-1].epoch else None
+        epoch = self.state.step // self.steps_per_epoch
+        return Progress(self.state.step, self.steps, epoch, last.accuracy if last else None)
+
+
+def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.Optimizer:
+    """AdamW or gradient descent with momentum over the parameters that train, in torch's fused form."""
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    shared = {"lr": config.learning_rate, "weight_decay": config.weight_decay, "fused": True}
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(trainable, momentum=config.betas[0], **shared)
+    return torch.optim.AdamW(trainable, betas=config.betas, **shared)
+
+
+def accumulate(
+    model: Decoder, batch: Batch, noise: Noise | None, micro_batch: int, dtype: torch.dtype
+) -> Tensor:
+    """Add the gradient of a batch's mean loss to `.grad`, one micro-batch at a time; return that loss.
+
+    Micro-batches hold examples of similar length and are trimmed where padding is inert: the same sums, less
+    work.
+    """
+    device = next(model.parameters()).device
+    counted = int((counted_labels(model, batch.labels) != IGNORED).sum())
+    total = torch.zeros((), device=device)
+    for _, piece in by_length(batch, micro_batch, trim=model.padding_is_inert):
+        piece = piece.to(device)
+        with in_precision(device, dtype):
+            logits = model(piece, noise)
+        labels = counted_labels(model, piece.labels)
+        loss = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum") / max(
+            1, counted
+        )
+        loss.backward()
+        total += loss.detach()
+    return total

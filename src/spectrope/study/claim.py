@@ -1,0 +1,164 @@
+"""What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from spectrope.core.errors import ConfigError
+from spectrope.core.registry import Registry
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.job import Job
+from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.study.conditions import THROWN
+from spectrope.study.power import power_of
+from spectrope.study.quantities import ABLATION, own_ablation
+from spectrope.study.rows import Rows
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Part, Verdict, decide
+
+CLAIMS: Registry[type["Claim"]] = Registry("claim", "spectrope.study.claims")
+EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen.
+PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
+
+
+class Claim(ABC):
+    """A statement that runs can support or contradict.
+
+    A subclass names itself (`class Dropout(Claim, name="dropout")`), says which runs it needs in `arms`, and
+    what it predicts of them in `parts`; planning, the verdict, the page and the command line follow.
+    """
+
+    kind: ClassVar[str]
+    article: ClassVar[str] = PAPER  # Whose statement it is about.
+    number: ClassVar[int]  # Place among the claims.
+    title: ClassVar[str]
+    statement: ClassVar[str]  # What the paper says.
+    source: ClassVar[str]  # Where.
+    prediction: ClassVar[str]  # In symbols.
+    test: ClassVar[str]  # How it is decided.
+    paper: ClassVar[str]  # The paper's own numbers.
+    conditions: ClassVar[tuple[str, ...]] = tuple(THROWN)
+    unplanned: ClassVar[str] = ""  # Why under these conditions alone.
+    planned_later: ClassVar[str] = ""  # Runs that only the rows of the first ones tell apart.
+    tables: ClassVar[tuple[str, ...]] = ()  # What is measured on each run.
+    minimum_seeds: ClassVar[int] = MIN_SEEDS
+    times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where that is rare or noisy.
+    explored: ClassVar[int] = EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
+    later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            CLAIMS.register(name, cls)
+
+    @abstractmethod
+    def arms(self, condition: str, scale: str, seed: int) -> Mapping[str, AnyExperiment]:
+        """The runs of one seed, by the names that `parts` calls them."""
+
+    @abstractmethod
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        """What the claim predicts of them; it holds if every part does."""
+
+    def named(self, condition: str, scale: str, seeds: Sequence[int]) -> dict[AnyExperiment, str]:
+        """All runs under a condition with their arms, seed by seed, counted from the first unexplored one.
+
+        Raises:
+            ConfigError: If the claim is not tested under that condition.
+        """
+        if condition not in self.conditions:
+            known = ", ".join(self.conditions)
+            raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
+        groups = (self.arms(condition, scale, seed) for seed in self.numbers(seeds))
+        return {one: arm for group in groups for arm, one in group.items()}
+
+    def plan(self, condition: str, scale: str, seeds: Sequence[int]) -> list[AnyExperiment]:
+        """The same without names."""
+        return list(self.named(condition, scale, seeds))
+
+    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+        """The same with what is measured on each; a claim may need fewer for what `rows` show already."""
+        return [Job(one, self.measured(arm, one)) for one, arm in self.named(condition, scale, seeds).items()]
+
+    def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
+        """The claim's tables, and the ablation that the run is judged by, where heads are ablated."""
+        own = (own_ablation(experiment),) if ABLATION in self.tables else ()
+        return tuple(dict.fromkeys((*self.tables, *own)))
+
+    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+        """The rows of this claim's arms.
+
+        Args:
+            rows: All rows that there are.
+            condition: Whose confounds the runs keep.
+            scale: Their size.
+            seeds: Those that were planned, counted as in `plan`, so that no verdict grows with seeds that
+                were added after a look; None takes all that the rows have.
+        """
+        everything = {row.experiment.seed for row in rows}
+        return self.look(rows, condition, scale, everything if seeds is None else self.numbers(seeds))
+
+    def look(
+        self, rows: Rows, condition: str, scale: str, numbers: Collection[int], precision: str | None = None
+    ) -> Seen:
+        """The rows of some seeds, in one precision, by default that of most.
+
+        Args:
+            rows: All rows that there are.
+            condition: Whose confounds the runs keep.
+            scale: Their size.
+            numbers: The seeds of the experiments themselves.
+            precision: The one that counts.
+        """
+        arms = {seed: self.arms(condition, scale, seed) for seed in sorted(numbers)}
+        lost = rows.lost(one for group in arms.values() for one in group.values())
+        return Seen.of(rows, arms, tuple(map(str, lost)), precision)
+
+    def numbers(self, seeds: Sequence[int]) -> list[int]:
+        """Seeds of experiments, from those that are counted from the first unexplored one."""
+        return [self.explored + seed for seed in seeds]
+
+    def n_judged(self, seeds: Sequence[int]) -> int:
+        """How many of the planned seeds a verdict rests on."""
+        return len(seeds)
+
+    def judge(
+        self,
+        rows: Rows,
+        condition: str = "controlled",
+        scale: str = "mini",
+        seeds: Sequence[int] | None = None,
+    ) -> Verdict:
+        """The verdict of the rows that `see` sees."""
+        seen = self.see(rows, condition, scale, seeds)
+        return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
+
+    def power(self, seeds: Sequence[int], rows: Rows, scale: str = "mini") -> str:
+        """What planned seeds can show, stated before they run, in points where rows tell the spread."""
+        n = self.n_judged(seeds)
+        if n < self.minimum_seeds:
+            few = f"{n} seed{'s' * (n != 1)}"
+            return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."
+        first = self.conditions[0]
+        known = self.see(rows, first, scale, seeds)
+        arms = known.arms or tuple(self.arms(first, scale, self.explored))
+        return power_of(self.foreseen(replace(known, arms=arms)), n)
+
+    def foreseen(self, seen: Seen) -> list[Part]:
+        """The parts that power is told of: all, where rows do not decide which there are."""
+        return list(self.parts(seen))
+
+
+def chosen_claims(names: Sequence[str]) -> list[Claim]:
+    """The claims of these names or numbers, all if there are none, in the paper's order.
+
+    Raises:
+        UnknownNameError: If a name is not known.
+    """
+    everything = sorted((CLAIMS[name]() for name in CLAIMS), key=lambda claim: (claim.number, claim.kind))
+    if not names:
+        return everything
+    numbers = {str(claim.number) for claim in everything}
+    kinds = {CLAIMS[name].kind for name in names if name not in numbers}
+    return [claim for claim in everything if claim.kind in kinds or str(claim.number) in names]

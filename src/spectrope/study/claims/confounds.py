@@ -1,0 +1,205 @@
+"""Claim 11: which single confound accounts for what the public code shows?"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.job import Job
+from spectrope.lab.training.config import Experiment
+from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, run_of
+from spectrope.study.claim import Claim
+from spectrope.study.conditions import SWITCHES
+from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
+from spectrope.study.quantities import ABLATION, Quantity, gap, held_out, shallow
+from spectrope.study.rows import Rows
+from spectrope.study.seen import Seen, difference
+from spectrope.study.verdict import Part
+
+# Switches of the ablation, by the tables that they leave on runs without any other switch.
+ABLATIONS: Mapping[str, Mapping[str, str]] = {
+    "distance/rope": {"R9": "ablation-value-bias-unrestored", "R10": "ablation-all"},
+    "distance/mla": {"R10": "ablation-all", "R12": "ablation-latent-columns"},
+}
+DIFFERENCE = 5.0  # Points between `released` and `controlled` that are worth explaining.
+HALF = 0.5  # Share of the difference that one switch must account for.
+ENDS = ("controlled", "released")
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What each switch alone does to one quantity of one encoding on one task, by seed.
+
+    Args:
+        runs: Task and encoding, as arms begin.
+        subject: Such as "RoPE, Task 1, held-out accuracy".
+        whole: `released` minus `controlled`.
+        single: One switch alone minus `controlled`, by the switch's name.
+    """
+
+    runs: str
+    subject: str
+    whole: Values
+    single: dict[str, Values]
+
+    @property
+    def mean(self) -> float:
+        """Of the whole difference."""
+        return float(_array(self.whole).mean()) if self.whole else 0.0
+
+    @property
+    def worth(self) -> bool:
+        """Whether enough seeds differ by so much, on average, that it is worth explaining."""
+        return len(self.whole) >= MIN_SEEDS and abs(self.mean) >= DIFFERENCE
+
+    @property
+    def small(self) -> bool:
+        """Whether enough seeds show that `released` and `controlled` differ by less than is of interest."""
+        enough = len(self.whole) >= MIN_SEEDS
+        return enough and Within(DIFFERENCE).weigh(_array(self.whole)).p_holds <= ALPHA
+
+
+class Confounds(Claim, name="confounds"):
+    """One switch at a time, from `controlled` on."""
+
+    number = 11
+    title = "One confound alone accounts for each difference between `released` and `controlled`"
+    statement = (
+        "The public code differs from the text in switches R1 to R14. Where its results differ from those "
+        "without any of them, one switch alone makes most of the difference."
+    )
+    source = "The released code, read against Secs. 3 to 5; not a statement of the authors"
+    prediction = (
+        "for each encoding and MLA whose held-out accuracy on a task, and RoPE or MLA whose gap on Task 1, "
+        "differs by 5 points or more, some switch r has effect(r) ≥ ½ (released − controlled)"
+    )
+    test = (
+        "Each switch that changes a run is thrown alone where the whole difference is 5 points or more on "
+        "average over 6 seeds or more; where it is less, but not shown to be less, that quantity stays "
+        "undecided. Effects are paired by seed, and counted, as the difference is, in the direction of the "
+        "difference. That some switch makes half of it holds if the one with the largest effect does, by "
+        "Student's t at a level corrected for the number of switches (Bonferroni), and fails if each falls "
+        "short. R9, R10 and R12 concern the ablation alone, and act on the same runs. A switch may do more "
+        "than the whole, which others then undo; quantities whose difference is shown to be less than 5 "
+        "points are left out."
+    )
+    paper = "none: the authors do not discuss these differences"
+    conditions = ("released",)
+    unplanned = "It is about the difference between `released` and `controlled`, so it has one verdict."
+    tables = (ABLATION,)
+    planned_later = "each switch alone, where these differ by 5 points or more"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        return {
+            f"{task}/{name}/{setting}": one
+            for task in TASKS
+            for name in NAMES_AND_MLA
+            for setting, one in switched(task, name, scale, seed).items()
+        }
+
+    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+        """Both ends of every arm, and each switch alone where rows of these show what is worth explaining."""
+        seen = self.see(rows or Rows(), condition, scale, seeds)
+        asked = {effects.runs for effects in self.effects(seen) if effects.worth}
+        return [
+            Job(one, self.measured(arm, one))
+            for one, arm in self.named(condition, scale, seeds).items()
+            if _setting(arm) in ENDS or _runs(arm) in asked
+        ]
+
+    def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
+        if _runs(arm) not in ABLATIONS:
+            return ()
+        extra = ABLATIONS[_runs(arm)].values() if _setting(arm) == "controlled" else ()
+        return (*super().measured(arm, experiment), *extra)
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        for effects in self.effects(seen):
+            if effects.worth:
+                yield _strongest(effects)
+            elif not effects.small:
+                yield _undecided(effects)
+
+    def foreseen(self, seen: Seen) -> list[Part]:
+        return [_strongest(effects) for effects in self.effects(seen) if not effects.small]
+
+    def effects(self, seen: Seen) -> list[Effects]:
+        """What each switch does to each quantity that is looked at."""
+        everything = dict.fromkeys(map(_runs, seen.arms))
+        found = [_effects(seen, runs, "held-out accuracy", held_out) for runs in everything]
+        layers = {"distance/rope": shallow(seen.n_layers), "distance/mla": None}
+        words = {"distance/rope": "gap in shallow layers", "distance/mla": "gap in any layer"}
+        return found + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
+
+
+def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
+    """A task under `controlled`, under `released`, and under each switch alone that changes something."""
+
+    def under(condition: str) -> Experiment:
+        return run_of(task, encoding, condition, scale, seed)
+
+    base = under("controlled")
+    alone = {name: switch(base) for name, switch in SWITCHES.items()}
+    changed = {name: replace(one, condition=name) for name, one in alone.items() if one != base}
+    return {"controlled": base, "released": under("released"), **changed}
+
+
+def _runs(arm: str) -> str:
+    return arm.rpartition("/")[0]
+
+
+def _setting(arm: str) -> str:
+    return arm.rpartition("/")[2]
+
+
+def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> Effects:
+    base = seen.values(f"{runs}/controlled", quantity)
+    settings = [_setting(arm) for arm in seen.arms if _runs(arm) == runs]
+    moved = {name: difference(seen.values(f"{runs}/{name}", quantity), base) for name in settings}
+    whole = moved.pop("released", {})
+    moved.pop("controlled", None)
+    task, name = runs.split("/")
+    return Effects(runs, f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
+
+
+def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> Effects:
+    """The same for the gap, where the ablation's own switches count too."""
+    found = _effects(seen, runs, words, gap(layers))
+    base = seen.values(f"{runs}/controlled", gap(layers))
+    for name, table in ABLATIONS[runs].items():
+        found.single[name] = difference(seen.values(f"{runs}/controlled", gap(layers, table)), base)
+    return found
+
+
+def _strongest(effects: Effects) -> Part:
+    """Whether some switch makes half of the difference."""
+    sign = float(np.sign(effects.mean))
+    excess = {name: _excess(one, effects.whole, sign) for name, one in effects.single.items()}
+    name = largest(excess)
+    return Part(
+        quantity=f"{effects.subject}: {name} alone minus half of the difference",
+        prediction=AtLeast.of_some(0.0, name, excess),
+        values=excess[name],
+        note=f"the difference is {effects.mean:+.1f} points",
+    )
+
+
+def _undecided(effects: Effects) -> Part:
+    """A difference of which it is not known whether it is worth explaining."""
+    sign = float(np.sign(effects.mean)) or 1.0
+    return Part(
+        quantity=f"{effects.subject}: size of the difference",
+        prediction=AtLeast(DIFFERENCE),
+        values={seed: sign * value for seed, value in effects.whole.items()},
+        note="not known to be worth explaining, so that no switch is judged",
+    )
+
+
+def _excess(single: Values, whole: Values, sign: float) -> Values:
+    return {seed: sign * (single[seed] - HALF * whole[seed]) for seed in single if seed in whole}
+
+
+def _array(values: Values) -> np.ndarray:
+    return np.array(list(values.values()))

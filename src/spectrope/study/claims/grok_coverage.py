@@ -1,0 +1,125 @@
+"""Claim 15: does what the training pairs imply say which test accuracy can be had?"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from statistics import fmean
+
+import numpy as np
+
+from spectrope.grokking.compare import rank
+from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.coverage import Coverage, coverage
+from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.study.claims.grok_distribution import GROKKED
+from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
+from spectrope.study.predictions import AtLeast, Values, Within
+from spectrope.study.rows import Row
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Part
+
+NEAR = 5.0  # Points between the predicted and the measured test accuracy.
+RHO = 0.3  # Smallest rank correlation of interest.
+MOST = max(SIDES)
+
+
+class GrokCoverage(GrokClaim, name="grok-coverage"):
+    """Test accuracy against what follows from the training pairs."""
+
+    number = 15
+    title = "Grokking: coverage of label-equivalence classes decides the attainable test accuracy"
+    statement = (
+        "Whether the test set is grokked is decided by which label-equivalence classes the training pairs "
+        "cover, beside uniformity."
+    )
+    source = f"{BEYOND}, Sec. 4; the number is ours"
+    prediction = (
+        "|test accuracy − attainable| ≤ 5 points, where attainable is the share of test pairs whose result "
+        "follows from the training pairs, and chance for the rest; over squares and strips, test accuracy "
+        "and the share of a test pair's class that trains have a rank correlation of at least 0.3"
+    )
+    test = (
+        "A result follows if every way of writing operands and results as phases, u_a + v_b = w_c, that "
+        "satisfies the training pairs satisfies the pair too: linear algebra, known before training "
+        "(`spectrope grok-theory`). With one vocabulary u is v. The last arm parts the vocabularies, so that "
+        "nothing follows about held-out first operands. A class is the pairs of one result. Beside each "
+        "part: the accuracy of answering what is not held out and nothing else, which was thought of after "
+        "some results had been seen. Student's t."
+    )
+    paper = "no number in the text"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
+        holes = {f"{kind}, k = {k}": held(kind, k, scale, seed) for kind in HELD for k in SIDES}
+        strip = holes[f"strip, k = {MOST}"]
+        parted = replace(strip, task=replace(strip.task, offset=strip.task.p))
+        return {"random": base(scale, seed), **holes, f"strip, k = {MOST}, two vocabularies": parted}
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        yield Part(
+            quantity="test accuracy on random pairs",
+            prediction=AtLeast(GROKKED),
+            values=seen.values("random", last("test_accuracy", 100.0)),
+            premise=True,
+        )
+        for arm in (name for name in seen.arms if name != "random"):
+            answered = seen.values(arm, _not_held_out)
+            yield Part(
+                quantity=f"{arm}, test accuracy minus attainable",
+                prediction=Within(NEAR),
+                values=seen.values(arm, _excess),
+                note=f"not held out {fmean(answered.values()):.1f} %" if answered else "",
+            )
+        yield Part(
+            quantity="test accuracy against the share of the class that trains, over squares and strips",
+            prediction=AtLeast(RHO, "rho"),
+            values=_correlations(seen),
+        )
+
+
+def expected(row: Row) -> Coverage | None:
+    """What the training pairs of a run cover."""
+    task, seed = row.experiment.task, row.experiment.seed
+    return _covered(task, seed) if isinstance(task, ModularConfig) else None
+
+
+def share_trained(row: Row) -> float | None:
+    """Mean over test pairs of the share of their class that trains, in percent."""
+    found = expected(row)
+    return None if found is None else 100 * found.trained
+
+
+def attainable_of(row: Row) -> float | None:
+    """Accuracy of answering what follows from the training pairs, and the rest by chance, in percent."""
+    found = expected(row)
+    return None if found is None else 100 * found.attainable
+
+
+def _excess(row: Row) -> float | None:
+    measured, best = last("test_accuracy", 100.0)(row), attainable_of(row)
+    return None if measured is None or best is None else measured - best
+
+
+def _not_held_out(row: Row) -> float | None:
+    task = row.experiment.task
+    if not isinstance(task, ModularConfig):
+        return None
+    split = task.build().split(row.experiment.seed)
+    return 100 * (~split.held_out[~split.trains]).double().mean().item()
+
+
+def _correlations(seen: Seen) -> Values:
+    """Spearman's, one per seed that has all holes of one vocabulary."""
+    holes = [name for name in seen.arms if name != "random" and "two" not in name]
+    found = {}
+    for seed in sorted({seed for name, seed in seen.rows if name in holes}):
+        rows = [seen.rows.get((name, seed)) for name in holes]
+        pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
+        if len(pairs) == len(holes) and all(None not in pair for pair in pairs):
+            trained, reached = np.array(pairs, float).T
+            found[seed] = rank(trained, reached)
+    return {seed: rho for seed, rho in found.items() if rho is not None}
+
+
+@cache
+def _covered(task: ModularConfig, seed: int) -> Coverage:
+    return coverage(task.build().split(seed), task.p, task.offset)

@@ -1,0 +1,77 @@
+"""Claim 13: can embeddings be uniform where the test set is not grokked?"""
+
+from collections.abc import Iterator
+
+from spectrope.grokking.config import GrokExperiment
+from spectrope.study.claims.grok_uniformity import CHANGE
+from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, as_many, base, held, last
+from spectrope.study.predictions import AtLeast, AtMost
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Part
+
+GROKKED, NOT_GROKKED = 95.0, 90.0  # Percent of the test set.
+LOSS = 10.0  # Points of test accuracy that a hole must cost beyond its pairs.
+MOST = max(SIDES)
+
+
+class GrokDistribution(GrokClaim, name="grok-distribution"):
+    """Uniform embeddings beside a square or a strip of pairs that never train."""
+
+    number = 13
+    title = "Grokking: uniformity is not sufficient, the training distribution decides too"
+    statement = (
+        "Uniform embeddings do not suffice: with a square (both operands at most k) or a strip (the first at "
+        "most k) held out of training, they become uniform and the test set is not grokked."
+    )
+    source = f"{BEYOND}, Secs. 4 and 5, k = 40, 50, 60, 67 of 97"
+    prediction = (
+        "for square and strip at k = 67: unevenness − unevenness(random) ≤ 0.1 at the end, test accuracy "
+        "≤ 90 %, and accuracy(as many random pairs) − accuracy ≥ 10 points; given accuracy ≥ 95 % on random "
+        "pairs"
+    )
+    test = (
+        "Addition, one layer, k in proportion to the modulus. Both operands share one vocabulary: in the "
+        "paper's, held-out first operands of a strip are mostly tokens that nothing trains. A large hole "
+        "leaves fewer pairs to train on, hence the comparison with as many random ones. All runs spend the "
+        "same steps, and what is not answered by then may be later. Paired by seed, Student's t."
+    )
+    paper = "no number in the text"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
+        holes = {f"{kind}/{k}": held(kind, k, scale, seed) for kind in HELD for k in SIDES}
+        controls = {f"random/{kind}": as_many(kind, MOST, scale, seed) for kind in HELD}
+        return {"random": base(scale, seed), **holes, **controls}
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        accuracy = last("test_accuracy", 100.0)
+        yield Part(
+            quantity="test accuracy on random pairs",
+            prediction=AtLeast(GROKKED),
+            values=seen.values("random", accuracy),
+            premise=True,
+        )
+        for kind in HELD:
+            most = f"{kind}/{MOST}"
+            yield Part(
+                quantity=f"{kind}, k = {MOST}, unevenness minus that of random pairs",
+                prediction=AtMost(CHANGE, "of the Gram matrix"),
+                values=seen.minus(most, "random", last("unevenness")),
+            )
+            yield Part(
+                quantity=f"{kind}, k = {MOST}, test accuracy",
+                prediction=AtMost(NOT_GROKKED),
+                values=seen.values(most, accuracy),
+                note=_others(seen, kind),
+            )
+            yield Part(
+                quantity=f"{kind}, k = {MOST}, test accuracy from as many random pairs minus its own",
+                prediction=AtLeast(LOSS),
+                values=seen.minus(f"random/{kind}", most, accuracy),
+            )
+
+
+def _others(seen: Seen, kind: str) -> str:
+    """Mean accuracies at the smaller k, as far as there are any."""
+    found = {k: seen.values(f"{kind}/{k}", last("test_accuracy", 100.0)) for k in SIDES[:-1]}
+    means = [f"{sum(own.values()) / len(own):.1f} at k = {k}" for k, own in found.items() if own]
+    return ", ".join(means)

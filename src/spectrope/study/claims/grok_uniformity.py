@@ -1,0 +1,63 @@
+"""Claim 12: does weight decay arrange all tokens alike?"""
+
+from collections.abc import Iterator
+
+from spectrope.grokking.config import GrokExperiment
+from spectrope.study.grok_arms import BEYOND, GrokClaim, base, last, rise
+from spectrope.study.predictions import AtLeast, AtMost
+from spectrope.study.seen import Seen, difference
+from spectrope.study.verdict import Part
+
+FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.
+CHANGE = 0.1  # Smallest change of unevenness of interest, which goes from 0 to 1.
+
+
+class GrokUniformity(GrokClaim, name="grok-uniformity"):
+    """Token uniformity with weight decay and without."""
+
+    number = 12
+    title = "Grokking: weight decay drives embeddings to uniformity"
+    statement = (
+        "Where weight decay dominates the loss, minimising it arranges all tokens alike. (That such "
+        "embeddings are necessary and sufficient for a local minimum of weight decay is no matter of runs: "
+        "see docs/grokking.md.)"
+    )
+    source = f"{BEYOND}, Sec. 4"
+    prediction = (
+        "with weight decay 1: unevenness(end) − unevenness(start) ≤ −0.1, unevenness(end) ≤ 0.1, and "
+        "unevenness(end) − unevenness(end, no decay) ≤ −0.1, given that both fit the training pairs"
+    )
+    test = (
+        "Addition learned from random pairs, one layer, with weight decay 1 and 0, for equally many steps. "
+        "Unevenness is the share of the centred embeddings' Gram matrix that is not circulant: it does not "
+        "depend on norms, which weight decay shrinks whatever the arrangement. Paired by seed, Student's t."
+    )
+    paper = "no number in the text"
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
+        return {"decay": base(scale, seed), "free": base(scale, seed, weight_decay=0.0)}
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        uneven = last("unevenness")
+        for arm, told in (("decay", "with weight decay"), ("free", "without weight decay")):
+            yield Part(
+                quantity=f"training accuracy {told}",
+                prediction=AtLeast(FITTED),
+                values=seen.values(arm, last("train_accuracy", 100.0)),
+                premise=True,
+            )
+        yield Part(
+            quantity="unevenness with weight decay, end minus start",
+            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            values=seen.values("decay", rise("unevenness")),
+        )
+        yield Part(
+            quantity="unevenness with weight decay, end",
+            prediction=AtMost(CHANGE, "of the Gram matrix"),
+            values=seen.values("decay", uneven),
+        )
+        yield Part(
+            quantity="unevenness at the end, with weight decay minus without",
+            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            values=difference(seen.values("decay", uneven), seen.values("free", uneven)),
+        )

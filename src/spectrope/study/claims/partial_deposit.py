@@ -1,0 +1,93 @@
+"""Claim 5: where the deposit goes when RoPE is on some of the heads."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.scales import SCALES
+from spectrope.study.arms import WITHOUT_DROPOUT, distance_at
+from spectrope.study.claim import Claim
+from spectrope.study.claims.partial_rope import LATER, counts_of, on_heads
+from spectrope.study.claims.partial_rope import WHY as NOT_RELEASED
+from spectrope.study.gaps import GAP
+from spectrope.study.predictions import AtLeast, InRuns, largest
+from spectrope.study.quantities import ABLATION, deposit, deposits_of
+from spectrope.study.rows import Row
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Part
+
+MOVED = 0.25  # Layers by which gaps must move to be of interest.
+SOME = 0.1  # Share of runs of full RoPE in which there must be a deposit that can move.
+
+
+class PartialDeposit(Claim, name="partial-deposit"):
+    """The place of the deposit against the number of heads that have RoPE."""
+
+    number = 5
+    title = "Under partial RoPE the deposit moves deeper"
+    statement = (
+        "The deposit moves to layer 2 or 3 for some k of the heads with RoPE (shown for k = 2, 3, 5, 6, 13, "
+        "15 of 16)."
+    )
+    source = "App. C.3, figures 9 to 14"
+    prediction = (
+        "for some 0 < k < H the mean layer of the gaps (claim 3), weighted by their sizes, lies 0.25 or more "
+        "below that of full RoPE, given a deposit in layer 1 in more than 10 % of all runs of full RoPE"
+    )
+    test = (
+        "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim holds, at a "
+        "level corrected for the number of k (Bonferroni), and each k must fall short where it fails. Models "
+        "that have learned Task 1 and whose gaps add up to 10 points count; runs with a deposit by the rule "
+        f"are counted beside it. {WITHOUT_DROPOUT}"
+    )
+    paper = "figures 9 to 14; no number in the text"
+    conditions = ("controlled", "described")
+    unplanned = NOT_RELEASED
+    later = LATER
+    tables = (ABLATION,)
+    times = 2
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        n_heads = SCALES[scale]["distance"].model.n_heads
+        return {
+            str(k): distance_at(0.0, on_heads(k, n_heads), condition, scale, seed)
+            for k in counts_of(n_heads)[1:]
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        *partial, whole = sorted(seen.arms, key=int) or ["none"]
+        yield Part(
+            quantity="runs of full RoPE with a deposit in layer 1",
+            prediction=InRuns(SOME),
+            values=seen.values(whole, deposit((1,)), only_learned=True),
+            premise=True,
+        )
+        moves = {k: seen.minus(k, whole, depth, only_learned=True) for k in partial}
+        furthest = largest(moves)
+        yield Part(
+            quantity=f"RoPE on {furthest} of the heads minus on all, mean layer of the gaps",
+            prediction=AtLeast.of_some(MOVED, furthest, moves, "layers"),
+            values=moves.get(furthest, {}),
+            note=_counted(seen, [*partial, whole]),
+        )
+
+
+def depth(row: Row) -> float | None:
+    """Mean layer of the gaps, counted from 1 and weighted by their sizes; None where they are too small."""
+    table = deposits_of(row)
+    if table is None:
+        return None
+    gaps = table.select("layer", weight=pl.col("gap").clip(lower_bound=0))
+    total = sum(gaps["weight"])
+    return sum(gaps["layer"] * gaps["weight"]) / total if total >= GAP else None
+
+
+def _counted(seen: Seen, arms: list[str]) -> str:
+    """For each number of heads, in how many runs layer 1, and a deeper layer, has a deposit."""
+    places = {"layer 1": (1,), "deeper ones": range(2, seen.n_layers + 1)}
+    told = []
+    for k in arms:
+        found = [seen.values(k, deposit(layers), only_learned=True) for layers in places.values()]
+        told.append(f"{k}: {' and '.join(f'{sum(one.values()):.0f}' for one in found)} of {len(found[0])}")
+    return f"runs with a deposit in {' and in '.join(places)}, by heads with RoPE: {', '.join(told)}"

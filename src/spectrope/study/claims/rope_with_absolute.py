@@ -1,0 +1,48 @@
+"""Claim 6: RoPE with an absolute input term."""
+
+from collections.abc import Iterator
+
+from spectrope.encodings.sum import Sum
+from spectrope.lab.training.config import Experiment
+from spectrope.study.arms import WITHOUT_DROPOUT, distance_at
+from spectrope.study.claim import Claim
+from spectrope.study.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
+from spectrope.study.quantities import ABLATION
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Part
+
+
+class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
+    """The deposit when a sinusoid is added to the input."""
+
+    number = 6
+    title = "With an absolute term, the deposit leaves layer 1 and is back from layer 2"
+    statement = "RoPE with an absolute input embedding has no deposit in layer 1; it reappears from layer 2."
+    source = "Sec. 5.2, figure 6"
+    prediction = (
+        "gap(layer 1) ≤ 10 points and gap(layers ≥ 2) ≥ 10 points under RoPE + absolute on Task 1, with a "
+        "deposit in layers ≥ 2 in most runs, given gap(layer 1) ≥ 10 points under RoPE alone"
+    )
+    test = (
+        "The gap as in claim 3. Where RoPE alone has no deposit in layer 1, none can be gone, and the claim "
+        f"stays inconclusive. {WITHOUT_DROPOUT}"
+    )
+    paper = "figure 6; no number in the text"
+    conditions = ("controlled", "described")
+    unplanned = "Not under `released`: the public code adds the absolute term to RoPE itself (R3)."
+    tables = (ABLATION,)
+    times = 2
+
+    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+        encodings = {"alone": "rope", "both": Sum.Config()}
+        return {
+            name: distance_at(0.0, encoding, condition, scale, seed) for name, encoding in encodings.items()
+        }
+
+    def parts(self, seen: Seen) -> Iterator[Part]:
+        later = range(2, seen.n_layers + 1)
+        both = "RoPE + absolute, "
+        yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 1", (1,), premise=True)
+        yield no_head_stands_out(seen, "both", f"{both}gap in layer 1", (1,))
+        yield one_head_stands_out(seen, "both", f"{both}gap from layer 2", later)
+        yield most_have_a_deposit(seen, "both", f"{both}runs with a deposit from layer 2", later)

@@ -1,0 +1,355 @@
+"""`spectrope claims`: every statement of the paper, tested."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import torch
+import tyro
+from tyro.conf import subcommand
+
+from spectrope.console.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
+from spectrope.console.show import complain, console, lasting, plan_bar, say, table
+from spectrope.core.device import Precision, choose_device
+from spectrope.core.errors import ConfigError, SpectropeError, require
+from spectrope.core.interrupt import Interrupted
+from spectrope.figures.shell import check_page
+from spectrope.lab.engines.base import Engine, EngineError
+from spectrope.lab.engines.cost import Cost, calibrate
+from spectrope.lab.engines.local import Local, threads_each
+from spectrope.lab.engines.pace import Pace, makespan
+from spectrope.lab.engines.ray import Ray
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.job import Job
+from spectrope.store import check_place
+from spectrope.study.claim import Claim, chosen_claims
+from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
+from spectrope.study.conditions import THROWN
+from spectrope.study.page import write_replication
+from spectrope.study.rows import Rows
+from spectrope.study.study import (
+    RESULTS,
+    Study,
+    carry_out,
+    harvest,
+    leaves_precision_open,
+    outstanding,
+    usual_precision,
+)
+
+Names = Annotated[
+    tyro.conf.Positional[tuple[str, ...]],
+    tyro.conf.arg(name="claim", help="Names or numbers; none means all."),
+]
+Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Whose confounds to keep.")]
+Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the rows, a file per scale.")]
+Seeds = Annotated[int, tyro.conf.arg(help="Seeds of every run; 6 are the fewest that decide.")]
+FirstSeed = Annotated[
+    int,
+    tyro.conf.arg(
+        help="The first of them, of those that chose nothing: 6 checks a surprise on fresh ones alone."
+    ),
+]
+PAGE = Path("docs/replication.md")
+MOST_SEEDS = 200
+
+
+def load_rows(folder: Path, scale: str) -> Rows:
+    """The rows of a scale; those that cannot be read are named on standard error.
+
+    Raises:
+        ConfigError: If the folder is a file.
+    """
+    if folder.is_file():
+        raise ConfigError(f"--rows {folder} is a file; use --rows {folder.parent} for its folder.")
+    rows = Rows.load(folder / f"{scale}.jsonl")
+    for complaint in rows.complaints:
+        complain(f"left out: {complaint}")
+    return rows
+
+
+def existing_rows(folder: Path, scale: str) -> Rows:
+    """The rows of a scale in a folder that there is; the usual one may wait for its first study.
+
+    Raises:
+        ConfigError: If another one is missing, as where its name is misspelt.
+    """
+    if folder != RESULTS and not folder.exists():
+        raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
+    return load_rows(folder, scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every action is told: which claims, on which seeds, by which rows."""
+
+    names: Names = ()
+    scale: Scale = "mini"
+    seeds: Seeds = 6
+    first_seed: FirstSeed = 0
+    rows: Results = RESULTS
+
+    def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
+        """The study of some claims on the seeds that are asked for.
+
+        Raises:
+            ConfigError: If there are none, or too many, or it would be a study of nothing.
+        """
+        require(1 <= self.seeds <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS}")
+        require(self.first_seed >= 0, self, "first_seed", "at least 0")
+        seeds = tuple(range(self.first_seed, self.first_seed + self.seeds))
+        return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class List(Asked):
+    """What the claims say, and what the rows say of them so far."""
+
+    def run(self) -> None:
+        """Print a row per claim."""
+        rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
+        told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
+        for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
+            told[claim].append(f"{condition}: {verdict.outcome}, {verdict.n_seeds}")
+        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(told[one])) for one in study.claims]
+        table("", ("claim", "says", "verdict, seeds"), lines)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Asked):
+    """Carry out the runs that claims need and no row holds yet; Ctrl-C keeps everything."""
+
+    conditions: Conditions = tuple(THROWN)
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+    precision: Annotated[
+        Precision,
+        tyro.conf.arg(
+            help="Of matrix products; auto takes that of most rows of these claims, which leave others out, "
+            "or else the device's."
+        ),
+    ] = "auto"
+    workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+    engine: Annotated[
+        Literal["local", "ray"], tyro.conf.arg(help="This machine's processes, or a Ray cluster.")
+    ] = "local"
+    address: Annotated[
+        str | None, tyro.conf.arg(help="Of a Ray cluster, such as auto; None starts one on this machine.")
+    ] = None
+    gpus: Annotated[
+        float, tyro.conf.arg(help="GPUs that one run takes on Ray: 0.25 lets four share one, 0 is the CPU.")
+    ] = 0.0
+    replicas: Annotated[
+        int, tyro.conf.arg(help="Most seeds that train as one batched model; worth it on GPUs alone.")
+    ] = 1
+    tune: Annotated[
+        bool,
+        tyro.conf.arg(help="Claims 1 and 2 at the best rate of one grid for all, judged on training data."),
+    ] = False
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
+
+    def run(self) -> None:
+        """Take up finished runs, print the plan, do it, print the verdicts."""
+        require(self.workers >= 1, self, "workers", "at least 1")
+        require(self.replicas >= 1, self, "replicas", "at least 1")
+        require(self.gpus >= 0, self, "gpus", "at least 0")
+        self._require_options_of_engine()
+        if not self.dry_run:
+            check_place(self.rows / f"{self.scale}.jsonl")
+        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        rows = rows.unwritten() if self.dry_run else rows
+        claims = self._tuned(claims, rows) if self.tune else claims
+        study = self.study(claims, self.conditions)
+        self._require_effect_of_precision(study.jobs(rows))
+        if self.runs.exists():
+            gather(self.runs, study, rows)  # In a dry run, for its plan alone.
+        mistake = self._carry_out_all(study, rows)
+        if self.dry_run:
+            show_later(study, rows)
+            return
+        show_verdicts(study, rows)
+        if mistake is not None:
+            raise mistake
+
+    def _carry_out_all(self, study: Study, rows: Rows) -> SpectropeError | None:
+        """Do what can be planned, then what its rows ask for, and so on; the last error, others told."""
+        left, failed, before = outstanding(study.jobs(rows), rows), set[AnyExperiment](), None
+        while True:
+            mistake = self._carry_out(left, study, rows)
+            failed |= {job.experiment for job in left if not rows.covers(job)}
+            left = [job for job in outstanding(study.jobs(rows), rows) if job.experiment not in failed]
+            if not left or isinstance(mistake, EngineError):
+                return mistake or before
+            if mistake is not None:
+                complain(str(mistake))
+            before = mistake or before
+            say("What has been found asks for more runs.")
+
+    def _carry_out(self, left: list[Job], study: Study, rows: Rows) -> SpectropeError | None:
+        """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
+        usual = usual_precision(study.rows_of(rows) or rows)
+        precision = usual if self.precision == "auto" else self.precision
+        jobs = [replace(job, precision=precision) for job in left]
+        workers = max(1, min(self._workers, len(jobs)))
+        costs = self._costs(jobs, workers)
+        show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), workers)
+        if precision != "auto" and any(leaves_precision_open(job.experiment) for job in left):
+            say(f"Where an experiment leaves its precision open: {precision}.")
+        if left and not self.dry_run:
+            pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
+            try:
+                with plan_bar([job.experiment.label for job in left], pace) as watch:
+                    carry_out(jobs, rows, self.runs, self._engine(), watch)
+            except Interrupted:
+                raise
+            except SpectropeError as mistake:
+                return mistake
+        return None
+
+    def _tuned(self, claims: list[Claim], rows: Rows) -> list[Claim]:
+        tuned = tuned_claims(claims, rows)
+        if plain := [claim.kind for claim in claims if claim.kind not in TUNED]:
+            say(f"Left out, since their rates are not tuned: {', '.join(plain)}.")
+        return tuned
+
+    def _require_options_of_engine(self) -> None:
+        if self.engine == "ray" and self.device != "auto":
+            raise ConfigError(
+                "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
+            )
+        if self.engine == "local" and (self.gpus or self.address is not None):
+            option = "--gpus" if self.gpus else "--address"
+            raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
+
+    def _require_effect_of_precision(self, jobs: list[Job]) -> None:
+        if self.precision != "auto" and not any(leaves_precision_open(job.experiment) for job in jobs):
+            raise ConfigError(f"--precision {self.precision}: no run of these claims leaves it open.")
+
+    def _engine(self) -> Engine:
+        if self.engine == "ray":
+            return Ray(address=self.address, workers=self.workers, gpus=self.gpus, replicas=self.replicas)
+        return Local(self.device, self.workers, self.replicas)
+
+    @property
+    def _device(self) -> torch.device:
+        return choose_device("cpu" if self.engine == "ray" and not self.gpus else self.device)
+
+    @property
+    def _workers(self) -> int:
+        """Jobs at a time, as far as is known here: 1 of a cluster whose size is its own affair."""
+        if self.engine == "ray":
+            sharing = int(max(1, torch.cuda.device_count()) / self.gpus) if self.gpus else self.workers
+            return max(1, min(self.workers, sharing)) if self.address is None else 1
+        return 1 if self._device.type == "cuda" else self.workers
+
+    def _costs(self, jobs: list[Job], workers: int) -> list[Cost]:
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1 if self.engine == "ray" else threads_each(workers))
+        try:
+            with console.status("Timing a few steps of each kind of run"):
+                return calibrate(jobs, self._device, self.replicas)
+        finally:
+            torch.set_num_threads(threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harvest(Asked):
+    """Take the rows of finished runs, such as those of `spectrope compare`, that some claim needs."""
+
+    runs: RunsRoot = ROOT
+
+    def run(self) -> None:
+        """Add rows, and name the runs that cannot be read."""
+        rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
+        gather(self.runs, self.study([*claims, *tuned_forms(claims, rows)]), rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Asked):
+    """Write the page of verdicts, with its pictures, from the rows alone."""
+
+    conditions: Conditions = tuple(THROWN)
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(help=f"Markdown file to write; {PAGE} where the rest is as it is by default."),
+    ] = None
+
+    def run(self) -> None:
+        """Write the page and print its path last."""
+        rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
+        out = PAGE if self.out is None and self == Report() else self.out
+        if out is None:
+            raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
+        check_page(out, ".md")
+        study = self.study(tried_claims(claims, rows, self.scale), self.conditions)
+        write_replication(study, rows, out)
+        say(f"Wrote {out.resolve()}")
+
+
+Action = (
+    Annotated[List, subcommand("list")]
+    | Annotated[Run, subcommand("run")]
+    | Annotated[Harvest, subcommand("harvest")]
+    | Annotated[Report, subcommand("report")]
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims:
+    """Test every statement of the paper: with its confounds, as its code ran it, and without them."""
+
+    action: Action
+
+    def run(self) -> None:
+        """Do what is asked."""
+        self.action.run()
+
+
+def gather(root: Path, study: Study, rows: Rows) -> None:
+    """Take the rows of finished runs, and of those that these ask for, and say how many."""
+    total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+    found = total
+    while found:
+        found, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+        total += found
+    for complaint in complaints:
+        complain(f"left out: {complaint}")
+    say(f"{total} new rows from {root}; {len(rows)} in all.")
+
+
+def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], workers: int) -> None:
+    """Print what each claim still needs, what it can show, and what all of it will cost."""
+    lines = []
+    for claim, condition in study.cases():
+        jobs = study.jobs_of(claim, condition, rows)
+        missing = [job for job in jobs if job.experiment in costs]
+        seconds = makespan([costs[job.experiment].total for job in missing], workers)
+        lines.append(
+            (f"{claim.number} {claim.kind}", condition, str(len(jobs)), str(len(missing)), lasting(seconds))
+        )
+    table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
+    seconds = makespan([cost.total for cost in costs.values()], workers)
+    say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
+    for claim in study.claims:
+        say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
+
+
+def show_later(study: Study, rows: Rows) -> None:
+    """Print which further runs only the rows of those to do will tell."""
+    for claim in study.claims:
+        jobs = (job for one, name in study.cases() if one == claim for job in study.jobs_of(one, name, rows))
+        if claim.planned_later and outstanding(jobs, rows):
+            say(f"{claim.number} {claim.kind}: then {claim.planned_later}.")
+
+
+def show_verdicts(study: Study, rows: Rows) -> None:
+    """Print a row per claim and condition."""
+    lines = []
+    for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
+        lines.append((f"{claim.number} {claim.kind}", condition, verdict.outcome, verdict.reason))
+    table(
+        f"Verdicts at scale {study.scale}, which speak for no other",
+        ("claim", "condition", "verdict", "why"),
+        lines,
+    )

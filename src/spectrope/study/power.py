@@ -1,0 +1,106 @@
+"""What a number of seeds can show of a claim's parts, in standard deviations and in the parts' own units."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from spectrope.stats.power import detectable_difference, detectable_equality, detectable_proportion
+from spectrope.study.predictions import ALPHA, AtLeast, InRuns, OfMean, Within
+from spectrope.study.verdict import Part
+
+NEGLIGIBLE = 1e-6  # Rounding.
+FEWEST = 3  # Seeds whose spread is worth telling.
+Factors = Sequence[tuple[Part, float]]  # Parts, with standard deviations between seeds.
+
+
+def power_of(parts: Sequence[Part], n: int) -> str:
+    """What n seeds show four times in five: of parts that hold, of parts that fail, and of premises.
+
+    A part fails after Holm's correction, of which the first step is the strictest. Where parts have values,
+    their spread says what that is in their units.
+    """
+    premises = [part for part in parts if part.premise]
+    parts = [part for part in parts if not part.premise]
+    told = [*_of_means(parts, n), *_of_equality(parts, n), *_of_shares(parts, n), *_of_premises(premises, n)]
+    if not told:
+        return "No part can be told before there are runs."
+    return f"{n} seeds show, four times in five, {'; '.join(told)}."
+
+
+def _of_means(parts: Sequence[Part], n: int) -> Iterator[str]:
+    means = [(part, part.prediction) for part in parts if isinstance(part.prediction, OfMean)]
+    corrected = detectable_difference(n, 1 - 2 * ALPHA / len(parts)) if parts else 0.0
+    holds = [
+        (part, detectable_difference(n, one.level)) for part, one in means if not isinstance(one, Within)
+    ]
+    fails = [(part, corrected) for part, _ in means]
+    several = any(isinstance(one, AtLeast) and one.tried > 1 for _, one in means)
+    if holds:
+        yield (
+            f"that a part holds where its mean lies {_range(holds)} standard deviations between seeds beyond "
+            f"the smallest effect of interest{_in_units(holds)}"
+        )
+    if fails:
+        yield (
+            f"that a part fails where its mean lies {_range(fails)} short of it"
+            f"{', and so do the other candidates where the largest is judged' * several}{_in_units(fails)}"
+        )
+
+
+def _of_equality(parts: Sequence[Part], n: int) -> Iterator[str]:
+    equal = [(part, detectable_equality(n)) for part in parts if isinstance(part.prediction, Within)]
+    if equal:
+        least = _listed({f"{part.prediction.interest:g} {part.prediction.unit}" for part, _ in equal})
+        yield (
+            f"that there is no difference, where there is none, if the smallest effect of interest, {least}, "
+            f"is at least {_range(equal)} standard deviations{_in_units(equal)}"
+        )
+
+
+def _of_shares(parts: Sequence[Part], n: int) -> Iterator[str]:
+    if any(isinstance(part.prediction, InRuns) for part in parts):
+        holds, fails = detectable_proportion(n), detectable_proportion(n, 1 - 2 * ALPHA / len(parts))
+        most = "no majority" if holds is None else f"a majority of {100 * holds:.0f} %"
+        few = "no minority" if fails is None else f"a minority of {100 * (1 - fails):.0f} %"
+        yield f"that a part about most runs holds for {most} and fails for {few}"
+
+
+def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:
+    for part in premises:
+        if isinstance(part.prediction, OfMean):
+            beyond = [(part, detectable_difference(n, part.prediction.level))]
+            yield f"that its premise holds where its mean lies {_range(beyond)} beyond it{_in_units(beyond)}"
+        elif isinstance(part.prediction, InRuns):
+            share = detectable_proportion(n, beyond=part.prediction.interest)
+            told = "no share" if share is None else f"a share of {100 * share:.0f} %"
+            yield f"that its premise about runs holds for {told}"
+
+
+def _in_units(factors: Factors) -> str:
+    """Standard deviations in the units of the parts that have values, in brackets."""
+    spreads = [
+        (part.prediction.unit, factor * float(np.std(list(part.values.values()), ddof=1)))
+        for part, factor in factors
+        if len(part.values) >= FEWEST
+    ]
+    units = dict.fromkeys(unit for unit, _ in spreads)
+    known = [f"{_ends(size for one, size in spreads if one == unit)} {unit}" for unit in units]
+    return f" ({', '.join(known)} by the seeds so far)" if known else ""
+
+
+def _range(factors: Factors) -> str:
+    return _ends(factor for _, factor in factors)
+
+
+def _ends(values: Iterable[float]) -> str:
+    sizes = list(values)
+    low, high = (_told(value) for value in (min(sizes), max(sizes)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    return " or ".join(sorted(words))
+
+
+def _told(value: float) -> str:
+    return "0" if value < NEGLIGIBLE else f"{value:.3g}"

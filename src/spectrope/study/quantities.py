@@ -1,0 +1,112 @@
+"""Numbers that claims read off a row; None where a row does not have them."""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+import polars as pl
+
+from spectrope.attention.latent import Latent
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.training.config import Experiment
+from spectrope.study.rows import Row
+
+ABLATION = "ablation"  # Table of the exact sweep, free of the authors' faults.
+THEIRS = "ablation-value-bias-unrestored-all"  # As the public code does it: R9 and R10,
+THEIRS_LATENT = "ablation-latent-columns-unrestored-all"  # and R12 under latent attention.
+
+Quantity = Callable[[Row], float | None]
+LEARNED = 0.5  # Share of the best possible accuracy from which on a model counts as having learned its task.
+
+
+def held_out(row: Row) -> float | None:
+    """Final held-out accuracy in percent."""
+    return _percent(row, "test_accuracy")
+
+
+def fitted(row: Row) -> float | None:
+    """Final training accuracy in percent."""
+    return _percent(row, "train_accuracy")
+
+
+def shortfall(row: Row) -> float | None:
+    """Points between the best possible accuracy and the held-out one."""
+    ceiling, reached = _percent(row, "bayes_accuracy"), held_out(row)
+    return None if ceiling is None or reached is None else ceiling - reached
+
+
+def overfit(row: Row) -> float | None:
+    """Points between training and held-out accuracy."""
+    train, test = _percent(row, "train_accuracy"), held_out(row)
+    return None if train is None or test is None else train - test
+
+
+def speed(row: Row) -> float | None:
+    """Held-out accuracy in percent, averaged over the epochs: the area under the learning curve."""
+    table = row.tables.get("metrics")
+    if table is None:
+        return None
+    scores = table.filter((pl.col("split") == "test") & (pl.col("epoch") > 0))["accuracy"]
+    return None if scores.is_empty() else 100 * sum(scores) / len(scores)
+
+
+def learned(row: Row) -> bool:
+    """Whether the model reaches half of the best possible accuracy, so that it has something to lose."""
+    accuracy, ceiling = row.facts["test_accuracy"], row.facts["bayes_accuracy"]
+    return accuracy is not None and ceiling is not None and accuracy >= LEARNED * ceiling
+
+
+def own_ablation(experiment: AnyExperiment) -> str:
+    """The table of drops that judges a run: the authors' ablation under `released`, else the exact one."""
+    if not isinstance(experiment, Experiment) or experiment.condition != "released":
+        return ABLATION
+    return THEIRS_LATENT if isinstance(experiment.model.attention, Latent.Config) else THEIRS
+
+
+def gap(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
+    """Points by which the largest drop exceeds the second of its layer; the largest such gap of some layers.
+
+    Drops are of examples that had no part in choosing the head (see `spectrope.lab.ablation.rule`): held-out
+    ones, except by the authors' ablation, which takes those of training as well.
+
+    Args:
+        layers: Counted from 1; None means all.
+        ablation: By which ablation; None means the run's own.
+    """
+    return partial(_largest_gap, layers=None if layers is None else tuple(layers), ablation=ablation)
+
+
+def deposit(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
+    """1 if the deposit rule finds a deposit in one of some layers by such an ablation, else 0."""
+    return partial(_any_deposit, layers=None if layers is None else tuple(layers), ablation=ablation)
+
+
+def shallow(n_layers: int) -> range:
+    """The layers, counted from 1, that count as shallow: the first half, and at least one."""
+    return range(1, max(1, n_layers // 2) + 1)
+
+
+def _percent(row: Row, name: str) -> float | None:
+    value = row.facts[name]
+    return None if value is None else 100 * value
+
+
+def deposits_of(row: Row, ablation: str | None = None) -> pl.DataFrame | None:
+    """What the deposit rule says of each layer by an ablation, by default the run's own."""
+    return row.tables.get((ablation or own_ablation(row.experiment)).replace("ablation", "deposit"))
+
+
+def _chosen(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
+    found = deposits_of(row, ablation)
+    if found is None or layers is None:
+        return found
+    return found.filter(pl.col("layer").is_in(layers))
+
+
+def _largest_gap(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+    found = _chosen(row, layers, ablation)
+    return None if found is None or found.is_empty() else max(found["gap"])
+
+
+def _any_deposit(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+    found = _chosen(row, layers, ablation)
+    return None if found is None or found.is_empty() else float(any(found["deposit"]))

@@ -1,0 +1,226 @@
+"""What a finished run contributes to a study: a small record, enough to judge claims by."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from reprlib import repr as short
+from typing import Any
+
+import polars as pl
+
+from spectrope.core.config import config_hash
+from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core.strict_json import finite
+from spectrope.lab.experiments import AnyExperiment, read_experiment, written
+from spectrope.lab.job import Job
+from spectrope.lab.measures import MEASURES
+from spectrope.lab.runs import DATA_VERSION
+from spectrope.store import RESULTS_VERSION, Run
+from spectrope.store.records import Complaint, append_record, read_records
+from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
+
+DIGITS = 6  # Significant ones that a row keeps.
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished run as a claim sees it.
+
+    Args:
+        experiment: What was run.
+        facts: Of the run's manifest: scores as fractions, seconds, commit, precision, machine.
+        tables: The run's tables by name, as far as there are any.
+        run: The run's id when it was recorded.
+    """
+
+    experiment: AnyExperiment
+    facts: Mapping[str, Any]
+    tables: Mapping[str, pl.DataFrame]
+    run: str
+
+    @classmethod
+    def of(cls, run: Run) -> "Row":
+        """The row of a finished run.
+
+        Raises:
+            StoreError: If it is unfinished or damaged, or holds what a row cannot.
+        """
+        tables = {name: run.frame(name) for name in KEPT if run.has_frame(name)}
+        facts = {name: run.manifest.get(name) for name in FACTS}
+        return cls(read_experiment(run.config), *_checked(run.id, facts, tables), run.id)
+
+    def record(self) -> dict[str, Any]:
+        """This row as JSON-ready values."""
+        return {
+            "run": self.run,
+            "results_version": RESULTS_VERSION,
+            "data_version": DATA_VERSION,
+            "config": written(self.experiment),
+            "facts": finite(self.facts),
+            "tables": {name: _columns(table) for name, table in self.tables.items()},
+        }
+
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> "Row":
+        """Read a row back.
+
+        Raises:
+            StoreError: If it is of another version, no row, its experiment is not one of today's, or a fact
+                or table is not what claims read.
+        """
+        run = record.get("run", "unknown")
+        for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
+            if record.get(name) != current:
+                raise StoreError(f"run {run} has {name} {short(record.get(name))}, not {current}.")
+        try:
+            identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
+            experiment = read_experiment(record["config"])
+            tables = {name: pl.DataFrame(columns) for name, columns in record["tables"].items()}
+            facts = {name: record["facts"][name] for name in FACTS}
+        except ConfigError as error:
+            raise StoreError(f"run {run} is of another program: {error}") from None
+        except (KeyError, TypeError, AttributeError, OverflowError, UnicodeError, pl.exceptions.PolarsError):
+            raise StoreError(f"run {run} is no row of a study.") from None
+        if identity != run:
+            raise StoreError(f"run {run} has the configuration of run {identity}.")
+        return cls(experiment, *_checked(run, facts, tables), run)
+
+    def covers(self, job: Job) -> bool:
+        """Whether this row holds all that a job would make."""
+        return job.experiment == self.experiment and set(job.tables) <= set(self.tables)
+
+    def joined(self, later: "Row") -> "Row":
+        """This row with what a later one of the same training adds or replaces.
+
+        Of two trainings of one experiment the one with more tables counts, else the later one: scores of one
+        beside tables of the other would be of no network at all.
+        """
+        if self.facts["finished_at"] == later.facts["finished_at"]:
+            return replace(later, tables={**self.tables, **later.tables})
+        return self if set(later.tables) < set(self.tables) else later
+
+
+@dataclass
+class Rows:
+    """Rows by experiment, in memory and in a file that grows by one line per row.
+
+    Args:
+        path: The file; None keeps them in memory alone.
+        complaints: One for each record that was left out.
+    """
+
+    path: Path | None = None
+    complaints: list[Complaint] = field(default_factory=list)
+    _rows: dict[AnyExperiment, Row] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> "Rows":
+        """The rows of a file; what cannot be read as a row of this version is named in `complaints`.
+
+        Raises:
+            StoreError: If the file cannot be read.
+        """
+        rows = cls(path)
+        records, complaints = read_records(path) if path.exists() else ([], [])
+        rows.complaints += complaints
+        for record in records:
+            try:
+                rows._take(Row.read(record))
+            except StoreError as error:
+                rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
+        return rows
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Rows":
+        """Rows in memory."""
+        found = cls()
+        for row in rows:
+            found._take(row)
+        return found
+
+    def unwritten(self) -> "Rows":
+        """The same rows, which others join in memory alone."""
+        return replace(self, path=None, _rows=dict(self._rows))
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows.values())
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, experiment: AnyExperiment) -> Row | None:
+        """The row of an experiment, if there is one."""
+        return self._rows.get(experiment)
+
+    def measured(self, experiment: AnyExperiment) -> list[str]:
+        """What has been measured on an experiment's run, by the names of measures."""
+        row = self.get(experiment)
+        return [] if row is None else [name for name in row.tables if name in MEASURES]
+
+    def lost(self, experiments: Iterable[AnyExperiment]) -> list[Complaint]:
+        """What was left out of the rows of some experiments that have none now."""
+        named = [complaint for complaint in self.complaints if complaint.run is not None]
+        if not named:
+            return []
+        names = {run_name(one) for one in experiments if one not in self._rows}
+        return [complaint for complaint in named if complaint.run in names]
+
+    def covers(self, job: Job) -> bool:
+        """Whether a job need not be run again."""
+        row = self.get(job.experiment)
+        return row is not None and row.covers(job)
+
+    def add(self, row: Row) -> None:
+        """Take a row in, and write it to the file where there is one.
+
+        Raises:
+            StoreError: If the file cannot be written.
+        """
+        if self.path is not None:
+            append_record(self.path, self._joined(row).record())
+        self._take(row)
+
+    def _take(self, row: Row) -> None:
+        self._rows[row.experiment] = self._joined(row)
+
+    def _joined(self, row: Row) -> Row:
+        earlier = self._rows.get(row.experiment)
+        return row if earlier is None else earlier.joined(row)
+
+
+def run_name(experiment: AnyExperiment) -> str:
+    """The id of an experiment's run."""
+    return config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
+
+
+def _name_today(record: Mapping[str, Any]) -> str | None:
+    """The id that the configuration of a record has in this version, or the one that it says it has."""
+    config, run = record.get("config"), record.get("run")
+    if config:
+        return config_hash(config, DATA_VERSION, RESULTS_VERSION)
+    return run if isinstance(run, str) else None
+
+
+def _checked(
+    run: str, facts: Mapping[str, Any], tables: Mapping[str, pl.DataFrame]
+) -> tuple[Mapping[str, Any], dict[str, pl.DataFrame]]:
+    """The facts, and what a row keeps of the tables, once all of them are what claims read."""
+    for name, value in facts.items():
+        rule, fits = FACTS[name]
+        if not fits(value) and (value is not None or name in NEEDED):
+            raise StoreError(f"run {run}: {name} is {short(value)}, and has to be {rule}.")
+    kept = {}
+    for name, table in tables.items():
+        if name not in KEPT:
+            raise StoreError(f"run {run}: no row has a table {name!r}.")
+        try:
+            kept[name] = KEPT[name].of(table)
+        except StoreError as error:
+            raise StoreError(f"run {run}: table {name!r} {error}") from None
+    return facts, paired(kept)
+
+
+def _columns(table: pl.DataFrame) -> dict[str, list[Any]]:
+    numbers = pl.col(pl.Float64, pl.Float32)
+    rounded = pl.when(numbers.is_finite()).then(numbers.round_sig_figs(DIGITS)).name.keep()
+    return table.with_columns(rounded).to_dict(as_series=False)

@@ -1,0 +1,221 @@
+"""Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
+
+import shlex
+from collections import Counter
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from spectrope.core.device import Precision
+from spectrope.core.errors import ConfigError, SpectropeError, StoreError, UnknownNameError, require
+from spectrope.core.watch import unwatched
+from spectrope.lab.engines.base import Engine, Watcher
+from spectrope.lab.experiments import OWN, AnyExperiment, read_experiment
+from spectrope.lab.job import Job
+from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.scales import SCALES
+from spectrope.store import survey
+from spectrope.study.claim import Claim, chosen_claims
+from spectrope.study.claims.tuned import AtBestRates
+from spectrope.study.conditions import THROWN
+from spectrope.study.rows import Row, Rows, run_name
+from spectrope.study.seen import Seen
+from spectrope.study.verdict import Verdict
+
+RESULTS = Path("results")  # Where rows are, unless said otherwise.
+
+
+@dataclass(frozen=True)
+class Study:
+    """Some claims at one scale.
+
+    Args:
+        claims: The claims.
+        conditions: Whose confounds; each claim is tested under those of them that concern it.
+        scale: How large the runs are.
+        seeds: Seeds of every arm, counted from the first that a claim has not explored; a claim about
+            something rare takes more (`seeds_of`).
+
+    Raises:
+        ConfigError: If one of these is empty or unknown, or no claim is tested under the conditions.
+    """
+
+    claims: tuple[Claim, ...]
+    conditions: tuple[str, ...]
+    scale: str
+    seeds: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for field in ("claims", "conditions", "seeds"):
+            require(len(getattr(self, field)) > 0, self, field, "at least one")
+        require(min(self.seeds) >= 0, self, "seeds", "none below 0")
+        for name in self.conditions:
+            if name not in THROWN:
+                raise UnknownNameError("condition", name, THROWN)
+        if self.scale not in SCALES:
+            raise UnknownNameError("scale", self.scale, SCALES)
+        if not self.cases():
+            asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
+            raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
+
+    def rows_of(self, rows: Rows) -> list[Row]:
+        """The rows that there are of planned runs."""
+        return [row for job in self.jobs(rows) if (row := rows.get(job.experiment)) is not None]
+
+    def commands(self, place: Path = RESULTS) -> list[str]:
+        """The commands that do what this study lacks: of claims as they are, and of those at best rates.
+
+        Args:
+            place: Folder of the rows.
+        """
+        every, tested = {claim.kind for claim in chosen_claims(())}, {claim for claim, _ in self.cases()}
+        tuned = sorted(claim.inner.kind for claim in tested if isinstance(claim, AtBestRates))
+        plain = sorted(claim.kind for claim in tested if not isinstance(claim, AtBestRates))
+        named = [plain if set(plain) < every else []] if plain else []
+        named += [[*tuned, "--tune"]] if tuned else []
+        return [self.command(names, place) for names in named]
+
+    def command(self, words: Sequence[str], place: Path = RESULTS) -> str:
+        """The command that runs some claims on the seeds of this study.
+
+        Args:
+            words: Names of the claims, none for all, and options such as "--tune".
+            place: Folder of the rows.
+        """
+        options = ["--scale", self.scale, "--seeds", str(len(self.seeds))]
+        options += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
+        options += ["--rows", str(place)] if place != RESULTS else []
+        options += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
+        return shlex.join(["spectrope", "claims", "run", *words, *options])
+
+    @property
+    def n_layers(self) -> int:
+        """Depth of the models of its scale."""
+        return max(preset.model.n_layers for preset in SCALES[self.scale].values())
+
+    def cases(self) -> list[tuple[Claim, str]]:
+        """Each claim with each condition that concerns it."""
+        return [
+            (claim, name) for claim in self.claims for name in self.conditions if name in claim.conditions
+        ]
+
+    def _concerned(self) -> list[str]:
+        """The conditions that concern any of the claims."""
+        return [name for name in THROWN if any(name in claim.conditions for claim in self.claims)]
+
+    def jobs(self, rows: Rows | None = None) -> list[Job]:
+        """What there is to do, claim by claim; a run that several claims need comes once, with all tables.
+
+        Args:
+            rows: What there is already, for claims that plan by it.
+        """
+        return merged(job for claim, name in self.cases() for job in self.jobs_of(claim, name, rows))
+
+    def jobs_of(self, claim: Claim, condition: str, rows: Rows | None = None) -> list[Job]:
+        """What one claim needs under one condition."""
+        return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
+
+    def seeds_of(self, claim: Claim) -> tuple[int, ...]:
+        """As many as the claim needs for each of the study's seeds; those of other seeds are others."""
+        return tuple(claim.times * seed + more for seed in self.seeds for more in range(claim.times))
+
+    def verdicts(self, rows: Rows) -> list[Verdict]:
+        """The verdict of each case on the rows that there are of its planned seeds, and what these lack."""
+        return [self._verdict(claim, condition, rows) for claim, condition in self.cases()]
+
+    def _verdict(self, claim: Claim, condition: str, rows: Rows) -> Verdict:
+        found = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
+        jobs = self.jobs_of(claim, condition, rows)
+        n_left = len(outstanding(jobs, rows))
+        told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
+        return replace(found, reason=found.reason + told)
+
+    def seen(self, claim: Claim, condition: str, rows: Rows) -> Seen:
+        """The rows that count for a claim."""
+        return claim.see(rows, condition, self.scale, self.seeds_of(claim))
+
+    def power(self, claim: Claim, rows: Rows) -> str:
+        """What the planned seeds can show of a claim."""
+        return claim.power(self.seeds_of(claim), rows, self.scale)
+
+
+def merged(jobs: Iterable[Job]) -> list[Job]:
+    """One job per experiment, which leaves the tables of all jobs of that experiment."""
+    tables: dict[AnyExperiment, dict[str, None]] = {}
+    for job in jobs:
+        tables.setdefault(job.experiment, {}).update(dict.fromkeys(job.tables))
+    return [Job(experiment, tuple(names)) for experiment, names in tables.items()]
+
+
+def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
+    """The jobs whose rows are not there yet, each with what its row has already.
+
+    Where the run folder is gone, the run is made anew, and its row takes the place of the earlier one.
+    """
+    return [
+        replace(job, tables=tuple(dict.fromkeys((*job.tables, *rows.measured(job.experiment)))))
+        for job in jobs
+        if not rows.covers(job)
+    ]
+
+
+def usual_precision(rows: Iterable[Row]) -> Precision:
+    """The precision of most rows whose experiments leave it open, or "auto" if there are none.
+
+    Claims leave rows in another precision than most of theirs out.
+    """
+    found = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
+    return found.most_common(1)[0][0] if found else "auto"
+
+
+def leaves_precision_open(experiment: AnyExperiment) -> bool:
+    """Whether its precision is auto; experiments of the grokking laboratory have one alone."""
+    return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
+
+
+def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:
+    """Take the rows of finished runs, where they add something to what there is.
+
+    Args:
+        root: Folder of the run folders.
+        wanted: Runs of other experiments are left alone.
+        rows: Where the rows go.
+
+    Returns:
+        How many there were, and a line for each run that cannot be read.
+
+    Raises:
+        StoreError: If `root` is no folder, or the rows cannot be written.
+    """
+    runs, broken = survey(root)
+    complaints = [f"{path.name}: {reason}" for path, reason in broken]
+    found = 0
+    for run in runs:
+        try:
+            if OWN in run.config or not run.finished or (one := read_experiment(run.config)) not in wanted:
+                continue
+            if run.id != run_name(one):
+                raise StoreError(
+                    f"has the configuration of run {run_name(one)}; rename or remove the folder."
+                )
+            row = Row.of(run)
+        except SpectropeError as error:
+            complaints.append(f"{run.id}: {error}")
+            continue
+        known = rows.get(row.experiment)
+        if known is None or set(known.tables) < set(known.joined(row).tables):
+            rows.add(row)
+            found += 1
+    return found, complaints
+
+
+def carry_out(
+    jobs: Sequence[Job], rows: Rows, root: Path, engine: Engine, watch: Watcher = unwatched
+) -> None:
+    """Do the jobs that no row covers, adding each row as its job ends.
+
+    Raises:
+        Interrupted: After Ctrl-C; what was done is kept.
+        SpectropeError: If a job fails; the others are done first.
+    """
+    engine(outstanding(jobs, rows), root, watch, rows.add)

@@ -1,0 +1,132 @@
+"""The page of an audit, as text and in a real browser."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver import Chrome
+from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
+from tests.figures.browser import browser, open_page
+from tests.figures.test_browser import OVERFLOW, assert_sound
+
+from spectrope.checkpoints.audit import Audit, audit
+from spectrope.checkpoints.audit.figures import HEADS, kernel_panels, pair_panels, slope_panels
+from spectrope.checkpoints.audit.page import reached, reaches, render_audit, stretches, write_audit
+
+LONG = 160
+
+
+def wrong() -> Audit:
+    """A Llama whose second layer turns by another base, at a length beyond the declared one."""
+    model = llama(rope_parameters=dict(ROPES["yarn"]))
+    fitting = audit(model, length=LONG, paths=True)
+    other = audit(llama(rope_parameters=dict(ROPES["default"])), length=LONG)
+    layer = replace(fitting.layers[1], effective=other.layers[1].effective, verdict="differs")
+    return replace(fitting, layers=(fitting.layers[0], layer))
+
+
+AUDITS = {
+    "rotary": wrong,
+    "linear bias": lambda: audit(FAMILIES["bloom"](), length=96),
+    "buckets": lambda: audit(FAMILIES["t5"](), length=96),
+    "no kernel": lambda: audit(FAMILIES["gpt2"](), length=96),
+}
+
+
+@pytest.fixture(scope="module")
+def audits() -> dict[str, Audit]:
+    return {name: make() for name, make in AUDITS.items()}
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    with browser(tmp_path_factory.mktemp("profile")) as page:
+        yield page
+
+
+@pytest.mark.parametrize("width", [400, 1200])
+@pytest.mark.parametrize("name", AUDITS)
+def test_every_row_is_drawn_and_nothing_asked_for(driver, audits, tmp_path, name, width):
+    path = write_audit(audits[name], tmp_path / "page.html")
+    drawn = [*pair_panels(audits[name]), *slope_panels(audits[name]), *kernel_panels(audits[name])]
+    assert assert_sound(driver, path, width) == len(drawn)
+
+
+def test_panels_hold_every_kernel_and_every_pair(audits):
+    found = audits["rotary"]
+    for layer, panel in zip(found.layers, kernel_panels(found), strict=True):
+        rows = panel.layers["heads"].rows
+        assert [row["logit"] for row in rows] == [value for head in layer.heads for value in head.kernel]
+    first, second = pair_panels(found)
+    assert (first.title, second.title) == ("layer 0", "layer 1")
+    assert [row["name"] for row in first.layers["lengths"].rows] == ["audited length", "declared length"]
+    wavelengths = [row["wavelength"] for row in second.layers["effective"].rows]
+    assert wavelengths != [row["wavelength"] for row in second.layers["declared"].rows]
+    assert wavelengths[0] == pytest.approx(6.2831853, rel=1e-6)
+    assert len(pair_panels(replace(found, layers=found.layers[:1] * 2))) == 1
+
+
+def test_layers_that_fall_alike_share_a_panel(audits):
+    (panel,) = slope_panels(audits["linear bias"])
+    assert panel.title == "layers 0 to 1"
+    assert [row["slope"] for row in panel.layers["declared"].rows] == [0.25, 0.0625, 0.015625, 0.00390625]
+
+
+def test_of_many_heads_some_are_drawn(audits):
+    found = audits["linear bias"]
+    layer = found.layers[0]
+    many = replace(found, layers=(replace(layer, heads=layer.heads * 10),))
+    (panel,) = kernel_panels(many)
+    assert len(panel.layers["heads"].rows) == 14 * len(layer.heads[0].lags)
+    assert f"about {HEADS} are drawn" in render_audit(many)
+    assert "are drawn" not in render_audit(found)
+
+
+def test_the_page_says_what_the_audit_found(audits):
+    page = render_audit(audits["rotary"])
+    assert "differs" in page
+    assert "packed sequences" in page
+    text = reaches(audits["rotary"])["0, 1"]
+    assert text.startswith("3 of 8 pairs turn fully within 160 positions, 3 within the declared 128; ")
+    assert "reach angles that no position within the declared length has" in text
+    assert "pairs are slowed from pair 1 on, by up to 4" in text
+    assert "table wpe from row 0" in render_audit(audits["no kernel"])
+    assert "Every layer applies what the configuration declares." in render_audit(audits["buckets"])
+
+
+def test_pairs_are_listed_with_their_wavelengths(audits):
+    rows = {row.what: row for row in reached(audits["rotary"])["0, 1"]}
+    assert rows["turn fully within the declared 128 positions"].pairs == "0–2"
+    assert rows["turn fully within the audited 160"].wavelengths.startswith("6.283 to ")
+    unseen = rows["reach angles that no position within the declared length has"]
+    assert unseen.pairs == "3–7"
+    assert rows["are slower than the base alone makes them"].pairs == "1–7"
+    assert f"<td>{unseen.wavelengths}</td>" in render_audit(audits["rotary"])
+    layer = audits["rotary"].layers[0]
+    still = tuple(replace(pair, wavelength=None, aliased=pair.pair == 3) for pair in layer.reach.pairs)
+    reach = replace(layer.reach, pairs=still)
+    rows = reached(replace(audits["rotary"], layers=(replace(layer, reach=reach),)))["0"]
+    assert [(row.pairs, row.wavelengths) for row in rows if "half a turn" in row.what] == [
+        ("3", "stand still")
+    ]
+
+
+def test_neighbours_are_joined():
+    assert stretches([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
+    assert stretches([]) == ""
+
+
+def test_reaches_tell_of_aliasing_and_of_pairs_that_stand_still(audits):
+    found = audits["rotary"]
+    reach = replace(found.layers[0].reach, aliased=2, slowdown=None)
+    text = reaches(replace(found, layers=(replace(found.layers[0], reach=reach),)))["0"]
+    assert "2 turn by more than half a turn per position, so their sense is ambiguous" in text
+    assert text.endswith("pairs are slowed from pair 1 on, which stand still at the end.")
+
+
+def test_names_are_shown_and_never_run(driver, audits, tmp_path):
+    name = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+    open_page(driver, write_audit(replace(audits["buckets"], model=name), tmp_path / "page.html"), 400)
+    assert driver.execute_script("return window.hacked") is None
+    assert name in driver.find_element("css selector", "h1").text
+    assert driver.execute_script(OVERFLOW) <= 0

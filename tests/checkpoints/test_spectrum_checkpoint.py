@@ -1,0 +1,86 @@
+"""`spectrope spectrum` on a checkpoint, as a user types it."""
+
+import polars as pl
+import pytest
+from tests.checkpoints.adapters.tokenizers import save_tokenizer
+from tests.checkpoints.audit.families import FAMILIES, llama
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.console.show import console
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    root = tmp_path_factory.mktemp("checkpoints")
+    FAMILIES["smollm3"]().save_pretrained(root / "deep")
+    save_tokenizer(root / "deep")
+    FAMILIES["t5"]().save_pretrained(root / "t5")
+    FAMILIES["mistral"]().save_pretrained(root / "windowed")
+    llama().save_pretrained(root / "mute")
+    FAMILIES["gpt2"]().save_pretrained(root / "short")
+    (root / "texts").write_text("w5 w6 w7 w8 w9\nw9 w10 w11\nw5 w7 w9 w9 w7\nw8 w8 w8 w9\n")
+    return root
+
+
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setattr(console, "width", 200)
+
+
+def test_tables_are_printed_and_kept(checkpoints, tmp_path, capsys):
+    options = ("--examples", "6", "--length", "12", "--draws", "9", "--layers", "1:3", "--out", str(tmp_path))
+    assert main(("spectrum", str(checkpoints / "deep"), *options)) == 0
+    out = capsys.readouterr().out
+    assert "6 sequences of 12 tokens; layers and heads count from 0." in out
+    table = pl.read_parquet(tmp_path / "spectrum.parquet")
+    assert table.select("layer", "head").rows() == [(i, h) for i in (1, 2) for h in range(4)]
+    assert pl.read_parquet(tmp_path / "kernel.parquet")["lag"].unique().sort().to_list() == list(range(12))
+    assert pl.read_parquet(tmp_path / "shares.parquet")["layer"].unique().sort().to_list() == [1, 2]
+
+
+def test_what_rotation_does_is_shown_and_kept(checkpoints, tmp_path, capsys):
+    options = ("--examples", "4", "--length", "12", "--draws", "9", "--batch", "3", "--out", str(tmp_path))
+    assert main(("spectrum", str(checkpoints / "mute"), *options)) == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("content", "contr.", "residual"))
+    assert pl.read_parquet(tmp_path / "bands.parquet").select("layer", "head").unique().height == 8
+
+
+def test_both_stacks_are_listed(checkpoints, capsys):
+    options = ("--examples", "4", "--length", "12", "--draws", "9", "--layers", "0")
+    assert main(("spectrum", str(checkpoints / "t5"), *options)) == 0
+    out = capsys.readouterr().out
+    assert "4 sequences of 6 tokens" in out
+    assert "encoder" in out
+    assert "decoder" in out
+
+
+def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
+    options = ("--texts", str(checkpoints / "texts"), "--draws", "9")
+    assert main(("spectrum", str(checkpoints / "deep"), *options, "--length", "4")) == 0
+    assert "3 sequences of 4 tokens" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "takes a run, a checkpoint or --encoding NAME, one of them"),
+        (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
+        (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
+        (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),
+        (("{root}/windowed",), "measure no more tokens than its window holds"),
+        (("{root}/mute", "--layers", "7"), "layers must take at least one of 0 to 1"),
+        (("{root}/mute", "--length", "1"), "length must be at least 2; got 1"),
+        (("{root}/mute", "--draws", "0"), "draws must be at least 1; got 0"),
+        (("{root}/mute", "--examples", "1"), "examples must be at least 2; got 1"),
+        (("{root}/mute", "--texts", "{root}/texts"), "--texts needs the checkpoint's tokenizer"),
+        (("{root}/deep", "--texts", "{root}/texts", "--length", "6"), "holds 0 texts of 6 tokens"),
+    ],
+)
+def test_a_mistake_gets_one_line(checkpoints, capsys, arguments, message):
+    given = [argument.format(root=checkpoints) for argument in arguments]
+    capsys.readouterr()
+    assert main(("spectrum", *given)) == BAD_INPUT
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("spectrope: ")]
+    assert len(lines) == 1
+    assert message in lines[0]

@@ -1,0 +1,115 @@
+"""The numbers of the table and the words of the headline."""
+
+import math
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+from tests.figures.synthetic import make_run, make_store
+
+from spectrope.figures.summary import headline, rows_of
+from spectrope.figures.tables import read_tables
+
+SPACE = "\N{NO-BREAK SPACE}"
+
+
+def with_scores(run, test, drops=None):
+    """Give a finished run other results."""
+    run.finish(run.manifest | {"test_accuracy": test, "train_accuracy": 1.0, "bayes_accuracy": 0.974})
+    if drops is not None:
+        rows = [{"layer": 1, "head": i + 1, "intact": test, "drop": float(d)} for i, d in enumerate(drops)]
+        drop = pl.col("drop")
+        ends = {"ablated": test - drop / 100, "low": drop - 1, "high": drop + 1}
+        run.write_frame("ablation", pl.DataFrame(rows).with_columns(**ends))
+    return run
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    run = with_scores(make_run(tmp_path, "rope"), 0.95, [1.0, 40.5, -2.0])
+    (row,) = rows_of(read_tables([run]), "distance")
+    assert (row.encoding, row.n_seeds, row.interval) == ("rope", 1, None)
+    assert (row.train, row.test, row.ceiling) == pytest.approx((100.0, 95.0, 97.4))
+    assert row.gap == pytest.approx(2.4)
+    assert row.drop == 40.5
+    assert [(drop.name, drop.second) for drop in row.drops] == [("L1H2", 1.0)]
+
+
+def test_several_seeds_have_students_interval(tmp_path):
+    accuracies = [0.91, 0.95, 0.90]
+    runs = [with_scores(make_run(tmp_path, "rope", seed=i), a, [i, 9.0]) for i, a in enumerate(accuracies)]
+    (row,) = rows_of(read_tables(runs), "distance")
+    values = 100 * np.array(accuracies)
+    low, high = stats.t.interval(0.95, 2, loc=values.mean(), scale=stats.sem(values))
+    assert row.interval is not None
+    assert (row.interval.low, row.interval.high) == pytest.approx((low, high))
+    assert row.test == pytest.approx(92.0)
+    assert row.drop == 9.0
+    assert [drop.seed for drop in row.drops] == [0, 1, 2]
+
+
+def test_the_headline_says_what_was_found(tmp_path):
+    runs = [
+        with_scores(make_run(tmp_path, "nope"), 0.05, [0.1, 0.3]),
+        with_scores(make_run(tmp_path, "rope"), 0.97, [63.25, 4.0]),
+    ]
+    findings = headline(read_tables(runs))
+    assert [finding.subject for finding in findings] == ["distance", "seeds"]
+    assert findings[0].sentences == [
+        "Held-out accuracy in percent, where 97.4 is the best that labels allow: "
+        f"rope{SPACE}97.0, nope{SPACE}5.0.",
+        "Silencing one head costs most, 63.2 points, at head 1 of layer 1 in rope, seed 0; "
+        "the next head of that run costs 4.0.",
+    ]
+    assert findings[1].sentences == [
+        "With 1 seed for each encoding and task this describes these runs; "
+        "fewer than 6 seeds support no general statement."
+    ]
+
+
+def test_six_seeds_lift_the_reservation(tmp_path):
+    few = make_store(tmp_path, ("nope",), ("distance",), range(5))
+    many = make_store(tmp_path, ("rope",), ("distance",), range(6))
+    (mixed,) = headline(read_tables(few + many))[-1].sentences
+    assert mixed.startswith("With 5 to 6 seeds for each encoding and task this describes these runs; fewer")
+    (enough,) = headline(read_tables(many))[-1].sentences
+    assert enough.startswith("There are 6 seeds for each encoding and task. ±")
+
+
+def test_means_come_with_half_an_interval(tmp_path):
+    runs = [with_scores(make_run(tmp_path, "rope", seed=i), a) for i, a in enumerate((0.90, 0.94))]
+    half = stats.t.ppf(0.975, 1) * 2
+    assert f"rope{SPACE}92.0{SPACE}±{SPACE}{half:.1f}." in headline(read_tables(runs))[0].sentences[0]
+
+
+def test_ceilings_that_differ_are_given_as_a_range(tmp_path):
+    runs = [with_scores(make_run(tmp_path, "rope"), 0.9), make_run(tmp_path, "nope")]
+    assert "97.4 to 100.0 is the best" in headline(read_tables(runs))[0].sentences[0]
+
+
+def test_without_ablation_no_drop_is_mentioned(tmp_path):
+    run = make_run(tmp_path, "rope")
+    run.remove("ablation")
+    tables = read_tables([run])
+    assert len(headline(tables)[0].sentences) == 1
+    assert rows_of(tables, "distance")[0].drop is None
+
+
+def test_drops_that_are_not_finite_are_never_the_largest(tmp_path):
+    run = with_scores(make_run(tmp_path, "rope"), 0.9, [math.nan, 2.0, math.inf])
+    (row,) = rows_of(read_tables([run]), "distance")
+    assert [(drop.name, drop.drop, drop.second) for drop in row.drops] == [("L1H2", 2.0, None)]
+    run = with_scores(make_run(tmp_path, "nope"), 0.9, [math.nan])
+    (row,) = rows_of(read_tables([run]), "distance")
+    assert row.drops == []
+
+
+def test_a_single_head_has_no_next(tmp_path):
+    run = with_scores(make_run(tmp_path, "rope"), 0.9, [3.0])
+    sentence = headline(read_tables([run]))[0].sentences[1]
+    assert sentence == "Silencing one head costs most, 3.0 points, at head 1 of layer 1 in rope, seed 0."
+
+
+def test_a_model_that_misses_no_head_is_said_to(tmp_path):
+    run = with_scores(make_run(tmp_path, "rope"), 0.9, [-3.0, 0.0])
+    assert headline(read_tables([run]))[0].sentences[1] == "Silencing any one head costs nothing."

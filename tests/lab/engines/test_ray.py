@@ -1,0 +1,204 @@
+"""Plans on a Ray cluster: a real one of two workers on this machine, one of which is killed in mid-sweep."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from polars.testing import assert_frame_equal
+from tests.lab.engines.test_local import ignore, tiny
+
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.interrupt import Interrupted
+from spectrope.lab.engines.local import Local
+from spectrope.lab.engines.ray import Ray, asked_to_stop
+from spectrope.lab.job import Job, complete
+from spectrope.lab.training.config import Experiment
+from spectrope.store import find_runs
+from spectrope.study.rows import Row
+
+SCRIPT = """
+import json, os, pathlib, signal, sys
+sys.path.insert(0, {tests!r})
+import test_local as t
+import ray
+from spectrope.lab.engines import ray as overseer
+from spectrope.lab.job import Job
+from spectrope.lab.engines.ray import Ray
+
+def parent(process):
+    return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+
+def is_own(process):
+    while process.name not in ("0", "1"):
+        if int(process.name) == os.getpid():
+            return True
+        process = process.with_name(str(parent(process)))
+    return False
+
+def workers():
+    found = []
+    for process in pathlib.Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                title = (process / "cmdline").read_bytes()
+                if title.startswith(b"ray::do_job") and is_own(process):
+                    found.append(int(process.name))
+            except OSError:  # It has just ended.
+                continue
+    return found
+
+def kill(training):
+    for victim in workers()[:1] if training >= {{0, 1}} else []:  # The two that train longest.
+        os.kill(victim, signal.SIGKILL)
+        print(json.dumps({{"killed": victim}}), flush=True)
+        return True
+    return False
+
+def interrupt(training):
+    if len(training) == 2:
+        os.kill(os.getpid(), signal.SIGINT)
+    return len(training) == 2
+
+def carry_out(plan, root, act):
+    begun, training, acted = {{}}, set(), []
+
+    def watch(number, event):
+        print(json.dumps({{"number": number, "stage": event.stage, "done": event.done}}), flush=True)
+        if event.stage == "train" and event.done > begun.setdefault(number, event.done):
+            training.add(number)
+        if event.stage == "done":
+            training.discard(number)
+        if not acted and act(training):
+            acted.append(number)
+
+    def keep(row):
+        print(json.dumps({{"row": row.record()}}), flush=True)
+
+    try:
+        engine([Job.from_dict(one) for one in json.loads(plan)], pathlib.Path(root), watch, keep)
+    except t.Interrupted as stop:
+        print(json.dumps({{"stop": str(stop)}}))
+    print(json.dumps({{"end": root}}), flush=True)
+
+overseer.SECONDS_BETWEEN_LOOKS = 0.02
+engine = Ray(workers=2, replicas=2)
+engine._connect(ray)  # One cluster for both plans; the second finds both workers ready.
+carry_out(*sys.argv[1:3], interrupt)
+carry_out(*sys.argv[3:5], kill)
+ray.shutdown()
+"""
+
+
+def on_ray(*plans: tuple[list[Job], Path]) -> list[list[dict[str, Any]]]:
+    """What a driver tells, line by line, of a plan that it stops and of one that it kills a worker of."""
+    script = SCRIPT.format(tests=str(Path(__file__).parent))
+    words = [
+        word for jobs, root in plans for word in (json.dumps([job.to_dict() for job in jobs]), str(root))
+    ]
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    clean["RAY_worker_niceness"] = "0"  # Else a busy machine lets workers starve.
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=clean,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]
+    end = lines.index({"end": str(plans[0][1])})
+    return [lines[:end], lines[end:]]
+
+
+def begun(job: Job, root: Path) -> None:
+    """Leave a checkpoint of a job that was stopped after some steps."""
+    steps = iter(range(6))
+    with pytest.raises(Interrupted, match="stopped at step 6"):
+        complete(job, root, torch.device("cpu"), stop=lambda: next(steps, None) == 5)
+
+
+def long(name: str) -> Experiment:
+    """Many hundred steps, so that it still trains when a worker is killed."""
+    one = tiny(name, epochs=36)
+    return replace(one, training=replace(one.training, batch_size=4, eval_examples=8))
+
+
+def test_one_signal_stops_a_sweep_and_a_worker_killed_in_mid_sweep_costs_no_result(tmp_path):
+    pytest.importorskip("ray")
+    endless = [Job(tiny(name, epochs=5000)) for name in ("rope", "alibi", "nope")]
+    jobs = [Job(long("rope")), Job(long("alibi")), Job(tiny("nope"))]
+    jobs.append(Job(replace(jobs[2].experiment, seed=1)))  # Trains with the third as one model.
+    begun(jobs[0], tmp_path / "ray")
+    stopped, killed = on_ray((endless, tmp_path / "stopped"), (jobs, tmp_path / "ray"))
+    assert_no_result_is_lost(jobs, tmp_path, killed)
+    assert {"stop": "stopped; every run is saved."} in stopped
+    runs = find_runs(tmp_path / "stopped")
+    assert len(runs) == 2
+    assert all(run.has_tensors("checkpoint") and not run.finished for run in runs)
+
+
+def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, Any]]) -> None:
+    """A worker was killed in mid-run, its job begun again, and rows are those of the local engine."""
+    (victim,) = (at for at, line in enumerate(lines) if "killed" in line)
+    steps = {n: [(at, line["done"]) for at, line in enumerate(lines) if trains(line, n)] for n in range(4)}
+    assert min(done for _, done in steps[0]) == 6  # From its checkpoint, whoever was killed.
+    again = [n for n, told in steps.items() if any(b[1] <= a[1] for a, b in itertools.pairwise(told))]
+    assert again in ([0], [1])  # Of the two that were at work.
+    fell = next(b[0] for a, b in itertools.pairwise(steps[again[0]]) if b[1] <= a[1])
+    assert fell > victim
+    rows = {row.experiment: row for line in lines if "row" in line for row in [Row.read(line["row"])]}
+    kept: list[Row] = []
+    Local("cpu", replicas=2)(jobs, root / "local", ignore, kept.append)
+    assert len(rows) == len(kept) == 4
+    assert [run.manifest.get("replicas") for run in find_runs(root / "ray")].count(2) == 2
+    for row in kept:
+        other = rows[row.experiment]
+        assert other.run == row.run
+        assert other.facts["test_accuracy"] == row.facts["test_accuracy"]
+        for name, table in row.tables.items():
+            assert_frame_equal(other.tables[name], table, rel_tol=1e-5)
+
+
+def trains(line: dict[str, Any], number: int) -> bool:
+    return line.get("number") == number and line["stage"] == "train"
+
+
+def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnsupportedError, match=r"engine 'ray' needs Ray; pip install 'spectrope\[ray\]'"):
+        Ray()([Job(tiny())], tmp_path, ignore, lambda row: None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"workers": 0}, "workers must be at least 1"),
+        ({"cpus": 0}, "cpus must be"),
+        ({"gpus": -1.0}, "gpus must be"),
+        ({"replicas": 0}, "replicas must be"),
+    ],
+)
+def test_impossible_shares_are_refused(fields, rule):
+    with pytest.raises(ConfigError, match=rf"Ray\.{rule}"):
+        Ray(**fields)
+
+
+def test_a_stop_is_asked_for_now_and_then_alone():
+    asked = []
+
+    def ask() -> bool:
+        asked.append(1)
+        return False
+
+    stop = asked_to_stop(ask)
+    assert [stop() for _ in range(1000)] == [False] * 1000
+    assert len(asked) < 10
+    assert asked_to_stop(lambda: True)()

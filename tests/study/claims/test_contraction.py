@@ -1,0 +1,77 @@
+"""Claim 8 on rows with known answers."""
+
+import polars as pl
+import pytest
+import torch
+from tests.lab.engines.test_local import tiny
+from tests.study.made import jitter, row, rows_of
+
+from spectrope.lab.job import Job, complete
+from spectrope.study.claims.contraction import Contraction, contraction
+from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.rows import Row
+
+CLAIM = Contraction()
+ORDER = ("10", "30", "100", "300", "1000", "10000", "100000")
+
+
+def spectrum(ratio):
+    return pl.DataFrame({"layer": [1, 1, 2], "contraction_spectral": [ratio - 0.1, ratio + 0.1, None]})
+
+
+def say(ratio=0.6, slope=-1.0):
+    """Ratios grow with the base; speed falls with it if the slope is negative."""
+
+    def tell(arm, seed):
+        place = ORDER.index(arm)
+        test = 70.0 + 4 * slope * place + 0.5 * jitter(seed)
+        tables = {"spectrum": spectrum(ratio + 0.1 * (place - 5) + 0.01 * jitter(seed))}
+        return {"test": test, "tables": tables}
+
+    return tell
+
+
+def test_the_ratio_is_the_mean_over_heads_that_have_one():
+    (one, *_) = CLAIM.plan("controlled", "mini", (0,))
+    assert contraction(row(one, tables={"spectrum": spectrum(0.7)})) == pytest.approx(0.7)
+    assert contraction(row(one, tables={"spectrum": spectrum(0.7)}), layer=2) is None
+    assert contraction(row(one)) is None
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome"),
+    [
+        (say(), "holds"),
+        (say(ratio=1.1), "fails"),
+        (say(slope=1.0), "fails"),
+        (say(ratio=0.953), "inconclusive"),
+    ],
+)
+def test_known_ratios(tell, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_the_mean_is_told_layer_by_layer():
+    def tell(arm, seed):
+        table = pl.DataFrame({"layer": [1, 2, 2], "contraction_spectral": [0.5, 1.0, 2.0]})
+        return {"tables": {"spectrum": table}}
+
+    (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings
+    assert found.part.note == "layer by layer 0.50 [0.50 to 0.50], 1.50 [1.50 to 1.50]"
+
+
+def test_a_seed_without_all_bases_has_no_correlation():
+    partial = rows_of(CLAIM, lambda arm, seed: None if (arm, seed) == ("30", 14) else say()(arm, seed))
+    assert [finding.n_seeds for finding in CLAIM.judge(partial).findings] == [6, 5]
+
+
+def test_rope_itself_is_the_run_of_claim_1():
+    own = CLAIM.arms("released", "mini", 0)["10000"]
+    assert own == DistanceOrdering().arms("released", "mini", 0)["rope"]
+
+
+def test_a_trained_network_has_a_ratio(tmp_path):
+    run = complete(Job(tiny(), ("spectrum",)), tmp_path, torch.device("cpu"))
+    ratio = contraction(Row.of(run))
+    assert ratio == pytest.approx(run.frame("spectrum")["contraction_spectral"].mean())
+    assert 0.1 < ratio < 2.0

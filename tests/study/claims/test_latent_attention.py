@@ -1,0 +1,49 @@
+"""Claim 7 on rows with known answers."""
+
+import pytest
+from tests.study.made import jitter, rows_of
+
+from spectrope.study.claims.latent_attention import TABLE_1, LatentAttention
+
+CLAIM = LatentAttention()
+
+
+def say(final, gaps=(2.0, 1.0, 1.0)):
+    def tell(arm, seed):
+        task, name = arm.split("/")
+        return {"test": final[task][name] + 0.3 * jitter(seed) * (name == "mla"), "gaps": gaps}
+
+    return tell
+
+
+ALIKE = {task: dict.fromkeys(scores, 99.0) for task, scores in TABLE_1.items()}
+NEAR = {**TABLE_1, "distance": TABLE_1["distance"] | {"mla": 82.7}}
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome"),
+    [
+        (say(TABLE_1), "holds"),
+        (say(ALIKE), "fails"),
+        (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "fails"),
+        (say(NEAR), "inconclusive"),
+    ],
+)
+def test_known_tables(tell, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_the_gap_stands_beside_that_of_plain_rope():
+    def tell(arm, seed):
+        return {"gaps": (1.0, {"distance/rope": 12.0}.get(arm, 3.0), 1.0)}
+
+    (note,) = [one.part.note for one in CLAIM.judge(rows_of(CLAIM, tell)).findings if one.part.note]
+    assert note.endswith(
+        "that of models that learned, by their own ablation: RoPE 12.0, n = 6, NoPE 3.0, n = 6"
+    )
+
+
+def test_each_difference_stands_beside_the_paper_s():
+    verdict = CLAIM.judge(rows_of(CLAIM, say(TABLE_1)))
+    for finding in verdict.findings[:-1]:
+        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.1)

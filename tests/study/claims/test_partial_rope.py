@@ -1,0 +1,30 @@
+"""Claim 5's accuracy on rows with known answers."""
+
+import pytest
+from tests.study.made import jitter, rows_of
+
+from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.partial_rope import PartialRoPE
+
+CLAIM = PartialRoPE()
+
+
+def say(partial):
+    return lambda arm, seed: {"test": 95.0 if arm == "8" else partial + 0.3 * jitter(seed)}
+
+
+@pytest.mark.parametrize(("partial", "outcome"), [(80.0, "holds"), (95.0, "fails"), (93.1, "inconclusive")])
+def test_known_accuracies(partial, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, say(partial))).outcome == outcome
+
+
+def test_ends_are_nope_and_rope():
+    arms = CLAIM.arms("controlled", "mini", 6)
+    assert list(arms) == [str(k) for k in range(9)]
+    assert arms["8"] in Contraction().arms("controlled", "mini", 6).values()
+    assert arms["0"].model.encoding.kind == "nope"
+    assert arms["4"].model.encoding.groups[0].heads == 4
+
+
+def test_at_the_paper_s_width_the_paper_s_numbers_are_run():
+    assert list(CLAIM.arms("controlled", "paper", 0)) == ["0", "1", "2", "3", "5", "6", "13", "15", "16"]

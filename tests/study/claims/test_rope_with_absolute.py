@@ -1,0 +1,35 @@
+"""Claim 6 on rows with known answers."""
+
+import pytest
+from tests.study.made import jitter, rows_of
+
+from spectrope.study.claims.dropout import Dropout
+from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
+
+CLAIM = RoPEWithAbsolute()
+
+
+def say(alone, both):
+    return lambda arm, seed: {
+        "gaps": tuple(gap + jitter(seed) for gap in (alone if arm == "alone" else both))
+    }
+
+
+@pytest.mark.parametrize(
+    ("tell", "outcome"),
+    [
+        (say((40.0, 1.0, 1.0), (1.0, 40.0, 1.0)), "holds"),
+        (say((40.0, 1.0, 1.0), (40.0, 40.0, 1.0)), "fails"),
+        (say((40.0, 1.0, 1.0), (1.0, 1.0, 1.0)), "fails"),
+        (say((40.0, 1.0, 1.0), (10.0, 40.0, 1.0)), "inconclusive"),
+        (say((1.0, 1.0, 1.0), (1.0, 40.0, 1.0)), "inconclusive"),  # Nothing could leave layer 1.
+    ],
+)
+def test_known_gaps(tell, outcome):
+    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+
+
+def test_the_sinusoid_is_added_to_the_input():
+    arms = CLAIM.arms("controlled", "mini", 0)
+    assert [part.kind for part in arms["both"].model.encoding.parts] == ["rope", "sinusoidal"]
+    assert arms["alone"] == Dropout().arms("controlled", "mini", 0)["0"]

@@ -1,0 +1,76 @@
+"""What `spectrope claims` makes of its options."""
+
+import pytest
+from tests.cli.typed import refused
+
+from spectrope.cli import main
+from spectrope.lab.engines.local import Local
+from spectrope.lab.engines.ray import Ray
+from spectrope.study.commands.claims import Run
+
+
+@pytest.mark.parametrize(
+    ("command", "engine"),
+    [
+        (
+            Run(engine="ray", address="auto", workers=3, gpus=0.5, replicas=2),
+            Ray(address="auto", workers=3, gpus=0.5, replicas=2),
+        ),
+        (Run(engine="ray", workers=1), Ray()),
+        (Run(device="cuda", workers=3, replicas=2), Local("cuda", workers=3, replicas=2)),
+        (Run(workers=1), Local()),
+    ],
+)
+def test_options_reach_the_engine(command, engine):
+    command._require_options_of_engine()
+    assert command._engine() == engine
+
+
+@pytest.mark.parametrize(
+    ("command", "workers"),
+    [
+        (Run(engine="ray", workers=16), 16),
+        (Run(engine="ray", workers=16, gpus=0.25), 4),
+        (Run(engine="ray", workers=16, gpus=1.0), 1),
+        (Run(engine="ray", workers=16, address="auto"), 1),
+        (Run(device="cpu", workers=3), 3),
+    ],
+)
+def test_a_plan_counts_what_goes_on_at_a_time(command, workers):
+    assert command._workers == workers
+
+
+def test_rows_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_path, capsys):
+    place = tmp_path / "rows"
+    place.write_text("a file")
+    assert main(["claims", "run", "4", "--rows", str(place), "--runs", str(tmp_path / "runs")]) == 2
+    told = capsys.readouterr()
+    assert "a file stands where a folder should" in told.err
+    assert "runs to do" not in told.out
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("action", ["list", "report"])
+def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
+    line = refused(capsys, "claims", action, "--rows", "resluts")
+    assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "mini.jsonl").touch()
+    line = refused(capsys, "claims", "list", "--rows", "rows/mini.jsonl")
+    assert "--rows rows/mini.jsonl is a file; use --rows rows for its folder." in line
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6"), ("--rows", ".")])
+def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
+    line = refused(capsys, "claims", "report", *part)
+    assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line
+    assert not list(tmp_path.iterdir())
+    assert main(["claims", "report", *part, "--out", "page.md"]) == 0
+    assert (tmp_path / "page.md").exists()

@@ -1,0 +1,168 @@
+"""Each switch throws one divergence; a condition is the switches that it names, and nothing else."""
+
+from dataclasses import fields
+
+import pytest
+
+from spectrope.attention.latent import Latent
+from spectrope.core.config import config_hash, to_dict
+from spectrope.core.errors import UnknownNameError
+from spectrope.encodings.alibi import ALiBi
+from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.training.scales import SCALES, experiment
+from spectrope.study.conditions import SWITCHES, THROWN
+
+
+def flat(value: object, prefix: str = "") -> dict[str, object]:
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {k: v for key, inner in value.items() for k, v in flat(inner, f"{prefix}/{key}").items()}
+
+
+def differences(task: str, encoding: str, switch: str) -> dict[str, object]:
+    before = experiment(task, encoding)
+    after = SWITCHES[switch](before)
+    old, new = flat(to_dict(before)), flat(to_dict(after))
+    return {key: new.get(key) for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
+
+
+@pytest.mark.parametrize(
+    ("switch", "encoding", "field", "value"),
+    [
+        ("R1", "rope", "/model/causal", False),
+        ("R2", "rope", "/model/memory", "embeddings"),
+        ("R3", "rope", "/model/encoding/kind", "sum"),
+        ("R4", "t5", "/model/encoding/kind", "relative"),
+        ("R5", "alibi", "/model/encoding/slopes", "exponential"),
+        ("R6", "random", "/model/encoding/trainable", True),
+        ("R7", "rope", "/model/padding", "visible"),
+        ("R8", "rope", "/task/fillers", "any"),
+        ("R11", "mla", "/model/attention/rotary_queries", "shared"),
+        ("R13", "rope", "/model/classes", "vocabulary"),
+        ("R14", "mla", "/model/feed_forward", "gelu"),
+        ("R7", "mla", "/model/final_norm", True),
+    ],
+)
+def test_a_switch_changes_its_own_field(switch, encoding, field, value):
+    changed = differences("distance", encoding, switch)
+    assert changed[field] == value
+    assert {key for key in changed if not key.startswith("/model/encoding")} <= {field}
+
+
+@pytest.mark.parametrize(
+    ("switch", "untouched"),
+    [
+        ("R3", "alibi"),
+        ("R3", "mla"),
+        ("R4", "rope"),
+        ("R5", "t5"),
+        ("R6", "learned"),
+        ("R11", "rope"),
+        ("R11", "mla+alibi"),
+        ("R14", "rope"),
+    ],
+)
+def test_a_switch_of_one_encoding_leaves_the_others(switch, untouched):
+    assert differences("distance", untouched, switch) == {}
+
+
+def test_ambiguous_fillers_concern_task_one_alone():
+    assert differences("counting", "rope", "R8") == {}
+
+
+def test_the_released_input_term_is_the_concatenated_sinusoid():
+    encoding = experiment("distance", "rope", condition="released").model.encoding
+    parts = {part["kind"]: part for part in to_dict(encoding)["parts"]}
+    assert parts["sinusoidal"]["layout"] == "halves"
+    assert parts["sinusoidal"]["d_model"] == SCALES["mini"]["distance"].model.d_model
+    assert list(parts) == ["rope", "sinusoidal"]
+
+
+@pytest.mark.parametrize("scale", list(SCALES))
+def test_latent_attention_has_half_the_width_of_the_stream(scale):
+    one = experiment("distance", "mla", scale=scale)
+    half = one.model.d_model // 2
+    assert one.model.attention == Latent.Config(latent=half, query_latent=half)
+    assert (one.encoding_name, one.model.encoding.kind) == ("mla", "rope")
+    assert one.model.padding == "masked"
+
+
+def test_latent_attention_takes_other_encodings_and_other_widths():
+    given = experiment("distance", ALiBi.Config(), attention=Latent.Config(latent=32, query_latent=32))
+    assert experiment("distance", "mla+alibi") == given
+    assert given.encoding_name == "mla+alibi"
+    assert experiment("distance", "multi_head+t5") == experiment("distance", "t5")
+
+
+def test_released_latent_attention():
+    model = experiment("distance", "mla", condition="released").model
+    assert [part["kind"] for part in to_dict(model.encoding)["parts"]] == ["misread_rope", "learned"]
+    assert model.encoding.parts[0].head_dim == model.attention.rotary_dim
+    assert (model.causal, model.memory, model.padding, model.final_norm) == (
+        False,
+        "embeddings",
+        "masked",
+        True,
+    )
+    assert experiment("distance", "mla", condition="described").model.encoding.kind == "rope"
+
+
+@pytest.mark.parametrize("condition", list(THROWN))
+def test_conditions_are_their_switches(condition):
+    for task in SCALES["mini"]:
+        for encoding in ("nope", "rope", "t5", "alibi", "random", "mla"):
+            expected = experiment(task, encoding)
+            for name in THROWN[condition]:
+                expected = SWITCHES[name](expected)
+            got = experiment(task, encoding, condition=condition)
+            assert (got.task, got.model, got.training) == (expected.task, expected.model, expected.training)
+
+
+def test_conditions_and_scales_and_seeds_and_encodings_are_other_runs():
+    runs = [
+        experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+        for encoding in (*ENCODINGS, "mla", "mla+alibi", "mla+t5")
+        if encoding not in {"sum", "path"}  # a sum of RoPE is RoPE's R3, and PaTH has no bidirectional form
+        for scale in SCALES
+        for condition in THROWN
+        for seed in (0, 1)
+    ]
+    assert len({config_hash(run) for run in runs}) == len(runs)
+
+
+def test_the_paper_scale_has_the_paper_settings():
+    one = experiment("distance", "rope", scale="paper", condition="described")
+    assert (one.n_train, one.n_test, one.training.epochs) == (70_000, 30_000, 100)
+    assert (one.model.d_model, one.model.n_layers, one.model.n_heads, one.model.d_ff) == (256, 6, 16, 512)
+    assert (one.training.learning_rate, one.training.betas) == (1e-4, (0.98, 0.9))
+    assert (one.model.vocabulary, one.model.n_outputs) == (574, 574)
+    assert experiment("counting", "rope", scale="paper").training.epochs == 150
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"task": "distanse"}, "unknown task 'distanse'; did you mean distance"),
+        ({"encoding": "ropee"}, "unknown encoding 'ropee'; did you mean rope"),
+        ({"encoding": "mlaa"}, "unknown encoding 'mlaa'; did you mean mla"),
+        ({"encoding": "mla+ropee"}, "unknown encoding 'ropee'; did you mean rope"),
+        ({"scale": "minny"}, "unknown scale 'minny'; did you mean mini"),
+        ({"condition": "released2"}, "unknown condition 'released2'; did you mean released"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(names, message):
+    chosen = {"task": "distance", "encoding": "rope", **names}
+    with pytest.raises(UnknownNameError, match=message):
+        experiment(**chosen)
+
+
+def test_every_field_of_a_preset_reaches_the_experiment():
+    preset = SCALES["small"]["counting"]
+    one = experiment("counting", "nope", scale="small")
+    assert (one.task, one.training, one.n_train + one.n_test) == (
+        preset.task,
+        preset.training,
+        preset.n_examples,
+    )
+    kept = {f.name for f in fields(preset.model)} - {"encoding", "vocabulary", "n_labels", "max_length"}
+    assert all(getattr(one.model, name) == getattr(preset.model, name) for name in kept)

@@ -1,0 +1,305 @@
+"""What the engine does with a cluster, on a stand-in for Ray whose workers do what a test says."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.lab.engines.test_local import tiny
+from tests.study.made import row
+
+from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core.interrupt import Interrupted
+from spectrope.lab.engines.base import EngineError
+from spectrope.lab.engines.ray import RETRIES, Board, Ray
+from spectrope.lab.events import Event
+from spectrope.lab.job import Job
+
+Worker = Callable[[Board], Generator[None, None, Any]]  # Yields while it works, returns its outcome.
+JOBS = [Job(tiny("rope")), Job(replace(tiny("rope"), seed=1)), Job(tiny("alibi"))]
+LABELS = "distance/rope/seed 0, distance/rope/seed 1"
+
+
+class WorkerCrashedError(Exception):
+    pass
+
+
+class OutOfMemoryError(Exception):
+    pass
+
+
+class Future:
+    """Of a worker's outcome, which is there after as many looks as the worker yields."""
+
+    def __init__(self, work: Generator[None, None, Any]) -> None:
+        self.work, self.done = work, False
+        self.outcome: Callable[[], Any] = lambda: pytest.fail("asked for before it was there")
+
+    def look(self) -> None:
+        try:
+            next(self.work)
+        except StopIteration as end:
+            self.done, value = True, end.value
+            self.outcome = lambda: value
+        except Exception as error:
+            self.done, mistake = True, error
+            self.outcome = lambda: self._fail(mistake)
+
+    @staticmethod
+    def _fail(mistake: Exception) -> None:
+        raise mistake
+
+
+class Actor:
+    """A board whose methods are called at a distance."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any) -> Any:
+            value = getattr(self._board, name)(*args)
+            return SimpleNamespace(outcome=lambda: value)
+
+        return SimpleNamespace(remote=call)
+
+
+class Cluster:
+    """As much of Ray as the engine uses; each group of jobs goes to the next worker."""
+
+    exceptions = SimpleNamespace(WorkerCrashedError=WorkerCrashedError, OutOfMemoryError=OutOfMemoryError)
+
+    machines: Sequence[dict[str, float]] = ({"CPU": 1.0}, {"CPU": 8.0, "GPU": 1.0})
+
+    def __init__(self, *workers: Worker, running: bool = False, refusal: Exception | None = None) -> None:
+        self.workers, self.running, self.refusal = list(workers), running, refusal
+        self.board = Board()
+        self.calls: list[tuple[str, Any]] = []
+
+    def is_initialized(self) -> bool:
+        return self.running
+
+    def init(self, **options: Any) -> None:
+        self.calls.append(("init", options))
+        if self.refusal is not None:
+            raise self.refusal
+        self.running = True
+
+    def shutdown(self) -> None:
+        self.calls.append(("shutdown", None))
+        self.running = False
+
+    def nodes(self) -> list[dict[str, Any]]:
+        dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
+        return [dead, *({"Alive": True, "Resources": machine} for machine in self.machines)]
+
+    def remote(self, **options: Any) -> Callable[[Any], Any]:
+        def made(target: Any) -> Any:
+            if target is Board:
+                return SimpleNamespace(remote=lambda: Actor(self.board))
+            self.calls.append(("share", options))
+            return SimpleNamespace(remote=self._begin)
+
+        return made
+
+    def _begin(self, group: Any, *shared: Any) -> Future:
+        self.calls.append(("begin", (list(group), shared[1])))
+        return Future(self.workers.pop(0)(self.board))
+
+    def wait(self, futures: list[Future], timeout: float) -> tuple[list[Future], list[Future]]:
+        assert timeout > 0
+        for future in futures:
+            future.look()
+        return [f for f in futures if f.done], [f for f in futures if not f.done]
+
+    def get(self, future: Any) -> Any:
+        return future.outcome()
+
+    def told(self, name: str) -> list[Any]:
+        return [what for call, what in self.calls if call == name]
+
+
+def worker(outcome: Any, *events: tuple[int, Event]) -> Worker:
+    """One that tells of events, one at a look, and then returns its outcome or fails with it."""
+
+    def work(board: Board) -> Generator[None, None, Any]:
+        for number, event in events:
+            board.tell(number, event)
+            yield
+        if isinstance(outcome, Exception) and not isinstance(outcome, (ConfigError, StoreError, Interrupted)):
+            raise outcome
+        return outcome
+
+    return work
+
+
+def records(*numbers: int) -> list[dict[str, Any]]:
+    return [row(JOBS[number].experiment, test=90.0 + number).record() for number in numbers]
+
+
+@pytest.fixture
+def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
+    """Carries the jobs out on a cluster, and returns what is kept and told, in its order."""
+
+    def carry_out(
+        cluster: Cluster, watch: Callable[[int, Event], None] | None = None, **fields: Any
+    ) -> list[Any]:
+        monkeypatch.setitem(sys.modules, "ray", cluster)
+        log.clear()
+
+        def note(number: int, event: Event) -> None:
+            log.append((number, event))
+            if watch is not None:
+                watch(number, event)
+
+        Ray(replicas=2, **fields)(JOBS, tmp_path, note, lambda kept: log.append(kept.experiment))
+        return log
+
+    log: list[Any] = []
+    carry_out.log = log
+    return carry_out
+
+
+def done(number: int) -> tuple[int, Event]:
+    return number, Event("done", 1, 1, (90 + number) / 100)
+
+
+def test_events_are_passed_on_and_rows_come_back_to_their_jobs(on):
+    steps = [(0, Event("train", 1, 9)), (1, Event("train", 2, 9)), (1, Event("done", 1, 1, 0.5))]
+    cluster = Cluster(worker(records(0, 1), *steps), worker(records(2), (2, Event("ablate", 1, 4))))
+    first, second, third = (job.experiment for job in JOBS)
+    alone = [third, done(2)]
+    assert on(cluster) == [
+        steps[0],
+        (2, Event("ablate", 1, 4)),
+        steps[1],
+        *alone,
+        first,
+        done(0),
+        second,
+        done(1),
+    ]
+    assert cluster.told("begin") == [([0, 1], "cpu"), ([2], "cpu")]
+
+
+@pytest.mark.parametrize("death", [WorkerCrashedError(), OutOfMemoryError()])
+def test_a_job_whose_workers_die_is_named_once_the_others_are_done(on, death):
+    cluster = Cluster(worker(death), worker(records(2), *[(2, Event("train", n, 9)) for n in range(4)]))
+    with pytest.raises(EngineError, match=f"^{LABELS}: the worker died {RETRIES + 1} times; given up"):
+        on(cluster)
+    assert on.log[-2:] == [JOBS[2].experiment, done(2)]
+
+
+def test_a_mistake_is_told_once_the_others_are_done_and_before_a_stop(on):
+    mistake, later = StoreError("the disk is full."), [(2, Event("train", n, 9)) for n in range(4)]
+    with pytest.raises(StoreError, match="the disk is full"):
+        on(Cluster(worker(mistake), worker(records(2), *later)))
+    assert on.log[-2:] == [JOBS[2].experiment, done(2)]
+    with pytest.raises(StoreError, match="the disk is full"):
+        on(Cluster(worker(Interrupted("stopped at step 3.")), worker(mistake)))
+
+
+def test_a_worker_that_fails_in_another_way_is_a_bug_and_keeps_its_error(on):
+    cluster = Cluster(worker(ZeroDivisionError("a bug")), worker(records(2)))
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        on(cluster)
+    assert not cluster.running
+
+
+def test_a_signal_reaches_the_workers(on):
+    def until_asked(board: Board) -> Generator[None, None, Any]:
+        for step in range(20):
+            if board.is_stopping():
+                return Interrupted(f"stopped at step {step}.")
+            board.tell(0, Event("train", step, 20))
+            yield
+        pytest.fail("nobody asked to stop")
+
+    def press(number: int, event: Event) -> None:
+        if event.done == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    cluster = Cluster(until_asked, worker(records(2)))
+    with pytest.raises(Interrupted, match=r"^stopped; every run is saved\.$"):
+        on(cluster, press)
+    assert JOBS[2].experiment in on.log
+    assert (0, Event("train", 5, 20)) not in on.log
+
+
+def test_a_cluster_that_is_there_is_used_and_left(on):
+    cluster = Cluster(worker(records(0, 1)), worker(records(2)), running=True)
+    assert len(on(cluster)) == 6
+    assert cluster.running
+    assert cluster.told("init") == cluster.told("shutdown") == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_cluster_that_is_started_has_the_workers_asked_for_and_ends(on, fails):
+    cluster = Cluster(worker(StoreError("no.") if fails else records(0, 1)), worker(records(2)))
+    if fails:
+        with pytest.raises(StoreError, match="no"):
+            on(cluster, workers=3, cpus=2)
+    else:
+        on(cluster, workers=3, cpus=2)
+    (options,) = cluster.told("init")
+    assert (options["address"], options["num_cpus"]) == (None, 6)
+    assert cluster.told("shutdown") == [None]
+    assert cluster.told("share") == [{"num_cpus": 2, "num_gpus": 0.0, "max_retries": RETRIES}]
+
+
+def test_a_cluster_elsewhere_keeps_its_own_size(on):
+    cluster = Cluster(worker(records(0, 1)), worker(records(2)))
+    on(cluster, address="auto", workers=3, gpus=0.5)
+    (options,) = cluster.told("init")
+    assert options["address"] == "auto"
+    assert "num_cpus" not in options
+    assert cluster.told("share") == [{"num_cpus": 1, "num_gpus": 0.5, "max_retries": RETRIES}]
+    assert cluster.told("begin") == [([0, 1], "cuda"), ([2], "cuda")]
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "line"),
+    [
+        (
+            "auto",
+            ConnectionError("Could not find any running Ray.\nStart one."),
+            "auto: Could not find any running Ray.",
+        ),
+        (None, RuntimeError("a port is taken"), "this machine: a port is taken"),
+        ("ray://there", ValueError(" "), "ray://there: ValueError"),
+    ],
+)
+def test_without_a_cluster_the_reason_is_one_line(on, address, error, line):
+    cluster = Cluster(refusal=error)
+    with pytest.raises(EngineError) as told:
+        on(cluster, address=address)
+    assert str(told.value) == f"no Ray cluster at {line}"
+    assert cluster.told("begin") == []
+
+
+@pytest.mark.parametrize(("cpus", "gpus"), [(1, 2.0), (16, 0.0), (9, 0.5)])
+def test_what_no_machine_has_is_refused_at_once(on, cpus, gpus):
+    cluster = Cluster()
+    with pytest.raises(EngineError) as told:
+        on(cluster, address="auto", cpus=cpus, gpus=gpus)
+    assert str(told.value).startswith(f"a run takes {cpus} processors and {gpus:g} GPUs of one machine")
+    assert "whose machines have 1 and 0, 8 and 1." in str(told.value)
+    assert cluster.told("begin") == []
+    assert cluster.told("shutdown") == [None]
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{}", "ray://127.0.0.1:{}", "localhost:{}"])
+def test_an_address_where_nothing_listens_is_refused_before_ray_tries(on, form):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = form.format(listening.getsockname()[1])
+        on(Cluster(worker(records(0, 1)), worker(records(2))), address=address)
+    cluster = Cluster()
+    with pytest.raises(EngineError, match=f"no Ray cluster at {address}: .*refused"):
+        on(cluster, address=address)
+    assert cluster.calls == []

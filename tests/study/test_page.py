@@ -1,0 +1,280 @@
+"""The page of a study, from rows alone."""
+
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from tests.study.made import deposits, jitter, rows_of
+
+from spectrope.store.records import Complaint
+from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.confounds import Confounds, Effects
+from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.counting_ordering import CountingText
+from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.claims.extrapolation import Extrapolation
+from spectrope.study.claims.grok_med import GrokMed
+from spectrope.study.claims.partial_deposit import PartialDeposit
+from spectrope.study.claims.partial_rope import PartialRoPE
+from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
+from spectrope.study.page import write_replication
+from spectrope.study.page.charts import save_chart
+from spectrope.study.page.extras import falls, waterfall
+from spectrope.study.page.page import cell, decisive, machines, mark, seconds_each
+from spectrope.study.rows import Rows
+from spectrope.study.study import Study
+
+
+def study(*claims, conditions=("controlled", "described", "released"), seeds=range(6)):
+    return Study(claims, conditions, "mini", tuple(seeds))
+
+
+def say(arm, seed):
+    return {"test": 95.0 if arm == "rope" else 40.0 + jitter(seed), "curve": (30.0, 40.0)}
+
+
+def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
+    claims = chosen_claims(())
+    page = write_replication(study(*claims, seeds=(0,)), Rows(), tmp_path / "replication.md").read_text()
+    head = page.split("**holds**: every part")[0]
+    for claim in claims:
+        assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
+        assert f'<a id="{claim.kind}"></a>' in page
+        assert claim.unplanned in page
+    assert len([line for line in head.splitlines() if line.startswith("| ")]) == len(claims) + 2
+    assert not (tmp_path / "images").exists()  # Nothing has been run.
+    assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
+    assert "| no run yet | no run yet | no run yet |  |" in head
+    assert "the corrected p, which has to be 0.025 or less" in page
+    assert "at `mini` of 3, layer 1 alone." in page
+    assert "were chosen on earlier ones; how many there are was settled once" in page
+
+
+def test_numbers_and_pictures_come_from_the_rows(tmp_path):
+    rows = rows_of(DistanceOrdering(), say)
+    rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
+    page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
+    surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
+    assert f"| **fails**: 8 hold, 9 fail | no run yet | no run yet | {surest} |" in page
+    line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
+    assert "| at least 2 points | 89.1 | 55.0 [" in line
+    assert "holds, n = 6" in line
+    for name in ("1-distance-ordering", "1-distance-ordering-more"):
+        drawn = (tmp_path / "images" / "replication" / f"{name}.svg").read_text()
+        assert drawn.startswith("<svg")
+        assert f"images/replication/{name}.svg" in page
+    assert "line 7: no record with a checksum" in page
+    assert "36 runs, 0.3 hours of training" in page
+
+
+@pytest.mark.parametrize(
+    ("seeds", "test", "told"),
+    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive: 7 open"), (3, 95.0, "3 of 6 seeds")],
+)
+def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
+    claim = PartialRoPE()
+    rows = rows_of(
+        claim, lambda arm, seed: {"test": test + jitter(seed) if arm == "8" else 60.0}, seeds=seeds
+    )
+    verdict = claim.judge(rows)
+    assert mark(verdict) == told
+    if told == "**holds**":
+        assert decisive(verdict).endswith("predicted at least 2 points (`controlled`)")
+
+
+def test_a_failure_says_that_parts_lack_seeds():
+    def tell(arm, seed):
+        return None if (arm, seed) == ("1", 7) else {"test": 60.0 + jitter(seed) * (arm == "8")}
+
+    verdict = PartialRoPE().judge(rows_of(PartialRoPE(), tell))
+    assert (verdict.outcome, verdict.reason) == ("fails", "6 of 7 parts fail; 1 has fewer than 6 seeds")
+    assert mark(verdict) == "**fails**: 6 fail, 1 lacks seeds"
+
+
+def test_a_part_that_would_fail_but_for_the_others_says_so():
+    def tell(arm, seed):
+        return {"test": {"8": 60.0, "2": 59.0 - jitter(seed)}.get(arm, 50.0)}
+
+    found = PartialRoPE().judge(rows_of(PartialRoPE(), tell)).findings
+    told = [cell(one) for one in found if one.spared]
+    assert len(told) == 1
+    assert told[0].startswith("1.0 [0.2 to 1.8] inconclusive (fails but for Holm: p = 0.08")
+
+
+def test_a_page_is_the_same_when_it_is_written_again(tmp_path):
+    rows = rows_of(DistanceOrdering(), say)
+    for name in ("first", "second"):
+        write_replication(study(DistanceOrdering()), rows, tmp_path / name / "replication.md")
+    first, second = (sorted((tmp_path / name).rglob("*.*")) for name in ("first", "second"))
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert len(first) == 3
+
+
+def test_partial_rope_is_drawn_against_its_heads(tmp_path):
+    rows = rows_of(PartialRoPE(), lambda arm, seed: {"test": 40 + 5 * int(arm) + jitter(seed)})
+    write_replication(study(PartialRoPE()), rows, tmp_path / "replication.md")
+    assert "heads with RoPE" in (tmp_path / "images/replication/5-partial-rope-more.svg").read_text()
+
+
+def test_two_quantities_are_drawn_against_each_other(tmp_path):
+    def tell(arm, seed):
+        lost = 30.0 + 5 * len(arm) + jitter(seed)
+        lengths = {1.0: 90.0, 1.5: 90.0 - lost, 2.0: 90.0 - lost, 4.0: 90.0 - lost}
+        known = {"gaps": (len(arm) + jitter(seed), 1.0, 1.0), "lengths": lengths}
+        if (arm, seed) == ("rope", 13):  # It has not learned the task.
+            return known | {"test": 5.0, "lengths": dict.fromkeys(lengths, 5.0)}
+        return known
+
+    write_replication(study(Extrapolation()), rows_of(Extrapolation(), tell), tmp_path / "replication.md")
+    drawn = (tmp_path / "images/replication/9-extrapolation-more.svg").read_text()
+    assert {"largest gap, points", "RoPE, dropout 0.3", "αG_e + J"} <= set(
+        re.findall(r"(?<=>)[^<]+(?=</text>)", drawn)
+    )
+    assert drawn.count('aria-roledescription="circle"') == 8 * 6
+    assert drawn.count('aria-roledescription="line mark"') == 8  # An encoding each, by length.
+    assert 'length tested at over length of training: 1; accuracy, %: 90; arm: RoPE"' in drawn
+
+
+def test_contraction_is_drawn_head_by_head(tmp_path):
+    def tell(arm, seed):
+        heads = {"layer": [1, 1, 2], "head": [1, 2, 1], "toeplitz": [1.0, 1.0, 1.0]}
+        ratios = {"contraction_spectral": [0.9, None, 1.2 + 0.1 * jitter(seed)]}
+        return {"tables": {"spectrum": pl.DataFrame(heads | ratios)}}
+
+    write_replication(study(Contraction()), rows_of(Contraction(), tell), tmp_path / "replication.md")
+    drawn = (tmp_path / "images/replication/8-contraction-more.svg").read_text()
+    assert drawn.count("layer, heads side by side: 1; ratio of spectral norms: 0.9") == 6
+    assert drawn.count("layer, heads side by side: 2") == 6
+
+
+def test_confounds_are_drawn_as_a_waterfall(tmp_path):
+    def tell(arm, seed):
+        effect = {"R1": -30.0, "released": -50.0}.get(arm.split("/")[2], 0.0)
+        return {
+            "test": 95.0 + effect * arm.startswith("distance/nope"),
+            "tables": {"deposit": deposits((1.0,))},
+        }
+
+    seen = Confounds().see(rows_of(Confounds(), tell, condition="released", seeds=2), "released", "mini")
+    (effects,) = [one for one in Confounds().effects(seen) if one.subject.startswith("NoPE, Task 1, held")]
+    drawn = tmp_path / "waterfall.svg"
+    save_chart(waterfall(Confounds(), {"released": seen}), drawn)
+    for word in ("together", "released", effects.subject):
+        assert word in drawn.read_text()
+
+
+def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone():
+    whole = {6: -50.0, 7: -50.0, 8: -90.0}
+    part = {6: -30.0, 7: -30.0}
+
+    def bars(single):
+        steps = falls(Effects("distance/nope", "NoPE", whole, single))["layer"][1]["data"]["values"]
+        return {bar["step"]: bar["to"] - bar["from"] for bar in steps}
+
+    assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {
+        "R1": -30,
+        "R2": 0,
+        "together": -20,
+        "released": -50,
+    }
+    alone = {"released": pytest.approx(-190 / 3)}
+    assert bars({}) == bars({"R1": part, "R2": {}}) == alone
+
+
+def test_a_page_of_fresh_seeds_says_so(tmp_path):
+    fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
+    page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "replication.md").read_text()
+    assert "This page checks on fresh seeds: the first 6 do not count." in page
+    assert "| no run yet | no run yet | no run yet |" in page
+
+
+def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_path):
+    rows = rows_of(Extrapolation(), lambda arm, seed: {} if seed < 14 else None)
+    page = write_replication(
+        study(Extrapolation(), conditions=("controlled",)), rows, tmp_path / "replication.md"
+    )
+    told = page.read_text()
+    assert "80 of those planned, each counted once, have no row yet" in told
+    assert "(#extrapolation) | controlled | 96 | 80 | 16 |" in told
+    assert "| no complete seed yet |" in told
+
+
+def test_claims_that_were_not_tuned_are_told(tmp_path):
+    claims = [DistanceOrdering(), CountingText(), Extrapolation()]
+    page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
+    assert (
+        "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a rate has a row yet"
+        in page
+    )
+    tuned = write_replication(
+        study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "replication.md"
+    )
+    assert "no trial of" not in tuned.read_text()
+    half = study(*claims, *tuned_forms([DistanceOrdering()], Rows()))
+    told = write_replication(half, Rows(), tmp_path / "replication.md").read_text()
+    assert "- Claim 2 with each encoding at its best learning rate" in told
+
+
+def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():
+    rows = rows_of(DistanceOrdering(), say, seeds=1)
+    slow = next(iter(rows_of(GrokMed(), lambda arm, seed: {}, seeds=1, condition="described")))
+    rows.add(replace(slow, facts=slow.facts | {"seconds": 1e6}))
+    planned = study(DistanceOrdering()).jobs()
+    assert seconds_each(planned, rows) == 30.0
+    assert seconds_each(planned, Rows()) is None
+
+
+def test_machines_are_counted():
+    rows = rows_of(DistanceOrdering(), say, seeds=1)
+    gpu = replace(
+        next(iter(rows)), facts=next(iter(rows)).facts | {"machine": {"accelerator": "H100", "torch": "2"}}
+    )
+    rows.add(gpu)
+    assert machines(rows)[0].startswith("5 runs: ")
+    assert machines(rows)[1].startswith("1 runs: H100, float32, torch 2")
+
+
+def test_runs_in_another_precision_are_named_on_the_page(tmp_path):
+    def mixed(arm, seed):
+        return {**say(arm, seed), "precision": "bfloat16" if (arm, seed) == ("nope", 6) else "float32"}
+
+    page = write_replication(
+        study(DistanceOrdering()), rows_of(DistanceOrdering(), mixed), tmp_path / "replication.md"
+    )
+    assert "Left out under `controlled`: nope, seed 6 (run " in page.read_text()
+
+
+@pytest.mark.parametrize("condition", ["controlled", "described"])
+def test_one_condition_alone_can_be_told(tmp_path, condition):
+    page = write_replication(
+        study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "replication.md"
+    )
+    assert f"| claim | {condition} |" in page.read_text()
+
+
+def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
+    def last_line(one):
+        return write_replication(one, Rows(), tmp_path / "replication.md").read_text().splitlines()[-2]
+
+    assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 6"]
+    fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
+    options = "distance-ordering --scale mini --seeds 2 --first-seed 6 --conditions controlled"
+    assert f"`spectrope claims run {options}` does" in last_line(fresh)
+
+
+def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path):
+    one = study(DistanceOrdering(), DistanceOrderingTuned(Rows()))
+    words = f"--scale mini --seeds 6 --rows {tmp_path}"
+    plain, tuned = (f"spectrope claims run distance-ordering {more}{words}" for more in ("", "--tune "))
+    assert one.commands(tmp_path) == [plain, tuned]
+    page = write_replication(one, Rows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()
+    assert f"from the rows in `{tmp_path}/`" in page
+    assert f"`{tuned}` does the same at best learning rates." in page
+
+
+def test_an_interval_of_another_level_says_so():
+    rows = rows_of(PartialDeposit(), lambda arm, seed: {"gaps": (40.0, 1.0, 1.0 + jitter(seed))}, seeds=12)
+    told = [cell(finding) for finding in PartialDeposit().judge(rows).findings]
+    assert " at 99.3 % " in told[1]
+    assert " at " not in told[0].split(";")[0]

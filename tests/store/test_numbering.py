@@ -3,6 +3,7 @@
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
+from tests.store.old import write_unmarked
 
 from spectrope.store import Run, load_run, open_run
 from spectrope.store.numbering import renumbered
@@ -15,11 +16,6 @@ OLD_TEXTS = pl.DataFrame(
 NEW_TEXTS = OLD_TEXTS.with_columns(
     layers=pl.Series(["0-15", "0-15", "2"]), heads=pl.Series(["0, 2", None, "9"])
 )
-
-
-def write_unmarked(run: Run, name: str, table: pl.DataFrame) -> None:
-    """Write a table as versions did that counted from 1."""
-    table.write_parquet(run.path / f"{name}.parquet")
 
 
 @pytest.fixture

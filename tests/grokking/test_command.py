@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from spectrope.cli import BAD_INPUT, INTERRUPTED, main
-from spectrope.console.show import console
-from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Interrupted
+from spectrope.console.terminal import console
+from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.rotary import Rotary
@@ -88,7 +87,7 @@ def test_options_become_the_experiment():
 
 
 def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
         "from spectrope.encodings.base import Encoding, EncodingConfig\n"

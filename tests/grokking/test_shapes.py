@@ -12,10 +12,9 @@ from polars.testing import assert_frame_equal
 from torch.testing import assert_close
 
 from spectrope.cli import main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.grokking.commands.grok_shapes import GrokShapes
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC, ResNet18

@@ -13,8 +13,7 @@ from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, StoreError
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining

@@ -14,8 +14,7 @@ import pytest
 from tests.lab.engines.test_local import tiny
 from tests.study.made import row
 
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, StoreError
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.ray import RETRIES, Board, Ray
 from spectrope.lab.events import Event

@@ -8,7 +8,7 @@ import pytest
 from tests.study.made import rows_of
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.core.errors import ConfigError
 from spectrope.lab.engines.local import Local, execute
 from spectrope.lab.job import Job

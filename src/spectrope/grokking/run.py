@@ -9,8 +9,8 @@ import torch
 
 from spectrope.core.commit import commit
 from spectrope.core.device import dtype_name, machine
-from spectrope.core.errors import StoreError
-from spectrope.core.interrupt import Interrupted, Stop, never
+from spectrope.core.errors import Interrupted, StoreError
+from spectrope.core.interrupt import Stop, never
 from spectrope.grokking.config import GrokExperiment, Grokked
 from spectrope.grokking.measures.base import columns
 from spectrope.grokking.record import SCORES, stable_steps

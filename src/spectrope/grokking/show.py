@@ -9,7 +9,7 @@ import polars as pl
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from spectrope.console.show import console, frame, say, table
+from spectrope.console.terminal import console, frame, say, table
 from spectrope.core.interrupt import stop_on_signal
 from spectrope.grokking.run import grok_all
 from spectrope.grokking.run_labels import scores_of

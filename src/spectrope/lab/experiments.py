@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError
-from spectrope.encodings.foreign import require_versions, versions_in
+from spectrope.encodings.base import ENCODINGS
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment
 from spectrope.lab.training.config import Experiment
@@ -27,7 +27,7 @@ def written(experiment: AnyExperiment) -> dict[str, Any]:
     """An experiment as JSON-ready values that say of which laboratory it is, and whose encodings."""
     name = next((name for name, kind in LABORATORIES.items() if isinstance(experiment, kind)), None)
     fields = to_dict(experiment)
-    own = versions_in(fields["model"].get("encoding")) if "model" in fields else {}
+    own = ENCODINGS.digests(fields["model"].get("encoding")) if "model" in fields else {}
     return ({} if name is None else {MARK: name}) | fields | ({OWN: own} if own else {})
 
 
@@ -41,6 +41,6 @@ def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
     own = fields.get(OWN, {})
     if not isinstance(own, Mapping):
         raise ConfigError(f"{OWN} must hold a version for each encoding; got {own!r}.")
-    require_versions(own)
+    ENCODINGS.require_digests(own)
     kind = LABORATORIES.get(str(fields.get(MARK, "")), Experiment)
     return from_dict(kind, {name: value for name, value in fields.items() if name not in (MARK, OWN)})

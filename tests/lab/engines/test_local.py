@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from polars.testing import assert_frame_equal
 
 from spectrope.core import device
-from spectrope.core.errors import DeviceError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import DeviceError, Interrupted, StoreError
 from spectrope.lab.ablation.methods import Exact, Subject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.engines.base import EngineError

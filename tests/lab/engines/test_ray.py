@@ -14,8 +14,7 @@ import torch
 from polars.testing import assert_frame_equal
 from tests.lab.engines.test_local import ignore, tiny
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray, asked_to_stop
 from spectrope.lab.job import Job, complete

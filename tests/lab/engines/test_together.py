@@ -8,8 +8,7 @@ import torch
 from polars.testing import assert_frame_equal
 from tests.lab.engines.test_local import ignore, tiny
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.grokking.config import GrokExperiment
 from spectrope.lab.engines import together
 from spectrope.lab.engines.local import Local, execute

@@ -7,8 +7,7 @@ import torch
 
 from spectrope.core.autocast import in_precision
 from spectrope.core.device import Precision
-from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.core.noise import Noise, StackedNoise
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.runs import run_for

@@ -13,7 +13,8 @@ from spectrope.checkpoints.spectrum_show import LENGTH, Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.console.options import ROOT, RunsRoot, refuse_given
 from spectrope.console.own import Own, named
-from spectrope.console.show import bars, explain, frame, say
+from spectrope.console.progress import bars
+from spectrope.console.terminal import explain, frame, say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS

@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.console.options import DeviceOption, StopAfter
 from spectrope.console.own import named, try_own
-from spectrope.console.show import say
+from spectrope.console.terminal import say
 from spectrope.core.config import from_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require

@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.console.options import DeviceOption, StopAfter
-from spectrope.console.show import say
+from spectrope.console.terminal import say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.figures.shell import check_page

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import SpectropeError, StoreError, require
-from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.errors import Interrupted, SpectropeError, StoreError, require
+from spectrope.core.foreign import load_file, loaded_files
+from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
 from spectrope.core.watch import unwatched
-from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
 from spectrope.lab.engines.together import Group, complete_together, grouped
 from spectrope.lab.events import Event, Listener

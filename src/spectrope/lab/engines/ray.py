@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from spectrope.core.errors import SpectropeError, UnsupportedError, require
-from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.errors import Interrupted, SpectropeError, UnsupportedError, require
+from spectrope.core.foreign import load_file, loaded_files
+from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.encodings.foreign import load_file, loaded_files
 from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
 from spectrope.lab.engines.local import throttled
 from spectrope.lab.engines.together import Group, complete_together, grouped

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 
 from spectrope.core.device import Precision
-from spectrope.core.errors import StoreError
-from spectrope.core.interrupt import Interrupted, Stop
+from spectrope.core.errors import Interrupted, StoreError
+from spectrope.core.interrupt import Stop
 from spectrope.lab.events import Event, Listener
 from spectrope.lab.job import Job, complete, described
 from spectrope.lab.runs import find_run, run_for

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import Interrupted
 from spectrope.lab.events import Event, Listener, silent
 from spectrope.lab.probes.head_factors import factor_growth
 from spectrope.lab.runs import experiment_of, load_model, run_for

@@ -10,10 +10,10 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.console.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
-from spectrope.console.show import complain, console, lasting, plan_bar, say, table
+from spectrope.console.progress import plan_bar
+from spectrope.console.terminal import complain, console, lasting, say, table
 from spectrope.core.device import Precision, choose_device
-from spectrope.core.errors import ConfigError, SpectropeError, require
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, SpectropeError, require
 from spectrope.figures.shell import check_page
 from spectrope.lab.engines.base import Engine, EngineError
 from spectrope.lab.engines.cost import Cost, calibrate

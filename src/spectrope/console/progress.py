@@ -1,31 +1,13 @@
-"""What commands print: tables and progress on the terminal, one line for a mistake."""
+"""Progress on the terminal: bars while work runs, lines where output is no terminal."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-import polars as pl
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from spectrope.console.terminal import console, errors, lasting, say
 from spectrope.lab.engines.pace import Pace
 from spectrope.lab.events import Event
-from spectrope.lab.runs import has_diverged
-
-
-class Piped(Console):
-    """Rich ends a program whose pipe is closed with exit code 1, which is an answer of `audit` and `diff`."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
-console = Piped()
-errors = Console(stderr=True)
 
 STAGES = {
     "train": "training",
@@ -35,53 +17,6 @@ STAGES = {
     "learning": "measuring",
     "done": "done",
 }
-
-
-def complain(message: str) -> None:
-    """One line on standard error."""
-    errors.print(Text(f"spectrope: {message}"), soft_wrap=True)
-
-
-def complain_of_divergence(label: str, manifest: Mapping[str, Any]) -> None:
-    """Say on standard error of a run whose loss is no number that its accuracy says nothing."""
-    if has_diverged(manifest):
-        complain(f"{label} diverged: its held-out loss is not finite; a lower learning rate may help.")
-
-
-def say(line: str) -> None:
-    """Print a line as it is, however long: users' names and paths are no markup."""
-    console.print(Text(line), soft_wrap=True)
-
-
-def explain(text: str) -> None:
-    """Print words as they are, wrapped to the width of the terminal."""
-    console.print(Text(text))
-
-
-def table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()
-) -> None:
-    """Print a table; columns named in `numeric` are aligned to the right."""
-    if title:
-        say(title)
-    drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        side = "right" if column in numeric else "left"
-        drawn.add_column(escape(column), justify=side, overflow="fold")  # Nothing is cut off.
-    for row in rows:
-        drawn.add_row(*map(escape, row))
-    console.print(drawn)
-
-
-def frame(title: str, data: pl.DataFrame) -> None:
-    """Print a data frame, numbers rounded and to the right."""
-    rows = [tuple(map(_cell, row)) for row in data.iter_rows()]
-    numeric = [name for name, dtype in data.schema.items() if dtype.is_numeric()]
-    table(title, data.columns, rows, numeric)
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 class Bars:
@@ -147,9 +82,10 @@ def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Callable[[int, Event
         yield watch
 
 
-def lasting(seconds: float) -> str:
-    """A time span as people say it: "40 s", "12 min", "3 h 20 min"."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"
+@contextlib.contextmanager
+def counted(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on standard error while the block runs, if that is a terminal; told of steps done and in all."""
+    columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as shown:
+        bar = shown.add_task(label, total=None)
+        yield lambda done, total: shown.update(bar, completed=done, total=total)

@@ -18,11 +18,11 @@ from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.grokking.commands.grok_shapes import GrokShapes
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC, ResNet18
-from spectrope.grokking.run import grok
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.shapes import ShapesConfig, glyph
 from spectrope.lab.experiments import read_experiment, written
+from spectrope.lab.job import train as grok
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.state import WEIGHTS
 from spectrope.store import find_runs

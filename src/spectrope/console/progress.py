@@ -1,13 +1,14 @@
 """Progress on the terminal: bars while work runs, lines where output is no terminal."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Display
 
 from spectrope.console.terminal import console, errors, lasting, say
+from spectrope.core.progress import Progress, Watch
 from spectrope.lab.engines.pace import Pace
-from spectrope.lab.events import Event
 
 STAGES = {
     "train": "training",
@@ -22,24 +23,24 @@ STAGES = {
 class Bars:
     """A progress bar per experiment; where output is no terminal, a line when one ends."""
 
-    def __init__(self, progress: Progress, labels: Sequence[str]) -> None:
-        self.progress, self.labels = progress, labels
+    def __init__(self, display: Display, labels: Sequence[str]) -> None:
+        self.display, self.labels = display, labels
         self.bars: list[TaskID] = [
-            progress.add_task(label, total=1, stage="waiting", start=False) for label in labels
+            display.add_task(label, total=1, stage="waiting", start=False) for label in labels
         ]
 
-    def watch(self, number: int, event: Event) -> None:
-        """Show what happened in the experiment of that number."""
-        stage = STAGES[event.stage]
-        if event.accuracy is not None:
-            stage += f", held-out {100 * event.accuracy:.1f} %"
-        bar = self.bars[number]
-        self.progress.start_task(bar)
-        self.progress.update(bar, completed=event.done, total=event.total, stage=stage)
-        if event.stage == "done":
-            self.progress.stop_task(bar)
+    def watch(self, progress: Progress) -> None:
+        """Show the progress of a job in the bar of its number."""
+        stage = STAGES[progress.stage]
+        if progress.accuracy is not None:
+            stage += f", held-out {100 * progress.accuracy:.1f} %"
+        bar = self.bars[progress.job]
+        self.display.start_task(bar)
+        self.display.update(bar, completed=progress.done, total=progress.total, stage=stage)
+        if progress.stage == "done":
+            self.display.stop_task(bar)
             if not console.is_terminal:
-                say(f"{self.labels[number]}: {stage}")
+                say(f"{self.labels[progress.job]}: {stage}")
 
 
 @contextlib.contextmanager
@@ -52,12 +53,12 @@ def bars(labels: Sequence[str]) -> Iterator[Bars]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[stage]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield Bars(progress, labels)
+    with Display(*columns, console=console, disable=not console.is_terminal) as display:
+        yield Bars(display, labels)
 
 
 @contextlib.contextmanager
-def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Callable[[int, Event], None]]:
+def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Watch]:
     """One bar for a whole plan, with the time that is left; where output is no terminal, a line per job."""
     columns = (
         BarColumn(bar_width=24),
@@ -65,27 +66,26 @@ def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Callable[[int, Event
         TextColumn("about {task.fields[left]} left"),
     )
     done = 0
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task("", total=1.0, done=0, jobs=len(labels), left=lasting(pace.remaining))
+    with Display(*columns, console=console, disable=not console.is_terminal) as display:
+        bar = display.add_task("", total=1.0, done=0, jobs=len(labels), left=lasting(pace.remaining))
 
-        def watch(number: int, event: Event) -> None:
+        def watch(progress: Progress) -> None:
             nonlocal done
-            pace.watch(number, event)
+            pace.watch(progress)
             left = lasting(pace.remaining)
-            if event.stage == "done":
+            if progress.stage == "done":
                 done += 1
-                accuracy = "" if event.accuracy is None else f", held-out {100 * event.accuracy:.1f} %"
-                line = f"{done} of {len(labels)}: {labels[number]}{accuracy}; about {left} left"
-                say(line)
-            progress.update(bar, completed=pace.share, done=done, left=left)
+                accuracy = "" if progress.accuracy is None else f", held-out {100 * progress.accuracy:.1f} %"
+                say(f"{done} of {len(labels)}: {labels[progress.job]}{accuracy}; about {left} left")
+            display.update(bar, completed=pace.share, done=done, left=left)
 
         yield watch
 
 
 @contextlib.contextmanager
-def counted(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while the block runs, if that is a terminal; told of steps done and in all."""
+def counted(label: str) -> Iterator[Watch]:
+    """A bar on standard error while the block runs, if that is a terminal."""
     columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as shown:
-        bar = shown.add_task(label, total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)
+    with Display(*columns, console=errors, transient=True, disable=not errors.is_terminal) as display:
+        bar = display.add_task(label, total=None)
+        yield lambda progress: display.update(bar, completed=progress.done, total=progress.total)

@@ -125,7 +125,7 @@ class Ablate(Checkpoints):
         refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own task.")
         method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
-            tables = ablate(run, choose_device(self.device), method, lambda event: progress.watch(0, event))
+            tables = ablate(run, choose_device(self.device), method, progress.watch)
         say(f"Drops in percentage points; tables in {run.path}.")
         for name, table in tables.items():
             _print(name, table)

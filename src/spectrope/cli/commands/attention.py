@@ -21,6 +21,7 @@ from spectrope.console.progress import counted
 from spectrope.console.terminal import frame, say, table
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
+from spectrope.core.progress import Progress
 from spectrope.core.strict_json import strict_json
 from spectrope.fast.crossover import (
     REPEATS,
@@ -169,7 +170,7 @@ class Bench:
             found: list[Timing] = []
             for timing in timings(layer, lengths, device):
                 found.append(timing)
-                watch(len(found), 4 * len(lengths))
+                watch(Progress("attention", len(found), 4 * len(lengths)))
         errors = degree_errors(layer, lengths[-1], device)
         if self.json:
             print(strict_json(_record(layer, found, errors)))

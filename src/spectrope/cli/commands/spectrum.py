@@ -104,7 +104,7 @@ class Spectrum(Checkpoints):
         refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own examples.")
         plan = Measurement(examples=self.examples, draws=self.draws)
         with bars([experiment_of(run).label]) as progress:
-            tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
+            tables = spectrum(run, choose_device(self.device), plan, progress.watch)
         _print_run(tables)
         names = f", named as spectrum{plan.mark}" if plan.mark else ""
         say(f"Tables in {run.path}{names}.")

@@ -69,7 +69,7 @@ class Train:
         try_own(self.own or self.encoding, one.model)
         device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:
-            run = train(one, self.runs, device, lambda e: progress.watch(0, e), stop, probe)
+            run = train(one, self.runs, device, progress.watch, stop, probe)
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")

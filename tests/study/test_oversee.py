@@ -10,14 +10,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spectrope.lab.events import Event
 from tests.lab.engines.test_local import tiny
 from tests.study.made import row
 
 from spectrope.core.errors import ConfigError, Interrupted, StoreError
+from spectrope.core.progress import Progress
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.ray import RETRIES, Board, Ray
 from spectrope.lab.job import Job
+from spectrope.study.rows import Row
+from spectrope.study.study import record_of
 
 Worker = Callable[[Board], Generator[None, None, Any]]  # Yields while it works, returns its outcome.
 JOBS = [Job(tiny("rope")), Job(tiny("alibi"))]
@@ -122,12 +124,12 @@ class Cluster:
         return [what for call, what in self.calls if call == name]
 
 
-def worker(outcome: Any, *events: tuple[int, Event]) -> Worker:
-    """One that tells of events, one at a look, and then returns its outcome or fails with it."""
+def worker(outcome: Any, *told: Progress) -> Worker:
+    """One that tells of its progress, once at a look, and then returns its outcome or fails with it."""
 
     def work(board: Board) -> Generator[None, None, Any]:
-        for number, event in events:
-            board.tell(number, event)
+        for progress in told:
+            board.tell(progress)
             yield
         if isinstance(outcome, Exception) and not isinstance(outcome, (ConfigError, StoreError, Interrupted)):
             raise outcome
@@ -136,8 +138,8 @@ def worker(outcome: Any, *events: tuple[int, Event]) -> Worker:
     return work
 
 
-def record(number: int) -> dict[str, Any]:
-    return row(JOBS[number].experiment, test=90.0 + number).record()
+def record(number: int) -> tuple[dict[str, Any], float]:
+    return row(JOBS[number].experiment, test=90.0 + number).record(), (90 + number) / 100
 
 
 @pytest.fixture
@@ -145,17 +147,17 @@ def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
     """Carries the jobs out on a cluster, and returns what is kept and told, in its order."""
 
     def carry_out(
-        cluster: Cluster, watch: Callable[[int, Event], None] | None = None, **fields: Any
+        cluster: Cluster, watch: Callable[[Progress], None] | None = None, **fields: Any
     ) -> list[Any]:
         monkeypatch.setitem(sys.modules, "ray", cluster)
         log.clear()
 
-        def note(number: int, event: Event) -> None:
-            log.append((number, event))
+        def note(progress: Progress) -> None:
+            log.append(progress)
             if watch is not None:
-                watch(number, event)
+                watch(progress)
 
-        Ray(**fields)(JOBS, tmp_path, note, lambda kept: log.append(kept.experiment))
+        Ray(**fields)(JOBS, tmp_path, note, record_of, lambda kept: log.append(Row.read(kept).experiment))
         return log
 
     log: list[Any] = []
@@ -163,17 +165,21 @@ def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
     return carry_out
 
 
-def done(number: int) -> tuple[int, Event]:
-    return number, Event("done", 1, 1, (90 + number) / 100)
+def done(number: int) -> Progress:
+    return Progress("done", 1, 1, (90 + number) / 100, number)
 
 
 def test_events_are_passed_on_and_rows_come_back_to_their_jobs(on):
-    steps = [(0, Event("train", 1, 9)), (0, Event("train", 2, 9)), (0, Event("done", 1, 1, 0.5))]
-    cluster = Cluster(worker(record(0), *steps), worker(record(1), (1, Event("ablate", 1, 4))))
+    steps = [
+        Progress("train", 1, 9, job=0),
+        Progress("train", 2, 9, job=0),
+        Progress("done", 1, 1, 0.5, job=0),
+    ]
+    cluster = Cluster(worker(record(0), *steps), worker(record(1), Progress("ablate", 1, 4, job=1)))
     first, second = (job.experiment for job in JOBS)
     assert on(cluster) == [
         steps[0],
-        (1, Event("ablate", 1, 4)),
+        Progress("ablate", 1, 4, job=1),
         steps[1],
         second,
         done(1),
@@ -185,7 +191,7 @@ def test_events_are_passed_on_and_rows_come_back_to_their_jobs(on):
 
 @pytest.mark.parametrize("death", [WorkerCrashedError(), OutOfMemoryError()])
 def test_a_job_whose_workers_die_is_named_once_the_others_are_done(on, death):
-    cluster = Cluster(worker(death), worker(record(1), *[(1, Event("train", n, 9)) for n in range(4)]))
+    cluster = Cluster(worker(death), worker(record(1), *[Progress("train", n, 9, job=1) for n in range(4)]))
     with pytest.raises(
         EngineError, match=f"^distance/rope/seed 0: the worker died {RETRIES + 1} times; given up"
     ):
@@ -194,7 +200,7 @@ def test_a_job_whose_workers_die_is_named_once_the_others_are_done(on, death):
 
 
 def test_a_mistake_is_told_once_the_others_are_done_and_before_a_stop(on):
-    mistake, later = StoreError("the disk is full."), [(1, Event("train", n, 9)) for n in range(4)]
+    mistake, later = StoreError("the disk is full."), [Progress("train", n, 9, job=1) for n in range(4)]
     with pytest.raises(StoreError, match="the disk is full"):
         on(Cluster(worker(mistake), worker(record(1), *later)))
     assert on.log[-2:] == [JOBS[1].experiment, done(1)]
@@ -214,19 +220,19 @@ def test_a_signal_reaches_the_workers(on):
         for step in range(20):
             if board.is_stopping():
                 return Interrupted(f"stopped at step {step}.")
-            board.tell(0, Event("train", step, 20))
+            board.tellProgress("train", step, 20, job=0)
             yield
         pytest.fail("nobody asked to stop")
 
-    def press(number: int, event: Event) -> None:
-        if event.done == 3:
+    def press(progress: Progress) -> None:
+        if progress.done == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
     cluster = Cluster(until_asked, worker(record(1)))
     with pytest.raises(Interrupted, match=r"^stopped; every run is saved\.$"):
         on(cluster, press)
     assert JOBS[1].experiment in on.log
-    assert (0, Event("train", 5, 20)) not in on.log
+    assert Progress("train", 5, 20, job=0) not in on.log
 
 
 def test_a_cluster_that_is_there_is_used_and_left(on):

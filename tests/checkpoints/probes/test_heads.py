@@ -104,7 +104,9 @@ def test_tables_hold_what_the_toolkit_measures(batch):
     model = FAMILIES["llama-default"]()
     told = []
     data = whole_sequences(model, IDS)
-    tables = checkpoint_spectrum(model, data, draws=19, batch=batch, watch=lambda *at: told.append(at))
+    tables = checkpoint_spectrum(
+        model, data, draws=19, batch=batch, watch=lambda at: told.append((at.done, at.total))
+    )
     design = LagDesign(12, causal=True)
     layers = captured(model)
     expected = [design.gauge_fixed_shares(layer.logits.double()).mean(0) for layer in layers]

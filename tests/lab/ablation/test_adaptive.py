@@ -78,7 +78,9 @@ def test_labels_that_do_not_count_are_left_out():
 
 def test_progress_is_told_in_heads_decided():
     seen = []
-    adaptive_sweep(answering([1]), loud_tokens(500), Threshold(0.05), watch=lambda *at: seen.append(at))
+    adaptive_sweep(
+        answering([1]), loud_tokens(500), Threshold(0.05), watch=lambda at: seen.append((at.done, at.total))
+    )
     assert seen[-1] == (12, 12)
     assert seen == sorted(seen)
 

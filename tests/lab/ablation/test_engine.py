@@ -233,7 +233,9 @@ def test_value_bias_is_what_zeroing_the_weights_of_values_leaves(encoding):
 def test_correctness_leaves_out_labels_that_do_not_count():
     model, data = decoder(classes="vocabulary"), examples(40)
     seen = []
-    hits = correctness(model, data, [(), *single_heads(model.config)], watch=lambda *at: seen.append(at))
+    hits = correctness(
+        model, data, [(), *single_heads(model.config)], watch=lambda at: seen.append((at.done, at.total))
+    )
     assert hits.shape == (13, int((data.labels != 0).sum()))
     assert hits[0].equal(correct(model, data, predict(model, data)))
     with ablated(model, HeadAblation(2, 3)):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from tests.lab.engines.test_local import tiny
 
+from spectrope.core.progress import Progress
 from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened
 from spectrope.lab.engines.pace import Pace, makespan
-from spectrope.lab.events import Event
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.training.scales import experiment
@@ -36,26 +36,26 @@ def test_no_plan_is_done_before_its_longest_job_is():
 def test_then_the_observed_speed_counts():
     clock = Clock()
     pace = Pace([80.0, 80.0], [20.0, 20.0], workers=1, clock=clock)
-    pace.watch(0, Event("train", 0, 100))
-    pace.watch(0, Event("train", 50, 100))
+    pace.watch(Progress("train", 0, 100, job=0))
+    pace.watch(Progress("train", 50, 100, job=0))
     clock.now = 120.0  # Three times as long as expected.
     assert pace.share == pytest.approx(0.2)
     assert pace.remaining == pytest.approx(3 * 160)
-    pace.watch(0, Event("ablate", 1, 1))
+    pace.watch(Progress("ablate", 1, 1, job=0))
     assert pace.share == pytest.approx(0.45)
     for job in (0, 1):
-        pace.watch(job, Event("done", 1, 1))
+        pace.watch(Progress("done", 1, 1, job=job))
     assert (pace.share, pace.remaining) == (1.0, 0.0)
 
 
 def test_what_an_earlier_sitting_did_shows_no_speed():
     clock = Clock()
     pace = Pace([100.0, 100.0, 100.0], [0.0, 50.0, 0.0], workers=1, clock=clock)
-    pace.watch(0, Event("train", 90, 100))  # It goes on from a checkpoint.
+    pace.watch(Progress("train", 90, 100, job=0))  # It goes on from a checkpoint.
     assert pace.remaining == 260.0
     clock.now = 30.0
-    pace.watch(0, Event("done", 1, 1))
-    pace.watch(1, Event("ablate", 1, 2))  # Trained before.
+    pace.watch(Progress("done", 1, 1, job=0))
+    pace.watch(Progress("ablate", 1, 2, job=1))  # Trained before.
     assert pace.share == pytest.approx((100 + 100 + 12.5) / 350)
     clock.now = 67.5
     assert pace.remaining == pytest.approx(137.5 * 3)
@@ -65,14 +65,14 @@ def test_a_job_that_was_done_before_shows_no_speed():
     clock = Clock()
     pace = Pace([100.0] * 4, [50.0] * 4, workers=1, clock=clock)
     clock.now = 1.0
-    pace.watch(0, Event("done", 1, 1))
+    pace.watch(Progress("done", 1, 1, job=0))
     assert pace.remaining == 450.0
 
 
 def test_an_event_from_the_past_takes_nothing_back():
     pace = Pace([10.0], [10.0], workers=1)
-    pace.watch(0, Event("ablate", 1, 2))
-    pace.watch(0, Event("train", 1, 2))
+    pace.watch(Progress("ablate", 1, 2, job=0))
+    pace.watch(Progress("train", 1, 2, job=0))
     assert pace.share == pytest.approx(0.625)
 
 

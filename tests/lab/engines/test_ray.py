@@ -30,6 +30,7 @@ import ray
 from spectrope.lab.engines import ray as overseer
 from spectrope.lab.job import Job
 from spectrope.lab.engines.ray import Ray
+from spectrope.study.study import record_of
 
 def parent(process):
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
@@ -68,20 +69,22 @@ def interrupt(training):
 def carry_out(plan, root, act):
     begun, training, acted = {{}}, set(), []
 
-    def watch(number, event):
-        print(json.dumps({{"number": number, "stage": event.stage, "done": event.done}}), flush=True)
-        if event.stage == "train" and event.done > begun.setdefault(number, event.done):
+    def watch(progress):
+        number = progress.job
+        print(json.dumps({{"number": number, "stage": progress.stage, "done": progress.done}}), flush=True)
+        if progress.stage == "train" and progress.done > begun.setdefault(number, progress.done):
             training.add(number)
-        if event.stage == "done":
+        if progress.stage == "done":
             training.discard(number)
         if not acted and act(training):
             acted.append(number)
 
-    def keep(row):
-        print(json.dumps({{"row": row.record()}}), flush=True)
+    def keep(record):
+        print(json.dumps({{"row": record}}), flush=True)
 
     try:
-        engine([Job.from_dict(one) for one in json.loads(plan)], pathlib.Path(root), watch, keep)
+        jobs = [Job.from_dict(one) for one in json.loads(plan)]
+        engine(jobs, pathlib.Path(root), watch, record_of, keep)
     except t.Interrupted as stop:
         print(json.dumps({{"stop": str(stop)}}))
     print(json.dumps({{"end": root}}), flush=True)
@@ -155,7 +158,7 @@ def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, 
     assert fell > victim
     rows = {row.experiment: row for line in lines if "row" in line for row in [Row.read(line["row"])]}
     kept: list[Row] = []
-    Local("cpu")(jobs, root / "local", ignore, kept.append)
+    Local("cpu")(jobs, root / "local", ignore, Row.of, kept.append)
     assert len(rows) == len(kept) == 4
     for row in kept:
         other = rows[row.experiment]
@@ -172,7 +175,7 @@ def trains(line: dict[str, Any], number: int) -> bool:
 def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnsupportedError, match=r"engine 'ray' needs Ray; pip install 'spectrope\[ray\]'"):
-        Ray()([Job(tiny())], tmp_path, ignore, lambda row: None)
+        Ray()([Job(tiny())], tmp_path, ignore, Row.of, lambda row: None)
 
 
 @pytest.mark.parametrize(

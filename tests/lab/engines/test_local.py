@@ -315,7 +315,7 @@ def test_throttling_keeps_the_first_event_of_each_stage():
     for stage in ("train", "ablate", "done"):
         for done in range(5):
             watch(Progress(stage, done, 5))
-    assert [(progress.stage, progress.done) for progress in heard] == [
+    assert [(at.stage, at.done) for at in heard] == [
         ("train", 0),
         ("ablate", 0),
         ("done", 0),

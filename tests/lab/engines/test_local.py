@@ -20,9 +20,9 @@ from spectrope.core import device
 from spectrope.core.errors import DeviceError, Interrupted, StoreError
 from spectrope.lab.ablation.methods import Exact, Subject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
-from spectrope.lab.engines.base import EngineError
+from spectrope.lab.engines.base import EngineError, complete_unless_stopped
 from spectrope.lab.engines.local import Local, execute, threads_each, throttled
-from spectrope.lab.events import Event
+from spectrope.lab.events import Event, silent
 from spectrope.lab.job import Job, complete, train
 from spectrope.lab.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.lab.training.config import Experiment
@@ -79,6 +79,18 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
+
+
+def test_a_run_trained_as_one_of_several_replicas_is_read_as_before(tmp_path):
+    first = complete(Job(tiny()), tmp_path, CPU)
+    row, weights = Row.of(first).record(), load_model(first, CPU).state_dict()
+    first.finish({**first.manifest, "replicas": 3})
+    events: list[str] = []
+    again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
+    assert events == ["done"]
+    assert again.manifest["replicas"] == 3
+    assert Row.of(again).record() == row
+    torch.testing.assert_close(load_model(again, CPU).state_dict(), weights, rtol=0, atol=0)
 
 
 def test_the_manifest_says_what_was_measured(tmp_path):
@@ -172,6 +184,12 @@ def test_a_stop_between_steps_keeps_the_run(tmp_path):
     with pytest.raises(StoreError, match=f"run {run.id} is unfinished"):
         load_model(run, CPU)
     assert train(tiny(), tmp_path, CPU).finished
+
+
+def test_no_job_is_begun_once_asked_to_stop(tmp_path):
+    with pytest.raises(Interrupted, match="stopped between two runs"):
+        complete_unless_stopped(Job(tiny()), tmp_path, CPU, silent, lambda: True)
+    assert not list(tmp_path.iterdir())
 
 
 SWEEP = """

@@ -1,12 +1,10 @@
 """Expected cost, and the time that is left."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tests.lab.engines.test_local import tiny
 
-from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened, time_training
+from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.events import Event
 from spectrope.lab.job import Job
@@ -116,26 +114,3 @@ def test_measures_are_taken_on_as_many_examples_as_there_are():
     assert MEASURES["ablation"].examples(many) == 2000
     assert MEASURES["ablation-all"].examples(few) == 1000
     assert MEASURES["ablation-all"].examples(many) == 2000
-
-
-def test_runs_that_train_together_cost_their_share_of_a_batched_step(monkeypatch):
-    spans = iter([2.0, 3.0])  # A step of one run, and one of both.
-
-    def seconds(step, device):
-        step()
-        return next(spans)
-
-    monkeypatch.setattr("spectrope.lab.engines.cost._seconds", seconds)
-    seeds = [experiment("distance", "nope", epochs=1, n_examples=100, seed=seed) for seed in (0, 1)]
-    timing = time_training(seeds[0], CPU, group=2)
-    assert (timing.step, timing.share) == (2.0, 0.75)
-    known = {1: replace(timing, share=1.0), 2: timing}
-    monkeypatch.setattr(
-        "spectrope.lab.engines.cost.time_training", lambda one, device, group, _: known[group]
-    )
-    jobs = [Job(one, ()) for one in seeds]
-    (apart, _), (first, second) = calibrate(jobs, CPU), calibrate(jobs, CPU, replicas=8)
-    assert first == second
-    assert calibrate(jobs[:1], CPU, replicas=8) == [apart]
-    steps = seeds[0].n_train / seeds[0].training.batch_size
-    assert apart.training - first.training == pytest.approx(0.25 * 2.0 * steps)

@@ -87,7 +87,7 @@ def carry_out(plan, root, act):
     print(json.dumps({{"end": root}}), flush=True)
 
 overseer.SECONDS_BETWEEN_LOOKS = 0.02
-engine = Ray(workers=2, replicas=2)
+engine = Ray(workers=2)
 engine._connect(ray)  # One cluster for both plans; the second finds both workers ready.
 carry_out(*sys.argv[1:3], interrupt)
 carry_out(*sys.argv[3:5], kill)
@@ -134,7 +134,7 @@ def test_one_signal_stops_a_sweep_and_a_worker_killed_in_mid_sweep_costs_no_resu
     pytest.importorskip("ray")
     endless = [Job(tiny(name, epochs=5000)) for name in ("rope", "alibi", "nope")]
     jobs = [Job(long("rope")), Job(long("alibi")), Job(tiny("nope"))]
-    jobs.append(Job(replace(jobs[2].experiment, seed=1)))  # Trains with the third as one model.
+    jobs.append(Job(replace(jobs[2].experiment, seed=1)))
     begun(jobs[0], tmp_path / "ray")
     stopped, killed = on_ray((endless, tmp_path / "stopped"), (jobs, tmp_path / "ray"))
     assert_no_result_is_lost(jobs, tmp_path, killed)
@@ -155,9 +155,8 @@ def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, 
     assert fell > victim
     rows = {row.experiment: row for line in lines if "row" in line for row in [Row.read(line["row"])]}
     kept: list[Row] = []
-    Local("cpu", replicas=2)(jobs, root / "local", ignore, kept.append)
+    Local("cpu")(jobs, root / "local", ignore, kept.append)
     assert len(rows) == len(kept) == 4
-    assert [run.manifest.get("replicas") for run in find_runs(root / "ray")].count(2) == 2
     for row in kept:
         other = rows[row.experiment]
         assert other.run == row.run
@@ -182,7 +181,6 @@ def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
         ({"workers": 0}, "workers must be at least 1"),
         ({"cpus": 0}, "cpus must be"),
         ({"gpus": -1.0}, "gpus must be"),
-        ({"replicas": 0}, "replicas must be"),
     ],
 )
 def test_impossible_shares_are_refused(fields, rule):

@@ -4,9 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spectrope.core.errors import SpectropeError
-from spectrope.lab.events import Event
-from spectrope.lab.job import Job
+import torch
+
+from spectrope.core.errors import Interrupted, SpectropeError
+from spectrope.core.interrupt import Stop
+from spectrope.lab.events import Event, Listener
+from spectrope.lab.job import Job, complete
+from spectrope.store import Run
 from spectrope.study.rows import Row
 
 Watcher = Callable[[int, Event], None]  # Told the number of a job and what happened in it.
@@ -35,3 +39,14 @@ class Engine(ABC):
             Interrupted: After Ctrl-C, once all that is done is kept.
             SpectropeError: If a job fails; the others are done first.
         """
+
+
+def complete_unless_stopped(job: Job, root: Path, device: torch.device, listen: Listener, stop: Stop) -> Run:
+    """Train and measure, as `complete` does, unless asked to stop before the job begins.
+
+    Raises:
+        Interrupted: If asked to stop, once all that is done is saved.
+    """
+    if stop():
+        raise Interrupted("stopped between two runs.")
+    return complete(job, root, device, listen, stop)

@@ -2,7 +2,6 @@
 
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,6 @@ from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Trainer
-from spectrope.lab.training.replicas import ReplicaTrainer
 
 STEPS, EXAMPLES = 5, 256  # Of the calibration: optimiser steps, and held-out examples.
 FORWARD = 1 / 3  # Share of a step that its forward pass takes.
@@ -47,15 +45,13 @@ class Timing:
     Args:
         making: Seconds to make its data.
         step: Seconds per step of the optimiser.
-        share: What a step costs each run of a group that trains together, as a share of `step`.
     """
 
     making: float
     step: float
-    share: float = 1.0
 
 
-def calibrate(jobs: Sequence[Job], device: torch.device, replicas: int = 1) -> list[Cost]:
+def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
     """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
 
     Runs that differ in their seed alone are timed once, and taken to use all of their steps. A measurement is
@@ -65,9 +61,7 @@ def calibrate(jobs: Sequence[Job], device: torch.device, replicas: int = 1) -> l
     Args:
         jobs: What there is to do.
         device: Where.
-        replicas: Most seeds that train as one model.
     """
-    kinds = Counter(_kind(job.experiment) for job in jobs)
     timed: dict[str, Timing] = {}
     relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
     costs = []
@@ -77,8 +71,7 @@ def calibrate(jobs: Sequence[Job], device: torch.device, replicas: int = 1) -> l
             timed[kind] = timed.get(kind) or time_grokking(one, device)
             costs.append(Cost(timed[kind].making + one.training.steps * timed[kind].step, 0.0))
             continue
-        group = min(replicas, kinds[kind])
-        timing = timed[kind] = timed.get(kind) or time_training(one, device, group, job.precision)
+        timing = timed[kind] = timed.get(kind) or time_training(one, device, job.precision)
         for name in job.tables:
             if name not in relative:
                 relative[name] = time_measure(one, name, device, job.precision) / timing.step
@@ -87,22 +80,14 @@ def calibrate(jobs: Sequence[Job], device: torch.device, replicas: int = 1) -> l
     return costs
 
 
-def time_training(
-    experiment: Experiment, device: torch.device, group: int = 1, precision: Precision = "auto"
-) -> Timing:
-    """Take a few steps of a shortened run, and of a group of them, in a folder that is then removed."""
+def time_training(experiment: Experiment, device: torch.device, precision: Precision = "auto") -> Timing:
+    """Take a few steps of a shortened run, in a folder that is then removed."""
     with tempfile.TemporaryDirectory() as folder:
         short = shortened(experiment)
         begun = time.perf_counter()
         trainer = Trainer(short, run_for(short, Path(folder)), device, precision=precision)
         making = time.perf_counter() - begun
-        step = _seconds(lambda: trainer.step(trainer.train_data), device)
-        if group == 1:
-            return Timing(making, step)
-        seeds = [replace(short, seed=short.seed + more) for more in range(group)]
-        trainers = [Trainer(one, run_for(one, Path(folder)), device, precision=precision) for one in seeds]
-        together, batches = ReplicaTrainer(trainers), [trainer.train_data for trainer in trainers]
-        return Timing(making, step, _seconds(lambda: together.step(batches), device) / group / step)
+        return Timing(making, _seconds(lambda: trainer.step(trainer.train_data), device))
 
 
 def time_grokking(experiment: StepExperiment, device: torch.device) -> Timing:
@@ -145,7 +130,7 @@ def _training(whole: Experiment, timing: Timing) -> float:
     steps = config.epochs * whole.n_train / config.batch_size
     scored = min(config.eval_examples, whole.n_train) + min(config.eval_examples, whole.n_test)
     scoring = (config.epochs + 1) * scored / config.batch_size * FORWARD
-    return timing.making * examples + (steps * timing.share + scoring) * timing.step
+    return timing.making * examples + (steps + scoring) * timing.step
 
 
 def _seconds(step: Callable[[], None], device: torch.device) -> float:

@@ -7,7 +7,7 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -18,13 +18,12 @@ from typing import Any
 import torch
 
 from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import Interrupted, SpectropeError, StoreError, require
+from spectrope.core.errors import Interrupted, SpectropeError, StoreError
 from spectrope.core.foreign import load_file, loaded_files
 from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
 from spectrope.core.watch import unwatched
-from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
-from spectrope.lab.engines.together import Group, complete_together, grouped
+from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher, complete_unless_stopped
 from spectrope.lab.events import Event, Listener
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.job import Job
@@ -46,15 +45,10 @@ class Local(Engine):
     Args:
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        replicas: Most seeds that train as one model.
     """
 
     device: Device = "auto"
     workers: int = 1
-    replicas: int = 1
-
-    def __post_init__(self) -> None:
-        require(self.replicas >= 1, self, "replicas", "at least 1")
 
     def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
         """Do the jobs in this machine's processes; see `Engine`."""
@@ -71,9 +65,8 @@ class Local(Engine):
                     keep(row)
             watch(number, event)
 
-        place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
         try:
-            execute(jobs, root, **place, watch=told)
+            execute(jobs, root, device=self.device, workers=self.workers, watch=told)
         except BaseException:
             for job in left.values():  # A worker may end before what it told has come.
                 with contextlib.suppress(SpectropeError):  # The first error is the one to tell.
@@ -97,7 +90,6 @@ def execute(
     *,
     device: Device = "auto",
     workers: int = 1,
-    replicas: int = 1,
     watch: Watcher = unwatched,
 ) -> list[Run]:
     """Train and measure every job of a plan; what its run folder already holds is not done again.
@@ -107,7 +99,6 @@ def execute(
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        replicas: Most seeds that train as one model.
         watch: Told the number of a job and what happened in it.
 
     Returns:
@@ -119,14 +110,11 @@ def execute(
         SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
     root, place, jobs = Path(root), choose_device(device), as_jobs(plan)
-    groups = grouped(jobs, root, replicas)
-    workers = 1 if place.type == "cuda" else min(workers, len(groups))
+    workers = 1 if place.type == "cuda" else min(workers, len(jobs))
     with stop_on_signal() as stop:
         if workers <= 1:
-            runs = _in_turn(groups, root, place, watch, stop)
-        else:
-            runs = _in_processes(groups, root, workers, watch, stop)
-    return [runs[number] for number in range(len(jobs))]
+            return _in_turn(jobs, root, place, watch, stop)
+        return _in_processes(jobs, root, workers, watch, stop)
 
 
 def threads_each(workers: int) -> int:
@@ -139,15 +127,13 @@ def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
     return [one if isinstance(one, Job) else Job(one) for one in plan]
 
 
-def _in_turn(
-    groups: Sequence[Group], root: Path, device: torch.device, watch: Watcher, stop: Stop
-) -> dict[int, Run]:
-    runs: dict[int, Run] = {}
+def _in_turn(jobs: Sequence[Job], root: Path, device: torch.device, watch: Watcher, stop: Stop) -> list[Run]:
+    runs: list[Run] = []
     mistakes: list[SpectropeError] = []
     watched = _Watched(watch)
-    for group in groups:
+    for number, job in enumerate(jobs):
         try:
-            runs |= _one(group, root, device, lambda number: partial(watched, number), stop)
+            runs.append(complete_unless_stopped(job, root, device, partial(watched, number), stop))
         except Interrupted:
             raise
         except SpectropeError as mistake:
@@ -171,16 +157,7 @@ class _Watched:
         self.failed = False
 
 
-def _one(
-    group: Group, root: Path, device: torch.device, listener: Callable[[int], Listener], stop: Stop
-) -> dict[int, Run]:
-    runs = complete_together(list(group.values()), root, device, [listener(n) for n in group], stop)
-    return dict(zip(group, runs, strict=True))
-
-
-def _in_processes(
-    groups: Sequence[Group], root: Path, workers: int, watch: Watcher, stop: Stop
-) -> dict[int, Run]:
+def _in_processes(jobs: Sequence[Job], root: Path, workers: int, watch: Watcher, stop: Stop) -> list[Run]:
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
     furnish = events, stopping, threads_each(workers), loaded_files()
@@ -192,9 +169,7 @@ def _in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
         try:
-            futures = [
-                pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
-            ]
+            futures = [pool.submit(_work, number, job.to_dict(), root) for number, job in enumerate(jobs)]
             pending = set(futures)
             while pending:
                 _forward(events, watch)
@@ -213,7 +188,7 @@ def _in_processes(
     return _results(futures)
 
 
-def _refuse_broken(futures: Sequence[Future[dict[int, Run]]]) -> None:
+def _refuse_broken(futures: Sequence[Future[Run]]) -> None:
     for future in futures:
         if not future.cancelled() and isinstance(error := future.exception(), BrokenProcessPool):
             raise error
@@ -228,7 +203,7 @@ def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOK
         return
 
 
-def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
+def _results(futures: Sequence[Future[Run]]) -> list[Run]:
     ended = [future for future in futures if not future.cancelled()]
     errors = [error for future in ended if (error := future.exception())]
     for error in errors:
@@ -239,7 +214,7 @@ def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
         raise mistakes[0]
     if errors or len(ended) < len(futures):
         raise Interrupted("stopped; every run is saved.")
-    return {number: run for future in ended for number, run in future.result().items()}
+    return [future.result() for future in ended]
 
 
 _worker: dict[str, Any] = {}
@@ -264,14 +239,11 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(group: Mapping[int, Mapping[str, Any]], root: Path) -> dict[int, Run]:
+def _work(number: int, fields: Mapping[str, Any], root: Path) -> Run:
     events, stopping = _worker["events"], _worker["stopping"]
-    jobs = {number: Job.from_dict(fields) for number, fields in group.items()}
-
-    def listener(number: int) -> Listener:
-        return throttled(lambda event: events.put((number, event)))
-
-    return _one(jobs, root, torch.device("cpu"), listener, stopping.is_set)
+    listen = throttled(lambda event: events.put((number, event)))
+    device = torch.device("cpu")
+    return complete_unless_stopped(Job.from_dict(fields), root, device, listen, stopping.is_set)
 
 
 def throttled(listen: Listener) -> Listener:

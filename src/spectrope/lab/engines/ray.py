@@ -15,9 +15,8 @@ from spectrope.core.errors import Interrupted, SpectropeError, UnsupportedError,
 from spectrope.core.foreign import load_file, loaded_files
 from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
+from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher, complete_unless_stopped
 from spectrope.lab.engines.local import throttled
-from spectrope.lab.engines.together import Group, complete_together, grouped
 from spectrope.lab.events import Event
 from spectrope.lab.job import Job
 from spectrope.study.rows import Row
@@ -65,20 +64,17 @@ class Ray(Engine):
         workers: Jobs at a time of a cluster that is started here.
         cpus: Processors that one job takes, and threads that it uses.
         gpus: GPUs that one job takes; 0.25 lets four jobs share one, 0 computes on the CPU.
-        replicas: Most seeds that train as one model, which is then one job.
     """
 
     address: str | None = None
     workers: int = 1
     cpus: int = 1
     gpus: float = 0.0
-    replicas: int = 1
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.cpus >= 1, self, "cpus", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
-        require(self.replicas >= 1, self, "replicas", "at least 1")
 
     def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
         """Do the jobs on the cluster; see `Engine`."""
@@ -121,44 +117,45 @@ class Ray(Engine):
 
     def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
         board = ray.remote(num_cpus=0)(Board).remote()
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_jobs)
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_job)
         shared = str(root.resolve()), "cuda" if self.gpus else "cpu", self.cpus, loaded_files(), board
-        groups = grouped(jobs, root, self.replicas)
-        pending = {task.remote({n: job.to_dict() for n, job in one.items()}, *shared): one for one in groups}
+        pending = {
+            task.remote(number, job.to_dict(), *shared): (number, job) for number, job in enumerate(jobs)
+        }
         return Submitted(board, pending)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """Jobs on their way: the board they report to, and those that each future stands for."""
+    """Jobs on their way: the board they report to, and the number and the job of each future."""
 
     board: Any
-    pending: dict[Any, Group]
+    pending: dict[Any, tuple[int, Job]]
 
 
-def do_jobs(
-    group: Mapping[int, Mapping[str, Any]],
+def do_job(
+    number: int,
+    fields: Mapping[str, Any],
     root: str,
     place: str,
     threads: int,
     files: Sequence[Path],
     board: Any,
-) -> list[dict[str, Any]] | SpectropeError:
-    """Carry jobs out in a worker of the cluster, which trains them together.
+) -> dict[str, Any] | SpectropeError:
+    """Carry a job out in a worker of the cluster.
 
     Returns:
-        The records of their rows, or what a user can mend.
+        The record of its row, or what a user can mend.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
     for file in files:
         load_file(file)
-    jobs = [Job.from_dict(fields) for fields in group.values()]
-    listeners = [throttled(partial(board.tell.remote, number)) for number in group]
+    job, listen = Job.from_dict(fields), throttled(partial(board.tell.remote, number))
     try:
         stop = asked_to_stop(partial(_ask, board))
-        runs = complete_together(jobs, Path(root), torch.device(place), listeners, stop)
-        return [Row.of(run).record() for run in runs]
+        run = complete_unless_stopped(job, Path(root), torch.device(place), listen, stop)
+        return Row.of(run).record()
     except SpectropeError as error:
         return error
 
@@ -194,26 +191,24 @@ def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watcher, keep: Keep) 
             if event.stage != "done":
                 watch(number, event)
         for future in done:
-            group = pending.pop(future)
-            outcome = _outcome(ray, future, group)
+            number, job = pending.pop(future)
+            outcome = _outcome(ray, future, job)
             if isinstance(outcome, SpectropeError):
                 mistakes.append(outcome)
                 continue
-            for number, record in zip(group, outcome, strict=True):
-                row = Row.read(record)
-                keep(row)
-                watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
+            row = Row.read(outcome)
+            keep(row)
+            watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
         if stop():
             sent.board.stop.remote()
     _tell(mistakes)
 
 
-def _outcome(ray: Any, future: Any, group: Group) -> list[dict[str, Any]] | SpectropeError:
+def _outcome(ray: Any, future: Any, job: Job) -> dict[str, Any] | SpectropeError:
     try:
         return ray.get(future)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-        labels = ", ".join(job.experiment.label for job in group.values())
-        return EngineError(f"{labels}: the worker died {RETRIES + 1} times; given up.")
+        return EngineError(f"{job.experiment.label}: the worker died {RETRIES + 1} times; given up.")
 
 
 def _tell(mistakes: Sequence[SpectropeError]) -> None:

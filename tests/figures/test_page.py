@@ -4,9 +4,12 @@ import html
 import json
 import re
 import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
+import torch
 from tests.figures.synthetic import ENCODINGS, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError
@@ -179,3 +182,21 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder should"):
         write_report([run], tmp_path / "file" / "report.html")
+
+
+def test_a_report_is_written_without_torch_or_the_lab(tmp_path):
+    make_run(tmp_path / "runs", "rope").write_tensors("weights", {"x": torch.ones(2)}, {})
+    code = """
+import sys
+from spectrope import find_runs, save_figure, write_report
+
+runs = find_runs("runs")
+write_report(runs, "page.html")
+save_figure(runs, "accuracy", "accuracy.svg")
+forbidden = ("torch", "spectrope.models", "spectrope.attention", "spectrope.lab.training", "spectrope.lab.engines")
+print(len(runs), *(name for name in forbidden if name in sys.modules))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["1"]

@@ -14,6 +14,7 @@ from tests.figures.synthetic import ENCODINGS, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.figures import write_report
+from spectrope.figures.shell import templates_of
 from spectrope.figures.tables import read_tables
 from spectrope.store import files
 
@@ -200,3 +201,15 @@ print(len(runs), *(name for name in forbidden if name in sys.modules))
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == ["1"]
+
+
+def test_an_application_has_templates_of_its_own_and_the_shared_ones(tmp_path, monkeypatch):
+    folder = tmp_path / "an_application" / "templates"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "panels.html").write_text("{{ words }}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    escaped, plain = (templates_of("an_application", autoescape=flag) for flag in (True, False))
+    assert escaped.get_template("panels.html").render(words="<b>") == "&lt;b&gt;\n"
+    assert plain.get_template("panels.html").render(words="<b>") == "<b>\n"
+    assert set(escaped.list_templates()) == set(templates_of("spectrope.figures").list_templates())

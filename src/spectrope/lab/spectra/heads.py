@@ -13,9 +13,10 @@ from spectrope.core.errors import ConfigError, StoreError, require
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.methods import Subject, Tables
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
+from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
-from spectrope.lab.probes.spectrum import QUANTITIES, LayerSpectrum, layer_spectrum
+from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
 from spectrope.lab.sizes import fullest, size_mark
 from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
 from spectrope.lab.spectra.kernels import own_tables

@@ -112,7 +112,7 @@ class TestDeposit:
             for row in panel.layers["bounds"].rows
             if row["deposit"]
         ]
-        assert found == [("distance", "rope", 1)] * 2
+        assert found == [("distance", "rope", 0)] * 2
 
     def test_layers_without_a_share_are_counted(self, tmp_path):
         run = add_ablations(make_run(tmp_path, "nope"))

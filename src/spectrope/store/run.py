@@ -26,6 +26,7 @@ from spectrope.store.files import (
     write_json,
     write_parquet,
 )
+from spectrope.store.numbering import counts_from_zero, renumbered
 
 if TYPE_CHECKING:
     import torch  # Reading tables does without it; only tensors need it.
@@ -96,15 +97,17 @@ class Run:
         write_parquet(self._frame(name), frame)
 
     def frame(self, name: str) -> pl.DataFrame:
-        """Read a table.
+        """Read a table; layers and heads count from 0, also in one that was written when they did not.
 
         Raises:
             StoreError: If it is missing or damaged.
         """
+        path = self._frame(name)
         if not self.has_frame(name):
             raise StoreError(f"run {self.id} has no table {name!r}; {self._names('parquet')}")
-        with _damage(self._frame(name)):
-            return pl.read_parquet(self._frame(name))
+        with _damage(path):
+            table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+        return table if counts_from_zero(metadata) else renumbered(table)
 
     def has_tensors(self, name: str) -> bool:
         """Whether tensors of that name have been written."""

@@ -20,7 +20,7 @@ def one_head_stands_out(
         seen: The claim's rows.
         arm: Whose.
         words: Name of the arm and the layers.
-        layers: Counted from 1; None means all.
+        layers: Counted from 0; None means all.
         premise: Whether the claim has nothing to say unless this holds.
     """
     values = seen.values(arm, gap(layers), only_learned=True)

@@ -145,9 +145,9 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
 
 
 def shallow_layers(study: Study) -> str:
-    """The layers that claims call shallow, in words, such as "of 3, layer 1 alone"."""
+    """The layers that claims call shallow, in words, such as "of 3, layer 0 alone"."""
     layers = shallow(study.n_layers)
-    return f"of {study.n_layers}, {'layer 1 alone' if len(layers) == 1 else f'layers 1 to {layers[-1]}'}"
+    return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
 def overview(study: Study, section: Section) -> list[str]:

@@ -15,7 +15,7 @@ from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, save_figure, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
-from spectrope.lab.ablation.rule import DEFAULT_RULE
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 
 KEPT = ("deposit", "cumulative", "screen")
 ABLATED = ("versus", *KEPT)

@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import StoreError
@@ -29,6 +27,9 @@ from spectrope.store.files import (
     write_parquet,
 )
 from spectrope.store.numbering import counts_from_zero, renumbered
+
+if TYPE_CHECKING:
+    import torch  # Reading tables does without it; only tensors need it.
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
@@ -112,19 +113,23 @@ class Run:
         """Whether tensors of that name have been written."""
         return self._tensors(name).exists()
 
-    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    def write_tensors(
+        self, name: str, tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]
+    ) -> None:
         """Write tensors and their metadata as one safetensors file, whole or not at all.
 
         Raises:
             StoreError: If the disk is full, read-only or forbidden; what was there before stays.
         """
+        from safetensors.torch import save
+
         # Copies, since the format refuses tensors that share memory, as layers may share an encoding.
         plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
         # Formatted in memory first: the format's own writer hides why a disk refuses.
         content = save(plain, dict(metadata))
         replace_file(self._tensors(name), lambda temporary: temporary.write_bytes(content))
 
-    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def read_tensors(self, name: str) -> tuple[dict[str, "torch.Tensor"], dict[str, str]]:
         """Read tensors, on the CPU, and their metadata.
 
         Raises:
@@ -306,7 +311,7 @@ def _check_files(path: Path) -> None:
         with _damage(table):
             pl.read_parquet_schema(table)
     for tensors in path.glob("*.safetensors"):
-        with _damage(tensors), safe_open(tensors, framework="pt"):
+        with _damage(tensors), safe_open(tensors, framework="numpy"):
             pass
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from spectrope.lab.ablation.rule import DEFAULT_RULE
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.study.predictions import AtLeast, AtMost, InRuns
 from spectrope.study.quantities import deposit, gap
 from spectrope.study.seen import Seen

@@ -28,6 +28,6 @@ def test_the_picture_stands_in_the_contributing_page():
 def test_tests_mirror_the_package():
     package, tests = ROOT / "src" / "spectrope", ROOT / "tests"
     rooms = {path.parent.name for path in package.glob("*/__init__.py")}
-    folders = {path.parent.relative_to(tests).parts[0] for path in tests.rglob("test_*.py")} - {"tools"}
-    assert {name for name in folders if not name.endswith(".py")} - {"."} <= rooms
+    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")} - {"tools"}
+    assert folders <= rooms
     assert rooms - folders <= {"console"}

@@ -194,8 +194,8 @@ from spectrope import find_runs, save_figure, write_report
 runs = find_runs("runs")
 write_report(runs, "page.html")
 save_figure(runs, "accuracy", "accuracy.svg")
-forbidden = ("torch", "spectrope.models", "spectrope.attention", "spectrope.lab.training", "spectrope.lab.engines")
-print(len(runs), *(name for name in forbidden if name in sys.modules))
+heavy = {f"spectrope.{name}" for name in ("models", "attention", "lab.training", "lab.engines")} | {"torch"}
+print(len(runs), *heavy.intersection(sys.modules))
 """
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -1,6 +1,5 @@
 """One experiment from its configuration to a finished run folder: train, describe, measure."""
 
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from spectrope.core.commit import commit
 from spectrope.core.device import Precision, dtype_name, machine
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.interrupt import Stop, never
+from spectrope.core.peak_memory import PeakMemory, peak_memory
 from spectrope.grokking.run import grok
 from spectrope.grokking.steps import GrokProgress
 from spectrope.lab.evaluation.score import score
@@ -104,13 +104,14 @@ def train(
             "move its folder away, or train under another --runs."
         )
     if not run.finished:
-        trainer = Trainer(experiment, run, device, probe, precision)
 
         def watch(progress: Progress) -> None:
             listen(Event("train", progress.step, progress.steps, progress.accuracy))
 
-        model = trainer.fit(watch, stop)
-        run.finish(described(trainer, model))
+        with peak_memory(device) as memory:
+            trainer = Trainer(experiment, run, device, probe, precision)
+            model = trainer.fit(watch, stop)
+        run.finish(described(trainer, model) | memory_used(memory))
     run.remove(CHECKPOINT)
     return run
 
@@ -169,5 +170,18 @@ def described(trainer: Trainer, model: Decoder) -> dict[str, Any]:
         "test_accuracy": test_score.accuracy,
         "test_loss": test_score.loss,
         "n_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+    }
+
+
+def memory_used(memory: PeakMemory) -> dict[str, float]:
+    """Fields of the manifest on memory; `PeakMemory` says what is counted.
+
+    `peak_memory_mib` is the largest memory of the process, in MiB, while the data were made and the model was
+    trained and scored after each epoch; `memory_before_mib` is what the process held when that began. Of a
+    resumed run, both describe the part after the last resumption. Runs of earlier versions lack the second
+    field, and their first is the peak of the whole process up to then.
+    """
+    return {
+        "peak_memory_mib": round(memory.peak_mib, 1),
+        "memory_before_mib": round(memory.before_mib, 1),
     }

@@ -6,8 +6,8 @@ import pytest
 from tests.cli.typed import refused
 
 from spectrope.cli import main
+from spectrope.core import foreign
 from spectrope.core.foreign import loaded_files
-from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import find_runs
 

@@ -190,9 +190,7 @@ class Contraction:
     gauge_fixed: NormRatios
 
 
-def contraction(
-    turned: Float[Tensor, "*b n n"], plain: Float[Tensor, "*b n n"], causal: bool = False
-) -> Contraction:
+def head_contraction(turned: Tensor, plain: Tensor, causal: bool = False) -> Contraction:
     r"""Measure many heads with and without their rotation, raw and in the gauge of softmax.
 
     Rotated logits are not a Hadamard product with the RoPE kernel, but
@@ -201,7 +199,7 @@ def contraction(
     are compared.
 
     >>> q, k = torch.randn(2, 8, 30, 4)
-    >>> f"{contraction(2 * q @ k.mT, q @ k.mT, causal=True).gauge_fixed.spectral.mean():.6f}"
+    >>> f"{head_contraction(2 * q @ k.mT, q @ k.mT, causal=True).gauge_fixed.spectral.mean():.6f}"
     '2.000000'
 
     Args:

@@ -16,9 +16,9 @@ def rope_kernel(frequencies: Tensor, n: int) -> ToeplitzOperator:
     Its entries are almost periodic in the lag, its rank is at most 2m: it has no symbol, and Szegő's theorem
     does not speak of it.
 
-    >>> rope_kernel(torch.tensor([0.0, torch.pi]), 3).lags  # rounded: 0 at odd lags, 1 at even ones
-    tensor([1.0000e+00, 0.0000e+00, 1.0000e+00, 0.0000e+00, 1.0000e+00],
-           dtype=torch.float64)
+    >>> kernel = rope_kernel(torch.tensor([1.0, 2.0, 3.0]), 100).dense()
+    >>> kernel[0, 0].item(), torch.linalg.matrix_rank(kernel, hermitian=True).item()
+    (1.0, 6)
 
     Args:
         frequencies: θ in radians per position, with shape (m,).

@@ -13,7 +13,7 @@ def allowed_pairs(n: int, causal: bool) -> Bool[Tensor, "n n"]:
     return everything.tril() if causal else everything
 
 
-def masked(logits: Inexact[Tensor, "*b n n"], causal: bool = False) -> Inexact[Tensor, "*b n n"]:
+def masked(logits: Tensor, causal: bool = False) -> Inexact[Tensor, "*b n n"]:
     """Logits with zeros where attention is not allowed; what stands there is never read.
 
     Raises:
@@ -24,7 +24,7 @@ def masked(logits: Inexact[Tensor, "*b n n"], causal: bool = False) -> Inexact[T
     return torch.where(allowed_pairs(logits.shape[-1], causal).to(logits.device), logits, 0)
 
 
-def row_centred(logits: Float[Tensor, "*b n n"], causal: bool = False) -> Float[Tensor, "*b n n"]:
+def row_centred(logits: Tensor, causal: bool = False) -> Float[Tensor, "*b n n"]:
     r"""Logits minus their row means over the allowed keys, zeros elsewhere: the gauge of softmax, fixed.
 
     Softmax ignores :math:`L \to L + r 1^\top`, spectra do not.

@@ -42,7 +42,7 @@ class LagEffects:
     share: Float[Tensor, "*b"]
 
 
-def toeplitz_shares(logits: Float[Tensor, "*b n n"], causal: bool = False) -> ToeplitzShares:
+def toeplitz_shares(logits: Tensor, causal: bool = False) -> ToeplitzShares:
     """Toeplitz shares of many dense logits at once.
 
     >>> lag = torch.arange(8.0)[:, None] - torch.arange(8.0)
@@ -74,7 +74,7 @@ def toeplitz_shares_of_product(q: Tensor, k: Tensor, causal: bool = False) -> To
     return _shares(_Sums.of_product(q, k, causal), lag_effects_of_product(q, k, causal))
 
 
-def lag_effects(logits: Float[Tensor, "*b n n"], causal: bool = False) -> LagEffects:
+def lag_effects(logits: Tensor, causal: bool = False) -> LagEffects:
     """Lag effects of many dense logits at once, beside their row effects.
 
     >>> slope = -0.5 * (torch.arange(4.0)[:, None] - torch.arange(4.0))
@@ -90,6 +90,11 @@ def lag_effects(logits: Float[Tensor, "*b n n"], causal: bool = False) -> LagEff
 
 def lag_effects_of_product(q: Tensor, k: Tensor, causal: bool = False) -> LagEffects:
     r"""Lag effects of :math:`QK^\top` beside its row effects, never forming it.
+
+    >>> angle = 0.1 * torch.arange(1000.0)
+    >>> wave = torch.stack([angle.cos(), angle.sin()], 1)  # the product is the cosine of the lag
+    >>> f"{lag_effects_of_product(wave, wave).share:.6f}"
+    '1.000000'
 
     Args:
         q: Queries, with shape (n, d), n at least 2.
@@ -252,9 +257,9 @@ def _full_lag_effects(centred: _Sums) -> Float[Tensor, "*b lags"]:
     n, below, above = centred.n, centred.diagonals[..., : centred.n - 1], centred.diagonals[..., centred.n :]
     i = torch.arange(1, n, dtype=torch.float64, device=below.device)
     rhs = (above / (n - i) - below / i) / n
-    bands = torch.stack([2 - 1 / (i * (n - i)), torch.full_like(i, -1.0)]).cpu().numpy()
+    bands = torch.stack([-torch.ones_like(i), 2 - 1 / (i * (n - i)), -torch.ones_like(i)]).cpu().numpy()
     columns = rhs.reshape(-1, n - 1).T.cpu().numpy()
-    solved = torch.from_numpy(scipy.linalg.solveh_banded(bands, columns, lower=True)).to(rhs)
+    solved = torch.from_numpy(scipy.linalg.solve_banded((1, 1), bands, columns)).to(rhs)
     rows = solved.T.reshape(rhs.shape)
     middle = centred.diagonals[..., n - 1 : n] / n
     return torch.cat([(below - rows) / i, middle, (above + rows) / (n - i)], -1)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from spectrope.spectral.lag_design import LagDesign
 from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
 from spectrope.checkpoints.ablation.subject import Subject
@@ -14,7 +15,6 @@ from spectrope.checkpoints.spectrum import checkpoint_spectrum, layer_heads
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.core.progress import Progress
 from spectrope.lab.probes.quantities import Quantities
-from spectrope.spectral.lag_design import LagDesign
 
 IDS = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(2))
 

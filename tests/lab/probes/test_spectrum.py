@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from spectrope.spectral.factorisation import factorisation_residual
+from spectrope.spectral.lag_design import LagDesign
+from spectrope.spectral.singular import causal_singular_values, effective_ranks
+from spectrope.spectral.toeplitzness import toeplitz_share
 from tests.lab.ablation.models import decoder
 from torch.testing import assert_close
 
@@ -19,11 +23,7 @@ from spectrope.lab.probes.shares import state_shares
 from spectrope.lab.probes.spectrum import QUANTITIES, layer_spectrum, toeplitz_tests
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.spectral.contraction import contraction
-from spectrope.spectral.factorisation import factorisation_residual
-from spectrope.spectral.lag_design import LagDesign
 from spectrope.spectral.rope import band_gram
-from spectrope.spectral.singular import causal_singular_values, effective_ranks
-from spectrope.spectral.toeplitzness import toeplitz_share
 from spectrope.stats.examples import mean_intervals
 from spectrope.tasks.base import Batch
 

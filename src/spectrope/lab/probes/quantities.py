@@ -11,7 +11,7 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.pairs import complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
-from spectrope.spectral.contraction import contraction
+from spectrope.spectral.contraction import head_contraction
 from spectrope.spectral.logits import row_centred
 from spectrope.spectral.ranks import effective_ranks
 from spectrope.spectral.rope import band_gram, factorisation_residuals
@@ -84,7 +84,7 @@ class Quantities:
         turning = [encoding_of_head(self.layer.encoding, head).turns for head in range(self.logits.shape[1])]
         if not any(turning) or self.layer.rotated is None:
             return {}
-        ratios = contraction(_product(*self._turned), _product(*self._plain), self.layer.causal)
+        ratios = head_contraction(_product(*self._turned), _product(*self._plain), self.layer.causal)
         found = {
             "contraction_spectral": ratios.gauge_fixed.spectral,
             "contraction_frobenius": ratios.gauge_fixed.frobenius,

@@ -79,9 +79,8 @@ class LastRows:
         assert ctx.x_q is not None
         assert ctx.x_k is not None
         x, y = (side[:ROWS].flatten(0, 1) for side in (ctx.x_q, ctx.x_k))
-        q, k = (
-            complex_pairs(side[:ROWS, self.head].flatten(0, 1).double(), pairing) for side in (ctx.q, ctx.k)
-        )
+        sides = (side[:ROWS, self.head].flatten(0, 1).double() for side in (ctx.q, ctx.k))
+        q, k = (complex_pairs(side, pairing) for side in sides)
         width = ctx.q.shape[2]
         pairs = torch.cat([_last_row(e * width, n) for e, n in self._examples]).to(q.device)
         return tangent_kernel(x, q, k, pairs, frequencies, y) * self._scale**2

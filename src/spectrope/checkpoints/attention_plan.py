@@ -67,7 +67,7 @@ def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tu
         examples: Held-out examples that ranges are measured on.
 
     Returns:
-        A row per layer and head, counted from 1: the range of centred logits, the certificate, the predicted
+        A row per layer and head, counted from 0: the range of centred logits, the certificate, the predicted
         speed-up and what was chosen; and how many tokens each example has.
     """
     subject = Subject.of(run, device)
@@ -76,7 +76,7 @@ def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tu
 
     def sink(layer: LayerHeads) -> None:
         heads = forecast(_first(layer.ctx, n), layer.encoding, aim.length, aim.tolerance, causal=layer.causal)
-        rows.extend(_row(layer.layer + 1, head.head + 1, head) for head in heads)
+        rows.extend(_row(layer.layer, head.head, head) for head in heads)
 
     capture_heads(subject.model, batch.to(device), sink)
     return pl.DataFrame(rows, schema=COLUMNS), n

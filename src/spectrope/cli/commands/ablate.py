@@ -84,7 +84,7 @@ class Ablate(Checkpoints):
     layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: change heads of these alone: 0:4.")] = None
     batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one batch.")] = None
     json: Annotated[bool, tyro.conf.arg(help="checkpoint: print the whole result as JSON.")] = False
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:

@@ -27,12 +27,18 @@ def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: Sequence
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
     target = _found(name, root, allow_download)
-    if own:
-        _take_up(own, target)
+    take_up(own, target)
     return target
 
 
-def _take_up(own: Sequence[str], target: Run | str) -> None:
+def take_up(own: Sequence[str], target: Run | str) -> None:
+    """Run the files that a run's encoding and task come from, where any is named.
+
+    Raises:
+        ConfigError: If a file cannot be run, or the run has no such encoding or task.
+    """
+    if not own:
+        return
     config = target.config if isinstance(target, Run) else {}
     names = [*config.get(OWN, {}), *config.get(OWN_TASKS, {})]
     if not names:

@@ -19,7 +19,7 @@ from spectrope.grokking.steps import GrokProgress
 from spectrope.lab.evaluation.score import score
 from spectrope.lab.events import Event, Listener, silent
 from spectrope.lab.experiments import AnyExperiment, read_experiment, written
-from spectrope.lab.measures import MEASURES, require_measures
+from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Progress, Trainer, build_model
@@ -35,7 +35,7 @@ class Job:
 
     Args:
         experiment: What to train.
-        tables: Names in `MEASURES`.
+        tables: Names in `MEASURES`, or measures in files (`file.py:Class`), which are run.
         precision: Of matrix products, where the experiment does not say.
 
     Raises:
@@ -48,7 +48,7 @@ class Job:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        require_measures(self.tables)
+        object.__setattr__(self, "tables", tuple(map(MEASURES.resolve, self.tables)))
         if self.tables and not isinstance(self.experiment, Experiment):
             raise UnsupportedError(
                 f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
@@ -67,7 +67,7 @@ class Job:
 
     def is_done(self, run: Run) -> bool:
         """Whether a run holds all that this job makes."""
-        return run.finished and all(run.has_frame(name) for name in self.tables)
+        return run.finished and all(MEASURES[name]().is_taken(run) for name in self.tables)
 
 
 def train(
@@ -142,8 +142,9 @@ def complete(
     else:
         run = grok(job.experiment, root, device, partial(_tell, listen), stop)
     for name in job.tables:
-        if not run.has_frame(name):
-            MEASURES[name].take(run, device, listen)
+        measure = MEASURES[name]()
+        if not measure.is_taken(run):
+            measure.take(run, device, listen)
     listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

@@ -69,8 +69,17 @@ class Figure(ABC):
     columns: ClassVar[int] = 2  # Panels side by side in a file.
 
     def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None:
-        """Register the class under `name`."""
+        """Register the class under `name`.
+
+        Raises:
+            ConfigError: If it draws a table of which it does not say what columns it has.
+        """
         super().__init_subclass__(**kwargs)
+        if not cls.reads and cls.needs not in {field.name for field in fields(Tables)}:
+            raise ConfigError(
+                f"figure {name!r} draws table {cls.needs!r} and must say what it reads of it, as in "
+                'reads = {"layer": pl.Int64, "drop": pl.Float64}.'
+            )
         FIGURES.register(name, cls)
 
     @abstractmethod
@@ -98,20 +107,11 @@ class Figure(ABC):
 
 
 def declared_tables(figures: Iterable[type[Figure]]) -> dict[str, dict[str, Any]]:
-    """The columns that some figures declare, by table, with their types.
-
-    Raises:
-        ConfigError: If a figure draws a table of which nobody has said what columns it has.
-    """
+    """The columns that some figures declare, by table, with their types."""
     declared: dict[str, dict[str, Any]] = {}
     for figure in figures:
         if figure.reads:
             declared.setdefault(figure.needs, {}).update(figure.reads)
-        elif figure.needs not in {field.name for field in fields(Tables)}:
-            raise ConfigError(
-                f"figure {figure.kind!r} draws table {figure.needs!r} and must say what it reads of it: "
-                'reads = {"layer": pl.Int64, "drop": pl.Float64}.'
-            )
     return declared
 
 

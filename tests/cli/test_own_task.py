@@ -84,6 +84,16 @@ def test_its_version_is_part_of_the_run(file, monkeypatch):
         read_experiment(fields | {"own_tasks": "first"})
 
 
+def test_an_encoding_and_a_task_of_one_name_are_told_apart(file):
+    file.write_text(FILE.replace('"mine"', '"first"'))
+    plain = experiment(f"{file}:First", "rope")
+    assert set(written(plain)) & {"own_tasks", "own_encodings"} == {"own_tasks"}
+    name = run_name(plain)
+    own = experiment("distance", f"{file}:Mine")
+    assert set(written(own)) & {"own_tasks", "own_encodings"} == {"own_encodings"}
+    assert run_name(plain) == name
+
+
 def test_worker_processes_train_task_and_encoding_from_files(file, tmp_path):
     plan = [Job(experiment(f"{file}:First", f"{file}:Mine", seed=seed)) for seed in (0, 1)]
     for run in execute(plan, tmp_path / "runs", device="cpu", workers=2):

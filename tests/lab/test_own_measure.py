@@ -19,7 +19,7 @@ import polars as pl
 from spectrope.lab.measures import Measure, TableMeasure
 
 class Seen(TableMeasure, name="seen"):
-    def table(self, run, device, listen):
+    def table(self, run, device, watch):
         return pl.DataFrame({"seed": [run.config["seed"]], "factor": [1]})
 
 class Bare(Measure, name="bare"):

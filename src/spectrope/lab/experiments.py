@@ -120,10 +120,12 @@ def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
-    """An experiment as JSON-ready values, with its laboratory and the files of the user's that it needs."""
+    """An experiment as JSON-ready values, with its laboratory and digests of the user's files that it needs."""
     fields = to_dict(experiment)
     mark = {} if experiment.laboratory == DECODER else {MARK: experiment.laboratory}
-    digests = {field: registry.digests(fields) for field, registry in OWNERS.items()}
+    # Each registry looks at its own field alone: an encoding and a task may have one name.
+    parts = {OWN: fields.get("model", {}).get("encoding"), OWN_TASKS: fields.get("task")}
+    digests = {field: registry.digests(parts[field]) for field, registry in OWNERS.items()}
     return mark | fields | {field: found for field, found in digests.items() if found}
 
 

@@ -120,7 +120,7 @@ def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
-    """An experiment as JSON-ready values, with its laboratory and digests of the user's files that it needs."""
+    """An experiment as JSON-ready values, with its laboratory and the files of the user's that it needs."""
     fields = to_dict(experiment)
     mark = {} if experiment.laboratory == DECODER else {MARK: experiment.laboratory}
     # Each registry looks at its own field alone: an encoding and a task may have one name.

@@ -64,7 +64,7 @@ class Spectrum(Checkpoints):
         None
     )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:

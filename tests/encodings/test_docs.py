@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "encodings.md").read_text()
 @pytest.fixture(autouse=True)
 def forget_what_the_page_registers(monkeypatch):
     assert len(ENCODINGS) > 0  # complete before it is copied
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
 
 
 def test_its_code_runs_and_its_example_declares_the_truth(capsys):

@@ -25,7 +25,6 @@ HEADS, DIM = 2, 4
 def biased() -> dict:
     """Every registered encoding that adds a bias of the lag, and those that add none."""
     sizes = {"d_model": HEADS * DIM, "n_heads": HEADS, "head_dim": DIM, "max_length": 80, "causal": True}
-    torch.manual_seed(0)
     built = {name: ENCODINGS.config(name)().fitted(**sizes).build() for name in ENCODINGS}
     return {name: made for name, made in built.items() if made.form in (Form.DOT, Form.DOT_PLUS_LAG)}
 

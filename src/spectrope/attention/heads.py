@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from spectrope.attention.base import attention
 from spectrope.core.config import Configured
 from spectrope.core.noise import Noise
+from spectrope.core.random import SeededModule
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
@@ -80,7 +81,7 @@ class AttentionConfig(Configured):
         return ATTENTIONS[self.kind](self, sizes)
 
 
-class Heads(nn.Module, ABC):
+class Heads(SeededModule, ABC):
     """Base of the heads of one layer: hidden states (b, t, c) to outputs (b, h, t, k), before the projection.
 
     Interventions on heads hook this module's output.

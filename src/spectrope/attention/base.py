@@ -127,3 +127,18 @@ def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
     return torch.zeros(allowed.shape, dtype=ctx.q.dtype, device=ctx.q.device).masked_fill(
         ~allowed, -torch.inf
     )
+
+
+def additive_bias(ctx: Context, encoding: Encoding, causal: bool) -> tuple[Tensor | None, bool]:
+    """An encoding's bias and the mask as torch's fused kernel takes them.
+
+    Returns:
+        Their sum, broadcastable to (b, h, i, j), or None; and whether the kernel is to mask later keys itself.
+    """
+    bias, square = encoding.bias(ctx), ctx.q.shape[-2] == ctx.k.shape[-2]
+    if bias is None and ctx.mask is None and (square or not causal):
+        return None, causal
+    mask = additive_mask(ctx, causal)
+    if bias is None or mask is None:
+        return (mask if bias is None else bias), False
+    return bias + mask.to(bias.dtype), False

@@ -28,7 +28,7 @@ def small(preset: Preset) -> Preset:
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS}
+        ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS}
     )  # an example may register one
     if page.name == "README.md":  # Its example says nothing of a model's size, which here is small.
         monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})

@@ -11,7 +11,7 @@ from spectrope.checkpoints.ablation.sweep import checkpoint_sweep
 from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.language import task_sequences
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 
 RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes", "layers", "paths"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}

@@ -6,7 +6,7 @@ from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, llama
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.typed import SMALL
 
 from spectrope.cli import main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.store import find_runs
 
 

@@ -7,7 +7,7 @@ from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.lab.engines.local import execute
 from spectrope.lab.training.scales import experiment
 from spectrope.store import find_runs

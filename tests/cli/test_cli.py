@@ -6,22 +6,19 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from tests.cli.typed import SMALL, refused
 from tests.figures.synthetic import make_run
 
-from spectrope.cli import Command, main
+from spectrope.cli import main
+from spectrope.cli.catalogue import commands
 from spectrope.cli.commands.runs import Runs
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.core.errors import StoreError
 from spectrope.store import check_place
 
 pytestmark = pytest.mark.usefixtures("here")
-
-
-COMMANDS = [get_args(command)[1].name for command in get_args(Command)]
 
 
 def test_a_fault_of_the_program_is_no_answer(capsys, monkeypatch):
@@ -178,7 +175,7 @@ def test_a_narrow_terminal_cuts_nothing_off(tmp_path, capsys, monkeypatch):
     assert re.search(r" 0 +\d+\.\d$", lines[below].rstrip())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", commands())
 def test_help_fits_a_screen_and_states_defaults(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as ended:

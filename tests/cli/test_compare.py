@@ -68,7 +68,7 @@ class Mine(Encoding, name="mine"):
 
 
 def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
     monkeypatch.setattr(foreign, "_loaded", {})
     (tmp_path / "mine.py").write_text(MINE)
     arguments = ("--encodings", "./mine.py:Mine", "nope", "--tasks", "distance", *SMALL, "--workers", "2")

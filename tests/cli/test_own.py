@@ -6,9 +6,9 @@ import pytest
 from tests.cli.typed import refused
 
 from spectrope.cli import main
+from spectrope.core.foreign import loaded_files
 from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
-from spectrope.encodings.foreign import loaded_files
 from spectrope.store import find_runs
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -35,7 +35,7 @@ def another_process(tmp_path, monkeypatch):
 def forget(monkeypatch):
     """As in a process that has run no file yet."""
     monkeypatch.setattr(
-        ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS if name != "mine"}
+        ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS if name != "mine"}
     )
     monkeypatch.setattr(foreign, "_loaded", {})
     monkeypatch.setattr(foreign, "_digests", {})

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from spectrope.cli import BAD_INPUT, main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.store import find_runs, open_run
 
 

@@ -171,18 +171,6 @@ class TestEveryEncoding:
         values = [v.to("meta") for v in (ctx.q, ctx.k, ctx.q_pos, ctx.k_pos, ctx.x_q, ctx.x_k)]
         assert encoding.logits(Context(*values)).shape == (2, SIZES.n_heads, 12, 12)
 
-    def test_replicas_run_side_by_side_under_vmap(self, config):
-        t = trial(config)
-        ctx = t.context(t.contents(), t.pos)
-
-        def logits(q: Tensor, k: Tensor, x: Tensor) -> Tensor:
-            return t.encoding.logits(Context(q, k, t.pos, t.pos, x, x))
-
-        stacked = [torch.stack([v, 2 * v]) for v in (ctx.q, ctx.k, ctx.x_q)]
-        both = torch.vmap(logits)(*stacked)
-        for i in range(2):
-            assert_close(both[i], logits(*(v[i] for v in stacked)))
-
     def test_logits_are_those_of_its_form(self, config):
         t = trial(config)
         ctx = t.context(t.contents(), t.pos)

@@ -4,17 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from spectrope.core import foreign
 from spectrope.core.errors import ConfigError
-from spectrope.encodings import foreign
+from spectrope.core.foreign import is_foreign, loaded_files
 from spectrope.encodings.base import ENCODINGS, Tag
-from spectrope.encodings.foreign import (
-    is_foreign,
-    laws_of,
-    load_encoding,
-    loaded_files,
-    require_versions,
-    versions_in,
-)
+from spectrope.encodings.laws import laws_of
 
 MINE = '''
 from dataclasses import dataclass
@@ -39,7 +33,7 @@ number = 3
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
     monkeypatch.setattr(foreign, "_loaded", {})  # or the workers of later tests would load these files too
 
 
@@ -52,64 +46,64 @@ def test_a_class_in_a_file_becomes_an_encoding(tmp_path):
     file = written(tmp_path / "mine.py")
     assert is_foreign(f"{file}:Mine")
     assert not is_foreign("rope")
-    assert load_encoding(f"{file}:Mine") == "mine"
-    assert load_encoding(f"{file}:Mine") == "mine"
+    assert ENCODINGS.resolve(f"{file}:Mine") == "mine"
+    assert ENCODINGS.resolve(f"{file}:Mine") == "mine"
     assert loaded_files().count(file) == 1
     assert all(check.honest for check in laws_of("mine"))
 
 
 def test_a_false_declaration_is_found(tmp_path):
-    load_encoding(f"{written(tmp_path / 'false.py', '{Tag.ISOMETRIC}')}:Mine")
+    ENCODINGS.resolve(f"{written(tmp_path / 'false.py', '{Tag.ISOMETRIC}')}:Mine")
     wrong = {check.law for check in laws_of("mine") if not check.honest}
     assert wrong == {Tag.ISOMETRIC, Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE}
 
 
 def test_an_edited_file_is_another_version(tmp_path, monkeypatch):
     file = written(tmp_path / "mine.py")
-    config = {"kind": "sum", "parts": [{"kind": "rope"}, {"kind": load_encoding(f"{file}:Mine")}]}
-    first = versions_in(config)
+    config = {"kind": "sum", "parts": [{"kind": "rope"}, {"kind": ENCODINGS.resolve(f"{file}:Mine")}]}
+    first = ENCODINGS.digests(config)
     assert list(first) == ["mine"]
-    require_versions(first)
+    ENCODINGS.require_digests(first)
     monkeypatch.setattr(foreign, "_loaded", {})
     others = {name: ENCODINGS[name] for name in ENCODINGS if name != "mine"}
-    monkeypatch.setattr(ENCODINGS, "_classes", others)
+    monkeypatch.setattr(ENCODINGS, "_members", others)
     with pytest.raises(ConfigError, match="encoding 'mine' comes from a file, and none is run unasked"):
-        require_versions(first)
+        ENCODINGS.require_digests(first)
     file.write_text(file.read_text().replace("-lag.abs()", "-2 * lag.abs()"))
-    load_encoding(f"{file}:Mine")
-    assert versions_in(config) != first
+    ENCODINGS.resolve(f"{file}:Mine")
+    assert ENCODINGS.digests(config) != first
     with pytest.raises(ConfigError, match="the file of encoding 'mine' has been edited"):
-        require_versions(first)
-    assert versions_in({"kind": "rope"}) == {}
+        ENCODINGS.require_digests(first)
+    assert ENCODINGS.digests({"kind": "rope"}) == {}
 
 
 def test_what_is_not_finite_obeys_no_law(tmp_path):
     file = written(tmp_path / "mine.py")
     file.write_text(file.read_text().replace("-lag.abs()", "float('nan') * lag.abs()"))
-    load_encoding(f"{file}:Mine")
+    ENCODINGS.resolve(f"{file}:Mine")
     assert not any(check.holds for check in laws_of("mine") if check.declared)
 
 
 def test_mistakes_get_one_line(tmp_path):
     file = written(tmp_path / "mine.py")
-    with pytest.raises(ConfigError, match="has no class 'Yours' that derives from Encoding"):
-        load_encoding(f"{file}:Yours")
-    with pytest.raises(ConfigError, match="has no class 'number'"):
-        load_encoding(f"{file}:number")
-    with pytest.raises(ConfigError, match=r"Nameless is not registered; declare it as `class Nameless\("):
-        load_encoding(f"{file}:Nameless")
-    with pytest.raises(ConfigError, match=r"none\.py is no file; encodings of your own are named as"):
-        load_encoding(f"{tmp_path}/none.py:Mine")
+    with pytest.raises(ConfigError, match="has no 'Yours'"):
+        ENCODINGS.resolve(f"{file}:Yours")
+    with pytest.raises(ConfigError, match=":number is no class; it must be one that derives from Encoding"):
+        ENCODINGS.resolve(f"{file}:number")
+    with pytest.raises(ConfigError, match=r"Nameless is not registered as encoding; declare it as `class N"):
+        ENCODINGS.resolve(f"{file}:Nameless")
+    with pytest.raises(ConfigError, match=r"none\.py is no file; classes of your own are named as"):
+        ENCODINGS.resolve(f"{tmp_path}/none.py:Mine")
     (tmp_path / "broken.py").write_text("import nothing_of_that_name")
     where = r"cannot be run: .*broken\.py, line 1: ModuleNotFoundError: No module named"
     with pytest.raises(ConfigError, match=where):
-        load_encoding(f"{tmp_path}/broken.py:Mine")
+        ENCODINGS.resolve(f"{tmp_path}/broken.py:Mine")
     (tmp_path / "over.py").write_text("raise SystemExit(0)")
     with pytest.raises(ConfigError, match=r"over\.py, line 1: SystemExit: 0\."):
-        load_encoding(f"{tmp_path}/over.py:Mine")
-    with pytest.raises(ConfigError, match=r"mine names no class in a file; name it as path/to/file\.py:"):
-        load_encoding("mine")
+        ENCODINGS.resolve(f"{tmp_path}/over.py:Mine")
+    with pytest.raises(ConfigError, match=r"mine\.py names no class in a file; name it as path/to/file\.py:"):
+        ENCODINGS.resolve("mine.py")
     file.write_text(file.read_text().replace("n_heads: int = 4", "n_heads: int").replace('"mine"', '"blank"'))
     (tmp_path / "blank.py").write_text(file.read_text())
-    with pytest.raises(ConfigError, match=r"every field of its Config needs a default; TypeError: .*n_heads"):
-        load_encoding(f"{tmp_path}/blank.py:Mine")
+    with pytest.raises(ConfigError, match=r"every field needs a default; TypeError: .*n_heads"):
+        ENCODINGS.resolve(f"{tmp_path}/blank.py:Mine")

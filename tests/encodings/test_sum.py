@@ -69,7 +69,7 @@ def test_sizes_reach_parts_at_any_depth():
 def cubed(monkeypatch):
     """The configuration of an encoding that computes logits by itself, registered for one test."""
     assert len(ENCODINGS) > 0  # complete before it is copied
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
 
     class Cubed(Encoding, name="cubed"):
         form = Form.GENERAL

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from spectrope.cli import BAD_INPUT, INTERRUPTED, main
-from spectrope.console.show import console
-from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Interrupted
+from spectrope.console.terminal import console
+from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.rotary import Rotary
@@ -21,10 +20,10 @@ from spectrope.grokking.figures import circle_panels, in_wave, principal, strong
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.page import render_grok, write_grok
-from spectrope.grokking.run import grok as grok_run
 from spectrope.grokking.show import spark
 from spectrope.grokking.tasks.distributions import Square, Strip
 from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.lab.job import train as grok_run
 from spectrope.store import find_runs
 
 QUICK = (
@@ -88,7 +87,7 @@ def test_options_become_the_experiment():
 
 
 def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(ENCODINGS, "_classes", {name: ENCODINGS[name] for name in ENCODINGS})
+    monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
         "from spectrope.encodings.base import Encoding, EncodingConfig\n"
@@ -144,10 +143,10 @@ def test_a_model_that_diverges_is_named(capsys):
 
 
 def test_an_interruption_keeps_what_is_done(monkeypatch, capsys):
-    def stopped(*arguments: object) -> None:
+    def stopped(*arguments: object, **options: object) -> None:
         raise Interrupted("stopped at step 3 of at most 40, saved in here.")
 
-    monkeypatch.setattr(grok_show, "grok_all", stopped)
+    monkeypatch.setattr(grok_show, "execute", stopped)
     assert main(QUICK) == INTERRUPTED
     assert (
         "stopped at step 3 of at most 40, saved in here. The same command goes on" in capsys.readouterr().err

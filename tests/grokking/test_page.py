@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-import torch
 from selenium.webdriver import Chrome
 from tests.figures.browser import browser
 from tests.figures.test_browser import assert_sound
@@ -13,10 +12,11 @@ from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.grokking.measures.base import columns
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.page import write_grok
-from spectrope.grokking.run import grok_all
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.distributions import Square
 from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.lab.engines.local import execute
+from spectrope.lab.job import Job
 from spectrope.store import Run
 
 
@@ -31,7 +31,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     task = ModularConfig(p=11, fraction=0.6, distribution=Square(k=3))
     training, model = GrokTraining(steps=40, evaluate_every=10), ModularMLP.Config(d_model=8, hidden=16)
     plan = [GrokExperiment(task=task, model=model, training=training, seed=seed) for seed in (0, 1)]
-    return grok_all(plan, tmp_path_factory.mktemp("runs"), torch.device("cpu"))
+    return execute([Job(one, tables=()) for one in plan], tmp_path_factory.mktemp("runs"), device="cpu")
 
 
 @pytest.mark.parametrize("width", [400, 1200])

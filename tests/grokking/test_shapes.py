@@ -12,18 +12,17 @@ from polars.testing import assert_frame_equal
 from torch.testing import assert_close
 
 from spectrope.cli import main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.grokking.commands.grok_shapes import GrokShapes
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC, ResNet18
-from spectrope.grokking.run import grok
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.shapes import ShapesConfig, glyph
 from spectrope.lab.experiments import read_experiment, written
+from spectrope.lab.job import train as grok
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.state import WEIGHTS
 from spectrope.store import find_runs

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import polars as pl
 import pytest
-import torch
 from selenium.webdriver import Chrome
 from tests.figures.browser import browser
 from tests.figures.test_browser import assert_sound
@@ -13,11 +12,12 @@ from tests.grokking.test_shapes import SMALL
 from spectrope.core.errors import ConfigError
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC
-from spectrope.grokking.run import grok_all
 from spectrope.grokking.shapes import IMAGES, ShapesExperiment, ShapesTraining
 from spectrope.grokking.shapes_figures import IMAGES_SHOWN, answer_panels, image_panels
 from spectrope.grokking.shapes_page import write_shapes
 from spectrope.grokking.tasks.shapes import ShapesConfig
+from spectrope.lab.engines.local import execute
+from spectrope.lab.job import Job
 from spectrope.store import Run
 
 
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     plan = [ShapesExperiment(task=task, training=training, seed=seed) for seed in (0, 1)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(vision, "BASIC", BASIC | SMALL)
-        return grok_all(plan, tmp_path_factory.mktemp("runs"), torch.device("cpu"))
+        return execute([Job(one, tables=()) for one in plan], tmp_path_factory.mktemp("runs"), device="cpu")
 
 
 @pytest.mark.parametrize("width", [400, 1200])

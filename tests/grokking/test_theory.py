@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 from spectrope.cli import main
-from spectrope.console.show import console
+from spectrope.console.terminal import console
 from spectrope.core.errors import ConfigError
 from spectrope.grokking import arrangement
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity

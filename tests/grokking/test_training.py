@@ -13,19 +13,21 @@ from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, StoreError
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
+from spectrope.grokking.laboratory import grok_experiment_of
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.record import MOST_MOMENTS, Evaluation, moments, stable_steps, with_moment
-from spectrope.grokking.run import grok, grok_all, grok_experiment_of
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.distributions import Square
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.grokking.trainer import MOMENTS, PAIRS, GrokTrainer
+from spectrope.lab.engines.local import execute
+from spectrope.lab.job import Job, complete
+from spectrope.lab.job import train as grok
 from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
 from spectrope.store import Run, open_run
 
@@ -211,14 +213,16 @@ def test_float32_stays_close_to_float64(tmp_path):
 
 def test_several_runs_follow_each_other_and_finished_ones_are_not_run_again(tmp_path):
     plan, seen = [tiny(seed) for seed in (0, 1)], []
-    runs = grok_all(plan, tmp_path, CPU, lambda number, progress: seen.append(number))
+    jobs = [Job(one, tables=()) for one in plan]
+    runs = execute(jobs, tmp_path, device="cpu", watch=seen.append)
     assert [grok_experiment_of(run) for run in runs] == plan
-    assert seen == sorted(seen)
+    assert [progress.job for progress in seen] == sorted(progress.job for progress in seen)
+    assert {progress.stage for progress in seen} == {"train", "done"}
     seen.clear()
-    assert grok_all(plan, tmp_path, CPU, lambda number, progress: seen.append(number)) == runs
-    assert not seen
+    assert execute(jobs, tmp_path, device="cpu", watch=seen.append) == runs
+    assert [progress.stage for progress in seen] == ["done", "done"]
     with pytest.raises(Interrupted, match="stopped between two runs"):
-        grok_all(plan, tmp_path, CPU, stop=lambda: True)
+        complete(jobs[0], tmp_path, CPU, stop=lambda: True)
 
 
 def test_a_task_that_cannot_be_is_refused_before_a_folder_is_made(tmp_path):

@@ -10,11 +10,11 @@ from polars.testing import assert_frame_equal
 
 from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import StoreError
-from spectrope.lab import job
 from spectrope.lab.engines.local import execute
-from spectrope.lab.job import Job, described, train
+from spectrope.lab.job import Job, train
 from spectrope.lab.runs import experiment_of, run_for
 from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.loop import Trainer
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.tune import FACTORS, Trial, Tuning, grid, run_tuned, trials_of, tune, tuned
 from spectrope.store import find_runs
@@ -65,11 +65,13 @@ def test_accuracy_decides_and_loss_between_equals(trials, rate, at_edge):
 
 
 def test_a_rate_that_diverged_is_never_chosen(tmp_path, monkeypatch):
-    def diverging(trainer, model):
-        loss = math.nan if trainer.config.learning_rate > tiny().training.learning_rate else 1.0
-        return described(trainer, model) | {"test_accuracy": 0.5, "test_loss": loss}
+    manifest = Trainer.manifest
 
-    monkeypatch.setattr(job, "described", diverging)
+    def diverging(trainer):
+        loss = math.nan if trainer.config.learning_rate > tiny().training.learning_rate else 1.0
+        return manifest(trainer) | {"test_accuracy": 0.5, "test_loss": loss}
+
+    monkeypatch.setattr(Trainer, "manifest", diverging)
     (found,) = tune([tiny()], tmp_path, device="cpu")
     assert math.isnan(found.trials[-1].loss)
     assert found.chosen is found.trials[0]
@@ -90,7 +92,7 @@ def test_tuning_runs_are_ordinary_runs_and_nothing_runs_twice(tmp_path):
     plan = [tiny("rope"), tiny("nope"), tiny("rope", seed=1)]
     stages = []
     tunings = tune(
-        plan, tmp_path, device="cpu", watch=lambda number, event: stages.append((number, event.stage))
+        plan, tmp_path, device="cpu", watch=lambda progress: stages.append((progress.job, progress.stage))
     )
     assert {number for number, stage in stages if stage == "done"} == set(range(2 * len(FACTORS)))
     assert {experiment_of(run) for run in find_runs(tmp_path)} == set(trials_of(plan))
@@ -105,9 +107,7 @@ def test_tuning_runs_are_ordinary_runs_and_nothing_runs_twice(tmp_path):
                 == next(r for r in find_runs(tmp_path) if r.id == one.run).manifest["test_accuracy"]
             )
     again = []
-    assert (
-        tune(plan, tmp_path, device="cpu", watch=lambda number, event: again.append(event.stage)) == tunings
-    )
+    assert tune(plan, tmp_path, device="cpu", watch=lambda progress: again.append(progress.stage)) == tunings
     assert set(again) == {"done"}
 
 
@@ -121,8 +121,8 @@ def test_a_run_that_has_the_chosen_rate_is_copied_and_others_are_trained(tmp_pat
     untuned = execute(plan, tmp_path, device="cpu")
     stages = {0: set(), 1: set()}
 
-    def watch(number, event):
-        stages[number].add(event.stage)
+    def watch(progress):
+        stages[progress.job].add(progress.stage)
 
     same, other = run_tuned(plan, tunings, tmp_path, untuned=untuned, device="cpu", watch=watch)
     assert stages == {0: {"done"}, 1: {"train", "ablate", "done"}}

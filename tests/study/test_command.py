@@ -13,11 +13,11 @@ from spectrope.study.commands.claims import Run
     ("command", "engine"),
     [
         (
-            Run(engine="ray", address="auto", workers=3, gpus=0.5, replicas=2),
-            Ray(address="auto", workers=3, gpus=0.5, replicas=2),
+            Run(engine="ray", address="auto", workers=3, gpus=0.5),
+            Ray(address="auto", workers=3, gpus=0.5),
         ),
         (Run(engine="ray", workers=1), Ray()),
-        (Run(device="cuda", workers=3, replicas=2), Local("cuda", workers=3, replicas=2)),
+        (Run(device="cuda", workers=3), Local("cuda", workers=3)),
         (Run(workers=1), Local()),
     ],
 )

@@ -5,7 +5,6 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,16 +13,16 @@ import pytest
 from tests.lab.engines.test_local import tiny
 from tests.study.made import row
 
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, StoreError
+from spectrope.core.progress import Progress
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.ray import RETRIES, Board, Ray
-from spectrope.lab.events import Event
 from spectrope.lab.job import Job
+from spectrope.study.rows import Row
+from spectrope.study.study import record_of
 
 Worker = Callable[[Board], Generator[None, None, Any]]  # Yields while it works, returns its outcome.
-JOBS = [Job(tiny("rope")), Job(replace(tiny("rope"), seed=1)), Job(tiny("alibi"))]
-LABELS = "distance/rope/seed 0, distance/rope/seed 1"
+JOBS = [Job(tiny("rope")), Job(tiny("alibi"))]
 
 
 class WorkerCrashedError(Exception):
@@ -71,7 +70,7 @@ class Actor:
 
 
 class Cluster:
-    """As much of Ray as the engine uses; each group of jobs goes to the next worker."""
+    """As much of Ray as the engine uses; each job goes to the next worker."""
 
     exceptions = SimpleNamespace(WorkerCrashedError=WorkerCrashedError, OutOfMemoryError=OutOfMemoryError)
 
@@ -108,8 +107,8 @@ class Cluster:
 
         return made
 
-    def _begin(self, group: Any, *shared: Any) -> Future:
-        self.calls.append(("begin", (list(group), shared[1])))
+    def _begin(self, number: int, fields: Any, root: str, place: str, *shared: Any) -> Future:
+        self.calls.append(("begin", (number, place)))
         return Future(self.workers.pop(0)(self.board))
 
     def wait(self, futures: list[Future], timeout: float) -> tuple[list[Future], list[Future]]:
@@ -125,12 +124,12 @@ class Cluster:
         return [what for call, what in self.calls if call == name]
 
 
-def worker(outcome: Any, *events: tuple[int, Event]) -> Worker:
-    """One that tells of events, one at a look, and then returns its outcome or fails with it."""
+def worker(outcome: Any, *told: Progress) -> Worker:
+    """One that tells of its progress, once at a look, and then returns its outcome or fails with it."""
 
     def work(board: Board) -> Generator[None, None, Any]:
-        for number, event in events:
-            board.tell(number, event)
+        for progress in told:
+            board.tell(progress)
             yield
         if isinstance(outcome, Exception) and not isinstance(outcome, (ConfigError, StoreError, Interrupted)):
             raise outcome
@@ -139,8 +138,8 @@ def worker(outcome: Any, *events: tuple[int, Event]) -> Worker:
     return work
 
 
-def records(*numbers: int) -> list[dict[str, Any]]:
-    return [row(JOBS[number].experiment, test=90.0 + number).record() for number in numbers]
+def record(number: int) -> tuple[dict[str, Any], float]:
+    return row(JOBS[number].experiment, test=90.0 + number).record(), (90 + number) / 100
 
 
 @pytest.fixture
@@ -148,17 +147,17 @@ def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
     """Carries the jobs out on a cluster, and returns what is kept and told, in its order."""
 
     def carry_out(
-        cluster: Cluster, watch: Callable[[int, Event], None] | None = None, **fields: Any
+        cluster: Cluster, watch: Callable[[Progress], None] | None = None, **fields: Any
     ) -> list[Any]:
         monkeypatch.setitem(sys.modules, "ray", cluster)
         log.clear()
 
-        def note(number: int, event: Event) -> None:
-            log.append((number, event))
+        def note(progress: Progress) -> None:
+            log.append(progress)
             if watch is not None:
-                watch(number, event)
+                watch(progress)
 
-        Ray(replicas=2, **fields)(JOBS, tmp_path, note, lambda kept: log.append(kept.experiment))
+        Ray(**fields)(JOBS, tmp_path, note, record_of, lambda kept: log.append(Row.read(kept).experiment))
         return log
 
     log: list[Any] = []
@@ -166,47 +165,51 @@ def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
     return carry_out
 
 
-def done(number: int) -> tuple[int, Event]:
-    return number, Event("done", 1, 1, (90 + number) / 100)
+def done(number: int) -> Progress:
+    return Progress("done", 1, 1, (90 + number) / 100, number)
 
 
 def test_events_are_passed_on_and_rows_come_back_to_their_jobs(on):
-    steps = [(0, Event("train", 1, 9)), (1, Event("train", 2, 9)), (1, Event("done", 1, 1, 0.5))]
-    cluster = Cluster(worker(records(0, 1), *steps), worker(records(2), (2, Event("ablate", 1, 4))))
-    first, second, third = (job.experiment for job in JOBS)
-    alone = [third, done(2)]
+    steps = [
+        Progress("train", 1, 9, job=0),
+        Progress("train", 2, 9, job=0),
+        Progress("done", 1, 1, 0.5, job=0),
+    ]
+    cluster = Cluster(worker(record(0), *steps), worker(record(1), Progress("ablate", 1, 4, job=1)))
+    first, second = (job.experiment for job in JOBS)
     assert on(cluster) == [
         steps[0],
-        (2, Event("ablate", 1, 4)),
+        Progress("ablate", 1, 4, job=1),
         steps[1],
-        *alone,
-        first,
-        done(0),
         second,
         done(1),
+        first,
+        done(0),
     ]
-    assert cluster.told("begin") == [([0, 1], "cpu"), ([2], "cpu")]
+    assert cluster.told("begin") == [(0, "cpu"), (1, "cpu")]
 
 
 @pytest.mark.parametrize("death", [WorkerCrashedError(), OutOfMemoryError()])
 def test_a_job_whose_workers_die_is_named_once_the_others_are_done(on, death):
-    cluster = Cluster(worker(death), worker(records(2), *[(2, Event("train", n, 9)) for n in range(4)]))
-    with pytest.raises(EngineError, match=f"^{LABELS}: the worker died {RETRIES + 1} times; given up"):
+    cluster = Cluster(worker(death), worker(record(1), *[Progress("train", n, 9, job=1) for n in range(4)]))
+    with pytest.raises(
+        EngineError, match=f"^distance/rope/seed 0: the worker died {RETRIES + 1} times; given up"
+    ):
         on(cluster)
-    assert on.log[-2:] == [JOBS[2].experiment, done(2)]
+    assert on.log[-2:] == [JOBS[1].experiment, done(1)]
 
 
 def test_a_mistake_is_told_once_the_others_are_done_and_before_a_stop(on):
-    mistake, later = StoreError("the disk is full."), [(2, Event("train", n, 9)) for n in range(4)]
+    mistake, later = StoreError("the disk is full."), [Progress("train", n, 9, job=1) for n in range(4)]
     with pytest.raises(StoreError, match="the disk is full"):
-        on(Cluster(worker(mistake), worker(records(2), *later)))
-    assert on.log[-2:] == [JOBS[2].experiment, done(2)]
+        on(Cluster(worker(mistake), worker(record(1), *later)))
+    assert on.log[-2:] == [JOBS[1].experiment, done(1)]
     with pytest.raises(StoreError, match="the disk is full"):
         on(Cluster(worker(Interrupted("stopped at step 3.")), worker(mistake)))
 
 
 def test_a_worker_that_fails_in_another_way_is_a_bug_and_keeps_its_error(on):
-    cluster = Cluster(worker(ZeroDivisionError("a bug")), worker(records(2)))
+    cluster = Cluster(worker(ZeroDivisionError("a bug")), worker(record(1)))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         on(cluster)
     assert not cluster.running
@@ -217,31 +220,31 @@ def test_a_signal_reaches_the_workers(on):
         for step in range(20):
             if board.is_stopping():
                 return Interrupted(f"stopped at step {step}.")
-            board.tell(0, Event("train", step, 20))
+            board.tellProgress("train", step, 20, job=0)
             yield
         pytest.fail("nobody asked to stop")
 
-    def press(number: int, event: Event) -> None:
-        if event.done == 3:
+    def press(progress: Progress) -> None:
+        if progress.done == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    cluster = Cluster(until_asked, worker(records(2)))
+    cluster = Cluster(until_asked, worker(record(1)))
     with pytest.raises(Interrupted, match=r"^stopped; every run is saved\.$"):
         on(cluster, press)
-    assert JOBS[2].experiment in on.log
-    assert (0, Event("train", 5, 20)) not in on.log
+    assert JOBS[1].experiment in on.log
+    assert Progress("train", 5, 20, job=0) not in on.log
 
 
 def test_a_cluster_that_is_there_is_used_and_left(on):
-    cluster = Cluster(worker(records(0, 1)), worker(records(2)), running=True)
-    assert len(on(cluster)) == 6
+    cluster = Cluster(worker(record(0)), worker(record(1)), running=True)
+    assert len(on(cluster)) == 4
     assert cluster.running
     assert cluster.told("init") == cluster.told("shutdown") == []
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_cluster_that_is_started_has_the_workers_asked_for_and_ends(on, fails):
-    cluster = Cluster(worker(StoreError("no.") if fails else records(0, 1)), worker(records(2)))
+    cluster = Cluster(worker(StoreError("no.") if fails else record(0)), worker(record(1)))
     if fails:
         with pytest.raises(StoreError, match="no"):
             on(cluster, workers=3, cpus=2)
@@ -254,13 +257,13 @@ def test_a_cluster_that_is_started_has_the_workers_asked_for_and_ends(on, fails)
 
 
 def test_a_cluster_elsewhere_keeps_its_own_size(on):
-    cluster = Cluster(worker(records(0, 1)), worker(records(2)))
+    cluster = Cluster(worker(record(0)), worker(record(1)))
     on(cluster, address="auto", workers=3, gpus=0.5)
     (options,) = cluster.told("init")
     assert options["address"] == "auto"
     assert "num_cpus" not in options
     assert cluster.told("share") == [{"num_cpus": 1, "num_gpus": 0.5, "max_retries": RETRIES}]
-    assert cluster.told("begin") == [([0, 1], "cuda"), ([2], "cuda")]
+    assert cluster.told("begin") == [(0, "cuda"), (1, "cuda")]
 
 
 @pytest.mark.parametrize(
@@ -298,7 +301,7 @@ def test_what_no_machine_has_is_refused_at_once(on, cpus, gpus):
 def test_an_address_where_nothing_listens_is_refused_before_ray_tries(on, form):
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = form.format(listening.getsockname()[1])
-        on(Cluster(worker(records(0, 1)), worker(records(2))), address=address)
+        on(Cluster(worker(record(0)), worker(record(1))), address=address)
     cluster = Cluster()
     with pytest.raises(EngineError, match=f"no Ray cluster at {address}: .*refused"):
         on(cluster, address=address)

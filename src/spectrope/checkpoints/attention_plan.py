@@ -1,7 +1,6 @@
 """Which heads of a trained model polynomial attention would serve at some length, and why not the others."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from spectrope.checkpoints.adapters import Call, evaluating, recorded, runs_at
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
 from spectrope.core.errors import UnsupportedError, require
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.encodings.base import Context, Encoding, Form
 from spectrope.encodings.nope import NoPE
 from spectrope.fast.plan import TOLERANCE, HeadPlan, forecast
@@ -87,7 +87,7 @@ def plan_checkpoint(
     model: nn.Module,
     ids: Int[Tensor, "b t"],
     aim: Aim,
-    watch: Callable[[int, int], None] = lambda done, total: None,
+    watch: Watch = unwatched,
 ) -> pl.DataFrame:
     """Plan every head of a checkpoint by its logits on some sequences; the columns are those of a run's.
 
@@ -98,7 +98,7 @@ def plan_checkpoint(
         model: A Hugging Face model with one stack of layers.
         ids: Tokens, without padding.
         aim: Length and tolerance.
-        watch: Called with the numbers of layers planned and in all.
+        watch: Shown the layers planned.
 
     Returns:
         A row per layer and head, counted from 0.
@@ -124,7 +124,7 @@ def plan_checkpoint(
         heads = forecast(ctx, encoding, aim.length, aim.tolerance, causal=causal)
         rows.extend(_row(layer, head.head, head) for head in heads)
         done.add(layer)
-        watch(len(done), len(modules))
+        watch(Progress("attention", len(done), len(modules)))
 
     given = {"use_cache": False} if "use_cache" in config.to_dict() else {}
     with evaluating(model), runs_at(ids.shape[1], model), recorded(model, receive, attend=True):

@@ -1,18 +1,14 @@
 """Options of the commands that open a checkpoint, and their progress."""
 
-import contextlib
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import tyro
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from torch import nn
 
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.console.options import DeviceOption
-from spectrope.console.show import errors
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
 
@@ -57,12 +53,3 @@ class Checkpoints:
             )
         except ConfigError:
             return None
-
-
-@contextlib.contextmanager
-def progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error while the block runs, if that is a terminal; told of steps done and in all."""
-    columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=errors, transient=True, disable=not errors.is_terminal) as shown:
-        bar = shown.add_task(label, total=None)
-        yield lambda done, total: shown.update(bar, completed=done, total=total)

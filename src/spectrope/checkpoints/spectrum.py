@@ -25,7 +25,7 @@ from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.probes.heads import Applied, RecordedHeads, joined, recorded_heads
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core.errors import ConfigError
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.methods import Tables
 from spectrope.lab.probes.shares import StateShares, state_shares
 from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
@@ -80,7 +80,7 @@ def checkpoint_spectrum(
             tokens = data.tokens(subject.sites[layer.layer].role)
             spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed))
             states.append(state_shares(layer.ctx.x_q, tokens))
-            watch(len(spectra), len(chosen))
+            watch(Progress("spectrum", len(spectra), len(chosen)))
     tables = {
         "spectrum": spectrum_table(spectra, len(data)),
         "shares": _placed(shares_table(states), chosen),

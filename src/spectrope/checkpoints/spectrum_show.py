@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, parse_layers
 from spectrope.checkpoints.language import read_texts, whole_sequences
-from spectrope.checkpoints.options import progress
 from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console.show import explain, frame
+from spectrope.console.progress import counted
+from spectrope.console.terminal import explain, frame
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
 from spectrope.lab.ablation.methods import Tables
@@ -55,7 +55,7 @@ class Measured:
         """Measure, print, and return the tables."""
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
         ids = self.ids(model, tokenizer)
-        with progress("measuring") as watch:
+        with counted("measuring") as watch:
             found = checkpoint_spectrum(
                 model,
                 whole_sequences(model, ids),

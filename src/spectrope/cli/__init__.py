@@ -1,70 +1,34 @@
-"""The command line: thin shells over the library, one file per command."""
+"""The program: commands are found by their files, and imported when they run."""
 
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from importlib.metadata import version
+from itertools import groupby
+from typing import Any
 
 import tyro
-from tyro.conf import subcommand
 
-from spectrope.checkpoints.commands.audit import Audit
-from spectrope.checkpoints.commands.diff import Diff
-from spectrope.cli.commands.ablate import Ablate
-from spectrope.cli.commands.attention import Attention
-from spectrope.cli.commands.compare import Compare
-from spectrope.cli.commands.encodings import Encodings
-from spectrope.cli.commands.report import Report
-from spectrope.cli.commands.runs import Runs
-from spectrope.cli.commands.spectrum import Spectrum
-from spectrope.cli.commands.train import Train
-from spectrope.console.show import complain
-from spectrope.core.errors import SpectropeError
-from spectrope.core.interrupt import Interrupted
+from spectrope.cli.catalogue import command, commands
+from spectrope.console.terminal import complain, say
+from spectrope.core.errors import Interrupted, SpectropeError
+from spectrope.core.foreign import blamed, loaded_files
 from spectrope.core.memory import keep_freed_memory
-from spectrope.encodings.foreign import blamed, loaded_files
-from spectrope.grokking.commands.grok import Grok
-from spectrope.grokking.commands.grok_shapes import GrokShapes
-from spectrope.grokking.commands.grok_theory import GrokTheory
-from spectrope.study.commands.claims import Claims
-
-Command = (
-    Annotated[Compare, subcommand("compare")]
-    | Annotated[Train, subcommand("train")]
-    | Annotated[Ablate, subcommand("ablate")]
-    | Annotated[Audit, subcommand("audit")]
-    | Annotated[Diff, subcommand("diff")]
-    | Annotated[Spectrum, subcommand("spectrum")]
-    | Annotated[Attention, subcommand("attention")]
-    | Annotated[Grok, subcommand("grok")]
-    | Annotated[GrokShapes, subcommand("grok-shapes")]
-    | Annotated[GrokTheory, subcommand("grok-theory")]
-    | Annotated[Claims, subcommand("claims")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Runs, subcommand("runs")]
-    | Annotated[Encodings, subcommand("encodings")]
-)
 
 BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; a user's mistake is one line and exit code 2, an interruption 130.
+    """Run one command and return its exit code.
 
-    A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone: a
-    fault of the program ends with 70, and one whose output nobody reads any more with 141.
+    A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone; a
+    user's mistake is one line and code 2, an interruption 130. A fault of the program ends with 70, and a
+    command whose output nobody reads any more with 141.
     """
-    command = tyro.cli(
-        Command,  # pyright: ignore[reportArgumentType]
-        prog="spectrope",
-        description="A spectroscope for positional encodings in Transformers.",
-        args=arguments,
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
     keep_freed_memory()
     try:
-        code = command.run()
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
     except Interrupted as stop:
         complain(f"{stop} The same command goes on from there.")
         return INTERRUPTED
@@ -83,4 +47,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return BAD_INPUT
         traceback.print_exc()
         return CRASHED
-    return code or 0
+
+
+def _run(arguments: list[str]) -> int:
+    if not arguments or arguments[0] in ("-h", "--help"):
+        _show_help()
+        return 0 if arguments else BAD_INPUT
+    if arguments[0] == "--version":
+        say(f"spectrope {version('spectrope')}")
+        return 0
+    chosen = command(arguments[0])
+    parsed: Any = tyro.cli(
+        chosen.load(),
+        prog=f"spectrope {chosen.name}",
+        args=arguments[1:],
+        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+    )
+    return parsed.run() or 0
+
+
+def _show_help() -> None:
+    say("usage: spectrope COMMAND [OPTIONS]\n\nA spectroscope for positional encodings in Transformers.")
+    listed = commands().values()
+    width = max(len(one.name) for one in listed)
+    for group, members in groupby(listed, key=lambda one: one.group):
+        say(f"\n{group}")
+        for one in members:
+            say(f"  {one.name:<{width}}  {one.line}")
+    say("\n`spectrope COMMAND --help` lists the options of a command; `spectrope --version` the version.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from spectrope.checkpoints.adapters import is_checkpoint
 from spectrope.core.errors import ConfigError
-from spectrope.encodings.foreign import load_encoding
+from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.experiments import OWN
 from spectrope.store import Run, resolve_run
 from spectrope.store.files import disk_errors
@@ -34,7 +34,7 @@ def _take_up(own: str, target: Run | str) -> None:
     versions = target.config.get(OWN, {}) if isinstance(target, Run) else {}
     if not versions:
         raise ConfigError("--own goes with a run whose encoding comes from a file.")
-    name = load_encoding(own)
+    name = ENCODINGS.resolve(own)
     if name not in versions:
         raise ConfigError(f"--own {own} is encoding {name!r}; the run has {', '.join(versions)}.")
 

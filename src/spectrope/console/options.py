@@ -10,13 +10,13 @@ import tyro
 
 from spectrope.core.device import Device
 from spectrope.core.errors import ConfigError
+from spectrope.lab.training.conditions import CONDITIONS
 from spectrope.lab.training.scales import SCALES
-from spectrope.study.conditions import THROWN
 
 RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder that holds the run folders.")]
 DeviceOption = Annotated[Device, tyro.conf.arg(help="Where to compute; auto prefers CUDA.")]
 Scale = Annotated[str, tyro.conf.arg(help=f"Sizes and length of training: {', '.join(SCALES)}.")]
-Condition = Annotated[str, tyro.conf.arg(help=f"Whose confounds to keep: {', '.join(THROWN)} (none).")]
+Condition = Annotated[str, tyro.conf.arg(help=f"Whose confounds to keep: {', '.join(CONDITIONS)} (none).")]
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data; None keeps the scale's.")]
 Examples = Annotated[
     int | None,

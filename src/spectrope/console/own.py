@@ -1,16 +1,15 @@
 """Encodings of the user's own on the command line: named by their file, and tried before they are trained."""
 
-from typing import Annotated
+from typing import Annotated, Protocol, runtime_checkable
 
 import tyro
 
 from spectrope.attention.heads import ATTENTIONS
-from spectrope.console.show import table
+from spectrope.console.terminal import table
 from spectrope.core.errors import ConfigError
-from spectrope.encodings.foreign import blamed, is_foreign, laws_of, load_encoding, loaded_files, reason
-from spectrope.encodings.laws import Sizes
-from spectrope.grokking.models.transformer import ModularTransformer
-from spectrope.models.decoder import DecoderConfig
+from spectrope.core.foreign import blamed, is_foreign, loaded_files, reason
+from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.encodings.laws import Sizes, laws_of
 
 Own = Annotated[
     str | None,
@@ -29,10 +28,24 @@ def named(spec: str) -> str:
     attention, plus, encoding = spec.partition("+")
     if plus and attention in ATTENTIONS:
         return f"{attention}+{named(encoding)}"
-    return load_encoding(spec) if is_foreign(spec) else spec
+    return ENCODINGS.resolve(spec) if is_foreign(spec) else spec
 
 
-def try_own(spec: str, model: DecoderConfig | ModularTransformer.Config) -> None:
+@runtime_checkable
+class HasHeads(Protocol):
+    """What is asked of a model's configuration: its encoding, and the sizes of its heads."""
+
+    @property
+    def encoding(self) -> EncodingConfig: ...
+    @property
+    def d_model(self) -> int: ...
+    @property
+    def n_heads(self) -> int: ...
+    @property
+    def head_dim(self) -> int: ...
+
+
+def try_own(spec: str, model: HasHeads) -> None:
     """Print which laws of an encoding hold that comes from a file; of others none is printed.
 
     Args:

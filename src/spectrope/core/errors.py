@@ -39,6 +39,10 @@ class DeviceError(SpectropeError):
     """A device that this machine does not offer."""
 
 
+class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
+    """Work stopped at a safe point, with everything saved."""
+
+
 def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> None:
     """Raise `ConfigError`, such as `Rotary.Config.head_dim must be even; got 7. Rotary acts on pairs.`
 

@@ -6,13 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from spectrope.core.errors import SpectropeError
-
 Stop = Callable[[], bool]
-
-
-class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
-    """Work stopped at a safe point, with everything saved."""
 
 
 def never() -> bool:

@@ -1,8 +1,6 @@
 """Dropout noise that is cheap to draw and depends on a seed alone."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -46,36 +44,6 @@ class Noise:
     def drop(self, x: Tensor) -> Tensor:
         """Inverted dropout: elements of x survive with probability 1 - p and are divided by it."""
         return x * self.keep(x.shape, x.dtype).mul_(self.scale)
-
-
-class StackedNoise(Noise):
-    """Dropout under `torch.func.vmap`: the masks of each replica are those of its own noise.
-
-    Args:
-        members: The noise of each replica.
-    """
-
-    def __init__(self, members: Sequence[Noise]) -> None:
-        self.members = members
-
-    def drop(self, x: Tensor) -> Tensor:
-        return _StackedDrop.apply(x, self.members)  # pyright: ignore[reportReturnType]
-
-
-class _StackedDrop(torch.autograd.Function):
-    """What `StackedNoise` does to a tensor over which `vmap` runs; it is never called on another."""
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep nothing: the operations below have derivatives of their own."""
-
-    @staticmethod
-    def vmap(  # pyright: ignore[reportIncompatibleMethodOverride]
-        info: Any, in_dims: Any, x: Tensor, members: Sequence[Noise]
-    ) -> tuple[Tensor, int]:
-        dim = in_dims[0]
-        pieces = [noise.drop(piece) for noise, piece in zip(members, x.unbind(dim), strict=True)]
-        return torch.stack(pieces), 0
 
 
 def maybe_drop(x: Tensor, noise: Noise | None) -> Tensor:

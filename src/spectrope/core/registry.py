@@ -2,11 +2,12 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.core.foreign import digest_of, is_foreign, load_object, reason
 
 Member = TypeVar("Member")
 
@@ -20,11 +21,12 @@ class Registry(Generic[Member]):
 
     Args:
         what: What the family is called in messages, such as "encoding".
-        package: Dotted name of the package whose modules register the members.
+        package: Dotted name of the package whose modules register the members, or of a single module.
+        base: Name of the class that a member of the user's own derives from, such as "Encoding".
     """
 
-    def __init__(self, what: str, package: str) -> None:
-        self.what, self.package = what, package
+    def __init__(self, what: str, package: str, base: str = "") -> None:
+        self.what, self.package, self.base = what, package, base
         self._members: dict[str, Member] = {}
         self._complete = self._discovering = False
 
@@ -34,7 +36,7 @@ class Registry(Generic[Member]):
         Raises:
             ConfigError: If another member has the name.
         """
-        if not str(getattr(member, "__module__", "")).startswith(f"{self.package}."):
+        if not f"{getattr(member, '__module__', '')}.".startswith(f"{self.package}."):
             self._discover()  # Names of the package's own take precedence.
         holder = self._members.get(name)
         if holder is not None and _origin(holder) != _origin(member):
@@ -53,6 +55,65 @@ class Registry(Generic[Member]):
         """The configuration class of the member called `name`."""
         member: Any = self[name]
         return self.config_of(member)
+
+    def resolve(self, spec: str) -> str:
+        """The name of a member that is registered, or of a class in a file (`file.py:Class`), which is run.
+
+        Raises:
+            UnknownNameError: If no member has that name.
+            ConfigError: If the file cannot be run, or its class is not registered here or has fields without
+                defaults.
+        """
+        if not is_foreign(spec):
+            _ = self[spec]
+            return spec
+        member: Any = load_object(spec)
+        name = spec.rpartition(":")[2]
+        if not isinstance(member, type):
+            raise ConfigError(f"{spec} is no class; it must be one that derives from {self.base}.")
+        kind = getattr(self.config_of(member), "kind", None)
+        if kind is None or kind not in self or self[kind] is not member:
+            declared = f'`class {name}({self.base}, name="...")`'
+            raise ConfigError(f"{spec} is not registered as {self.what}; declare it as {declared}.")
+        try:
+            self.config_of(member)()
+        except TypeError as error:
+            raise ConfigError(f"{spec}: every field needs a default; {reason(error)}.") from None
+        return kind
+
+    def digests(self, config: Any) -> dict[str, str]:
+        """Members from files of the user's that a configuration names at any depth, each with its digest.
+
+        They belong to what identifies a run: an edited file is another member under the same name.
+        """
+        own = self._digest(config.get("kind")) if isinstance(config, Mapping) else {}
+        values = config.values() if isinstance(config, Mapping) else config
+        inner = values if isinstance(values, Iterable) and not isinstance(values, str) else ()
+        return own | {name: digest for value in inner for name, digest in self.digests(value).items()}
+
+    def require_digests(self, digests: Mapping[str, str]) -> None:
+        """Refuse members from files that have not been run, or have been edited since.
+
+        Raises:
+            ConfigError: One line, with the way out.
+        """
+        for name, digest in digests.items():
+            known = self._digest(name).get(name)
+            if known is None:
+                raise ConfigError(
+                    f"{self.what} {name!r} comes from a file, and none is run unasked; name it again, as "
+                    f"path/to/file.py:ClassName, or in Python to `{self.what.upper()}S.resolve`."
+                )
+            if known != digest:
+                raise ConfigError(
+                    f"the file of {self.what} {name!r} has been edited: it is {known}, and the run was made "
+                    f"by {digest}; train anew, or go back to that file."
+                )
+
+    def _digest(self, kind: Any) -> dict[str, str]:
+        member = self._members.get(kind) if isinstance(kind, str) else None
+        digest = None if member is None else digest_of(member)
+        return {} if digest is None else {kind: digest}
 
     def __getitem__(self, name: str) -> Member:
         if name not in self._members:
@@ -79,7 +140,7 @@ class Registry(Generic[Member]):
         self._discovering = True
         try:
             package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(package.__path__):
+            for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
                 importlib.import_module(f"{self.package}.{module.name}")
             for plugin in entry_points(group=self.package):
                 plugin.load()
@@ -89,7 +150,5 @@ class Registry(Generic[Member]):
 
 
 def _origin(member: object) -> tuple[object, object]:
-    """Where a class is defined, so that one that is imported anew replaces itself; an object is its own."""
-    if isinstance(member, type):
-        return member.__module__, member.__qualname__
-    return type(member).__qualname__, id(member)
+    """Where a class or function is defined, so that one that is imported anew replaces itself."""
+    return getattr(member, "__module__", ""), getattr(member, "__qualname__", id(member))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 import torch
 
@@ -14,6 +15,11 @@ def seconds(call: Callable[[], object], device: torch.device, calls: int = 1) ->
         call()
     _wait(device)
     return (time.perf_counter() - begun) / calls
+
+
+def median_seconds(step: Callable[[], None], device: torch.device, steps: int = 5) -> float:
+    """Median seconds of some steps, after one that warms up."""
+    return median([seconds(step, device) for _ in range(steps + 1)][1:])
 
 
 def _wait(device: torch.device) -> None:

@@ -84,7 +84,7 @@ class Context:
         return replace(self, q=self.q[:, heads], k=self.k[:, heads], mask=mask)
 
 
-ENCODINGS: Registry[type["Encoding"]] = Registry("encoding", "spectrope.encodings")
+ENCODINGS: Registry[type["Encoding"]] = Registry("encoding", "spectrope.encodings", "Encoding")
 
 
 class Sized(Configured):

@@ -3,7 +3,7 @@
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 from jaxtyping import Float
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.random import torch_stream
-from spectrope.encodings.base import Context, Encoding, Form, Tag
+from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,12 @@ class LawCheck:
     def honest(self) -> bool:
         """Whether the declaration says what was found."""
         return self.holds == self.declared
+
+
+def laws_of(name: str, sizes: Sizes | None = None) -> list[LawCheck]:
+    """Every law tried on a registered encoding with its default configuration, in a model of these sizes."""
+    sizes = sizes or Sizes()
+    return check_laws(ENCODINGS.config(name)().fitted(**asdict(sizes)).build(), sizes)
 
 
 def check_laws(encoding: Encoding, sizes: Sizes | None = None, seed: int = 0) -> list[LawCheck]:

@@ -62,9 +62,7 @@ class PaTH(Encoding, name="path"):
     def reflections(self, x: Float[Tensor, "b j c"]) -> tuple[Tensor, Tensor]:
         """Unit vectors (b, h, j, d) and strengths (b, h, j, 1) of each token's transformation."""
         w = F.pad(self.up(self.down(x)).transpose(1, 2), (self.kernel - 1, 0))
-        # As `self.convolution(w)`, whose weight autocast would not cast under `torch.func.vmap`.
-        w = F.conv1d(w, self.convolution.weight.to(w.dtype), groups=self.convolution.groups)
-        w = F.silu(w).transpose(1, 2).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+        w = F.silu(self.convolution(w)).transpose(1, 2).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         return F.normalize(w, dim=-1), 2 * self.strength(x).sigmoid().transpose(1, 2)[..., None]
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:

@@ -13,7 +13,7 @@ from spectrope.core.registry import Registry
 from spectrope.figures.palette import styles
 from spectrope.figures.tables import Tables
 
-FIGURES: Registry[type["Figure"]] = Registry("figure", "spectrope.figures.kinds")
+FIGURES: Registry[type["Figure"]] = Registry("figure", "spectrope.figures.kinds", "Figure")
 EMPHASIS = "emphasis"  # The parameter that holds the encoding to be shown above the others, or "".
 
 

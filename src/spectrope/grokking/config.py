@@ -9,6 +9,7 @@ from spectrope.core.errors import require
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.lab.experiments import AnyExperiment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +63,10 @@ class GrokTraining(Budget):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrokExperiment(Configured):
+class GrokExperiment(AnyExperiment):
     """One run: a task, a model, a way to train it, and a seed for the split and the weights."""
+
+    laboratory = "grokking"
 
     task: ModularConfig = field(default_factory=ModularConfig)
     model: Annotated[ModularModelConfig, OneOf(MODULAR_MODELS)] = field(

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core.config import Configured
 from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.grokking.config import Budget, Grokked
@@ -18,6 +17,7 @@ from spectrope.grokking.models.vision import ResNet18
 from spectrope.grokking.record import Evaluation
 from spectrope.grokking.steps import StepTrainer, require_finite
 from spectrope.grokking.tasks.shapes import ShapesConfig
+from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.training.state import TrainingState
 from spectrope.store import Run
 
@@ -52,8 +52,10 @@ class ShapesTraining(Budget):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapesExperiment(Configured):
+class ShapesExperiment(AnyExperiment):
     """One run: images, how ResNet-18 is trained on them, and a seed for split, order and weights."""
+
+    laboratory = "shapes"
 
     task: ShapesConfig = field(default_factory=ShapesConfig)
     training: ShapesTraining = field(default_factory=ShapesTraining)
@@ -81,6 +83,8 @@ class ShapesTrainer(StepTrainer):
         run: Where checkpoints, evaluations and weights go.
         device: Where to compute.
     """
+
+    columns = COLUMNS
 
     def __init__(self, experiment: ShapesExperiment, run: Run, device: torch.device) -> None:
         self.experiment, self.config, self.device = experiment, experiment.training, device

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Display
 
-from spectrope.console.show import console, frame, say, table
-from spectrope.core.interrupt import stop_on_signal
-from spectrope.grokking.run import grok_all
+from spectrope.console.terminal import console, frame, say, table
+from spectrope.core.device import Device
+from spectrope.core.progress import Progress
 from spectrope.grokking.run_labels import scores_of
-from spectrope.grokking.steps import GrokProgress
-from spectrope.lab.experiments import StepExperiment
+from spectrope.lab.engines.local import execute
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.job import Job
 from spectrope.store import Run
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -27,40 +28,46 @@ class GrokLines:
     Where output is no terminal, a line when a run ends.
 
     Args:
-        progress: Draws the lines.
+        display: Draws the lines.
         labels: One per run.
     """
 
-    def __init__(self, progress: Progress, labels: Sequence[str]) -> None:
-        self.progress, self.labels = progress, labels
-        self.bars = [progress.add_task(label, total=1, state="", start=False) for label in labels]
+    def __init__(self, display: Display, labels: Sequence[str]) -> None:
+        self.display, self.labels = display, labels
+        self.states: dict[int, str] = {}
+        self.bars = [display.add_task(label, total=1, state="", start=False) for label in labels]
 
-    def watch(self, number: int, progress: GrokProgress) -> None:
-        """Show where the run of that number stands."""
-        bar, last = self.bars[number], progress.last
-        if last is None:
-            return
-        values = {name: value or 0.0 for name, value in last.values.items()}
-        course = [row.values["test_accuracy"] or 0.0 for row in progress.rows]
-        state = (
-            f"train {100 * values['train_accuracy']:.0f} %, test {100 * values['test_accuracy']:.0f} % "
-            f"{spark(course)}"
-        )
-        if "med" in values:
-            state += f" MED {values['med']:.3f}"
-        self.progress.start_task(bar)
-        self.progress.update(bar, completed=progress.step, total=progress.steps, state=state)
-        if progress.over:
-            self.progress.stop_task(bar)
-            if not console.is_terminal:
-                line = f"{self.labels[number]}: step {progress.step}, {state}"
-                say(line)
+    def watch(self, progress: Progress) -> None:
+        """Show the progress of a run in its line."""
+        bar = self.bars[progress.job]
+        if progress.stage == "done":
+            self._end(progress.job)
+        elif progress.evaluations:
+            self.states[progress.job] = f"step {progress.done}, {state_of(progress)}"
+            self.display.start_task(bar)
+            self.display.update(bar, completed=progress.done, total=progress.total, state=state_of(progress))
+
+    def _end(self, number: int) -> None:
+        self.display.stop_task(self.bars[number])
+        if number in self.states and not console.is_terminal:
+            say(f"{self.labels[number]}: {self.states[number]}")
 
 
-def train_shown(plan: Sequence[StepExperiment], root: Path, device: torch.device) -> list[Run]:
+def state_of(progress: Progress) -> str:
+    """Accuracies, the course of test accuracy as a small plot, and MED, in a few words."""
+    values = {name: value or 0.0 for name, value in progress.evaluations[-1].items()}
+    course = [row["test_accuracy"] or 0.0 for row in progress.evaluations]
+    state = (
+        f"train {100 * values['train_accuracy']:.0f} %, test {100 * values['test_accuracy']:.0f} % "
+        f"{spark(course)}"
+    )
+    return f"{state} MED {values['med']:.3f}" if "med" in values else state
+
+
+def train_shown(plan: Sequence[AnyExperiment], root: Path, device: Device) -> list[Run]:
     """Run what is not in the run folders yet with a line for each, then print the table of all."""
-    with grok_lines([one.label for one in plan]) as lines, stop_on_signal() as stop:
-        done = grok_all(plan, root, device, lines.watch, stop)
+    with grok_lines([one.label for one in plan]) as lines:
+        done = execute([Job(one, tables=()) for one in plan], root, device=device, watch=lines.watch)
     show_grok(done)
     return done
 
@@ -75,8 +82,8 @@ def grok_lines(labels: Sequence[str]) -> Iterator[GrokLines]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[state]}"),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        yield GrokLines(progress, labels)
+    with Display(*columns, console=console, disable=not console.is_terminal) as display:
+        yield GrokLines(display, labels)
 
 
 def spark(shares: Sequence[float]) -> str:

@@ -2,44 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
+from spectrope.core.device import dtype_name
 from spectrope.core.errors import ConfigError
 from spectrope.core.interrupt import Stop, never
-from spectrope.grokking.config import Budget
+from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.grokking.config import Budget, Grokked
 from spectrope.grokking.record import Evaluation, stable_steps, table
 from spectrope.lab.training.sitting import sit
 from spectrope.lab.training.state import WEIGHTS, TrainingState
 from spectrope.store import Run
 
 PROGRESS = "progress"  # The table of all evaluations.
-
-
-@dataclass(frozen=True)
-class GrokProgress:
-    """What a progress line shows.
-
-    Args:
-        step: Steps taken.
-        steps: Most steps.
-        rows: All evaluations so far.
-        over: Whether training has ended.
-    """
-
-    step: int
-    steps: int
-    rows: Sequence[Evaluation]
-    over: bool
-
-    @property
-    def last(self) -> Evaluation | None:
-        """The latest evaluation, if any."""
-        return self.rows[-1] if self.rows else None
-
-
-Watcher = Callable[[GrokProgress], None]
 
 
 class StepTrainer(ABC):
@@ -50,6 +26,8 @@ class StepTrainer(ABC):
         run: Where checkpoints, evaluations and weights go.
         state: Model and optimiser.
     """
+
+    columns: Mapping[str, str]  # What the numbers of an evaluation are, by column.
 
     def __init__(self, budget: Budget, run: Run, state: TrainingState[Any]) -> None:
         self.budget, self.run, self.state = budget, run, state
@@ -67,11 +45,11 @@ class StepTrainer(ABC):
         """Add a look to the table."""
         self.state.rows.append(Evaluation(self.state.step, self.look()))
 
-    def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> None:
+    def fit(self, watch: Watch = unwatched, stop: Stop = never) -> None:
         """Train to the end, then write everything that the run is made for.
 
         Args:
-            watch: Told before every step, and at the end, where training stands.
+            watch: Shown the steps done and all evaluations, before every step and at the end.
             stop: Asked after every step whether to stop there.
 
         Raises:
@@ -118,8 +96,28 @@ class StepTrainer(ABC):
         stable = stable_steps(rows, rule.accuracy)
         return stable is not None and stable >= rule.steps
 
-    def _progress(self) -> GrokProgress:
-        return GrokProgress(self.state.step, self.budget.steps, self.state.rows, self._is_over())
+    def _progress(self) -> Progress:
+        evaluations = [{"step": float(row.step), **row.values} for row in self.state.rows]
+        accuracy = evaluations[-1]["test_accuracy"] if evaluations else None
+        return Progress("train", self.state.step, self.budget.steps, accuracy, evaluations=evaluations)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent training, over all sittings."""
+        return self.state.seconds
+
+    def manifest(self) -> dict[str, Any]:
+        """Final scores and measures, what they mean, and when the model grokked."""
+        state, rule = self.state, self.budget.stop or Grokked()
+        stable = stable_steps(state.rows, rule.accuracy)
+        return {
+            "precision": dtype_name(next(state.model.parameters()).dtype),
+            "steps": state.step,
+            "grokked_at": None if stable is None else state.step - stable,
+            "n_parameters": sum(p.numel() for p in state.model.parameters() if p.requires_grad),
+            **state.rows[-1].values,
+            "columns": dict(self.columns),
+        }
 
 
 def require_finite(loss: float | None, step: int) -> None:

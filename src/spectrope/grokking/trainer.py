@@ -6,9 +6,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.measures.base import MEASURES, Snapshot
+from spectrope.grokking.measures.base import MEASURES, Snapshot, columns
 from spectrope.grokking.models.base import ModularModel
 from spectrope.grokking.record import (
+    SCORES,
     Evaluation,
     answers,
     one_hot,
@@ -34,6 +35,7 @@ class GrokTrainer(StepTrainer):
 
     def __init__(self, experiment: GrokExperiment, run: Run, device: torch.device) -> None:
         self.experiment, self.config = experiment, experiment.training
+        self.columns = {**SCORES, **columns()}
         task = experiment.task.build()
         self.split, self.cycle = task.split(experiment.seed), task.cycle()
         self.train, self.pairs = self.split.train.to(device), self.split.pairs.to(device)

@@ -1,31 +1,23 @@
 """One experiment from its configuration to a finished run folder: train, describe, measure."""
 
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from spectrope.core.commit import commit
-from spectrope.core.device import Precision, dtype_name, machine
-from spectrope.core.errors import UnsupportedError
+from spectrope.core.device import Precision, machine
+from spectrope.core.errors import Interrupted, UnsupportedError
 from spectrope.core.interrupt import Stop, never
-from spectrope.grokking.run import grok
-from spectrope.grokking.steps import GrokProgress
-from spectrope.lab.evaluation.score import score
-from spectrope.lab.events import Event, Listener, silent
-from spectrope.lab.experiments import AnyExperiment, read_experiment, written
+from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
 from spectrope.lab.measures import MEASURES, require_measures
 from spectrope.lab.runs import run_for
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.loop import Progress, Trainer, build_model
 from spectrope.lab.training.probe import Probe
 from spectrope.lab.training.state import CHECKPOINT
-from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 
 
@@ -40,7 +32,7 @@ class Job:
 
     Raises:
         UnknownNameError: If there is no such measure.
-        UnsupportedError: If anything is to be measured on a run of the grokking laboratory.
+        UnsupportedError: If anything is to be measured on a run whose laboratory measures while it trains.
     """
 
     experiment: AnyExperiment
@@ -49,7 +41,7 @@ class Job:
 
     def __post_init__(self) -> None:
         require_measures(self.tables)
-        if self.tables and not isinstance(self.experiment, Experiment):
+        if self.tables and not laboratory_of(self.experiment).measured:
             raise UnsupportedError(
                 f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
                 "measures itself while it trains."
@@ -71,32 +63,33 @@ class Job:
 
 
 def train(
-    experiment: Experiment,
+    experiment: AnyExperiment,
     root: Path,
     device: torch.device,
-    listen: Listener = silent,
+    watch: Watch = unwatched,
     stop: Stop = never,
     probe: Probe | None = None,
     precision: Precision = "auto",
 ) -> Run:
-    """Train an experiment, or go on with it, or return its finished run.
+    """Train an experiment of any laboratory, or go on with it, or return its finished run.
 
     Args:
         experiment: What to train.
         root: Folder of the run folders.
         device: Where to compute.
-        listen: Told of steps done.
+        watch: Shown the steps done.
         stop: Asked after every step whether to stop there.
         probe: What to measure on the way; no part of the experiment, whose run is the same with it.
         precision: Of matrix products, where the experiment does not say.
 
     Raises:
+        ConfigError: If the experiment leaves nothing to train or to test on.
         Interrupted: If asked to stop, once the checkpoint is written.
         UnsupportedError: If a probe is asked of a run that is finished without it, or of a model that it
             cannot measure.
     """
-    if probe is not None:
-        require_probe(experiment, probe)
+    laboratory = laboratory_of(experiment)
+    laboratory.check(experiment, probe)
     run = run_for(experiment, root)
     if run.finished and probe is not None and not run.has_frame(probe.table):
         raise UnsupportedError(
@@ -104,70 +97,35 @@ def train(
             "move its folder away, or train under another --runs."
         )
     if not run.finished:
-        trainer = Trainer(experiment, run, device, probe, precision)
-
-        def watch(progress: Progress) -> None:
-            listen(Event("train", progress.step, progress.steps, progress.accuracy))
-
-        model = trainer.fit(watch, stop)
-        run.finish(described(trainer, model))
+        training = laboratory.trainer(experiment, run, device, precision, probe)
+        training.fit(watch, stop)
+        run.finish(_circumstances(training, device) | training.manifest())
     run.remove(CHECKPOINT)
     return run
 
 
-def require_probe(experiment: Experiment, probe: Probe) -> None:
-    """Refuse what a probe cannot measure, before there is a run folder: try it on the untrained model.
-
-    Raises:
-        UnsupportedError: If the probe refuses.
-    """
-    few = experiment.task.build().sample(2, experiment.seed)
-    probe.measure(build_model(experiment, torch.device("cpu")), probe.choose(few))
-
-
-def complete(
-    job: Job,
-    root: Path,
-    device: torch.device,
-    listen: Listener = silent,
-    stop: Stop = never,
-) -> Run:
+def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatched, stop: Stop = never) -> Run:
     """Train and measure, skipping what the run folder already holds.
 
     Raises:
-        Interrupted: If asked to stop, once all that is done is saved.
+        Interrupted: If asked to stop, before anything is begun or once all that is done is saved.
     """
-    if isinstance(job.experiment, Experiment):
-        run = train(job.experiment, root, device, listen, stop, precision=job.precision)
-    else:
-        run = grok(job.experiment, root, device, partial(_tell, listen), stop)
+    if stop():
+        raise Interrupted("stopped between two runs.")
+    run = train(job.experiment, root, device, watch, stop, precision=job.precision)
     for name in job.tables:
         if not run.has_frame(name):
-            MEASURES[name].take(run, device, listen)
-    listen(Event("done", 1, 1, run.manifest["test_accuracy"]))
+            MEASURES[name].take(run, device, watch)
+    watch(Progress("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 
 
-def _tell(listen: Listener, progress: GrokProgress) -> None:
-    accuracy = progress.last.values["test_accuracy"] if progress.last else None
-    listen(Event("train", progress.step, progress.steps, accuracy))
-
-
-def described(trainer: Trainer, model: Decoder) -> dict[str, Any]:
-    """The manifest of a run that is trained to the end."""
-    train_score = score(model, trainer.train_data[: len(trainer.test_data)], dtype=trainer.state.dtype)
-    test_score = score(model, trainer.test_data, dtype=trainer.state.dtype)
+def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
+    """When and where a run was trained, by which version."""
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "seconds": round(trainer.state.seconds, 3),
+        "seconds": round(training.seconds, 3),
         "commit": commit(),
-        "device": str(trainer.device),
-        "precision": dtype_name(trainer.state.dtype),
+        "device": str(device),
         "machine": machine(),
-        "bayes_accuracy": trainer.experiment.task.build().bayes_accuracy(),
-        "train_accuracy": train_score.accuracy,
-        "test_accuracy": test_score.accuracy,
-        "test_loss": test_score.loss,
-        "n_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-        "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }

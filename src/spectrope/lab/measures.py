@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 
 from spectrope.core.errors import UnknownNameError
+from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.ablation.methods import EXAMPLES, Exact, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.evaluation.lengths import lengths
-from spectrope.lab.events import Listener, silent
 from spectrope.lab.spectra.heads import spectrum
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.early import STEPS, head_gradients, head_growth, kernels_at_start
@@ -21,16 +21,16 @@ class Measure:
     """One thing to measure.
 
     Args:
-        apply: Measures a run on a device and keeps the table with it, telling a listener.
+        apply: Measures a run on a device and keeps the table with it, showing progress.
         examples: How many examples it takes of an experiment's data, in proportion to which its cost grows.
     """
 
-    apply: Callable[[Run, torch.device, Listener], object]
+    apply: Callable[[Run, torch.device, Watch], object]
     examples: Callable[[Experiment], int]
 
-    def take(self, run: Run, device: torch.device, listen: Listener = silent) -> None:
+    def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
         """Measure a finished run."""
-        self.apply(run, device, listen)
+        self.apply(run, device, watch)
 
 
 def _held_out(experiment: Experiment) -> int:
@@ -55,7 +55,7 @@ def _first_steps(experiment: Experiment) -> int:
 def _ablation(protocol: str) -> Measure:
     method = Exact(protocol=PROTOCOLS[protocol])
     examples = _held_out if method.protocol.data == "held-out" else _any
-    return Measure(lambda run, device, listen: ablate(run, device, method, listen), examples)
+    return Measure(lambda run, device, watch: ablate(run, device, method, watch), examples)
 
 
 MEASURES: Mapping[str, Measure] = {
@@ -65,11 +65,11 @@ MEASURES: Mapping[str, Measure] = {
     "ablation-latent-columns": _ablation("R12"),
     "ablation-value-bias-unrestored-all": _ablation("released"),
     "ablation-latent-columns-unrestored-all": _ablation("released-mla"),
-    "lengths": Measure(lambda run, device, listen: lengths(run, device, listen=listen), _fixed),
+    "lengths": Measure(lambda run, device, watch: lengths(run, device, watch=watch), _fixed),
     "start": Measure(kernels_at_start, _fixed),
     "head_gradients": Measure(head_gradients, _first_steps),
     "head_growth": Measure(head_growth, _fixed),
-    "spectrum": Measure(lambda run, device, listen: spectrum(run, device, listen=listen), _fixed),
+    "spectrum": Measure(lambda run, device, watch: spectrum(run, device, watch=watch), _fixed),
 }
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 
 from spectrope.core.device import Device
-from spectrope.core.watch import unwatched
-from spectrope.lab.engines.local import Watcher, execute
+from spectrope.core.progress import Watch, unwatched
+from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
@@ -109,7 +109,7 @@ def tune(
     factors: Sequence[float] = FACTORS,
     device: Device = "auto",
     workers: int = 1,
-    watch: Watcher = unwatched,
+    watch: Watch = unwatched,
 ) -> list[Tuning]:
     """Choose a learning rate for each task and encoding of a plan; trials are ordinary runs under `root`.
 
@@ -121,7 +121,7 @@ def tune(
         factors: Learning rates, as multiples of each experiment's own.
         device: Where to compute.
         workers: Processes on a CPU.
-        watch: Told the number of a trial, in the order of `trials_of`, and what happened in it.
+        watch: Shown the progress of each trial, numbered in the order of `trials_of`.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished trial is saved.
@@ -164,7 +164,7 @@ def run_tuned(
     untuned: Sequence[Run] = (),
     device: Device = "auto",
     workers: int = 1,
-    watch: Watcher = unwatched,
+    watch: Watch = unwatched,
 ) -> list[Run]:
     """Train and ablate a plan at the chosen rates, and keep the table "tuning" with each run.
 
@@ -176,7 +176,7 @@ def run_tuned(
             and not run again.
         device: Where to compute.
         workers: Processes on a CPU.
-        watch: Told the number of an experiment and what happened in it.
+        watch: Shown the progress of each experiment.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished run is saved.

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import reduce
 
 from spectrope.attention.latent import Latent
-from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import EncodingConfig
 from spectrope.encodings.learned import Learned
@@ -20,9 +19,8 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.lab.training.conditions import CONDITIONS, Condition
 from spectrope.lab.training.config import Experiment
-
-Condition = Callable[[Experiment], Experiment]
 
 
 def _with_model(experiment: Experiment, **changes: object) -> Experiment:
@@ -118,20 +116,22 @@ SWITCHES: dict[str, Condition] = {
     "R14": gelu_and_two_dropouts,
 }
 
-THROWN: dict[str, tuple[str, ...]] = {
+THROWN: dict[str, tuple[str, ...]] = {  # By condition; "controlled" is the library's own.
     "controlled": (),
     "described": ("R7", "R8", "R13", "R14"),  # where the paper's text is silent, its code speaks
     "released": tuple(SWITCHES),
 }
 
 
-def apply_condition(experiment: Experiment) -> Experiment:
-    """The experiment with the switches of its own condition thrown.
+def _thrown(name: str) -> Condition:
+    """The condition that throws the switches of that name."""
 
-    Raises:
-        UnknownNameError: If `experiment.condition` is no key of `THROWN`.
-    """
-    if experiment.condition not in THROWN:
-        raise UnknownNameError("condition", experiment.condition, THROWN)
-    switches = (SWITCHES[name] for name in THROWN[experiment.condition])
-    return reduce(lambda changed, switch: switch(changed), switches, experiment)
+    def condition(experiment: Experiment) -> Experiment:
+        switches = (SWITCHES[switch] for switch in THROWN[name])
+        return reduce(lambda changed, switch: switch(changed), switches, experiment)
+
+    return condition
+
+
+for name in ("described", "released"):
+    CONDITIONS.register(name, _thrown(name))

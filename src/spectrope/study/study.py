@@ -5,16 +5,17 @@ from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError, SpectropeError, StoreError, UnknownNameError, require
-from spectrope.core.watch import unwatched
-from spectrope.lab.engines.base import Engine, Watcher
+from spectrope.core.progress import Watch, unwatched
+from spectrope.lab.engines.base import Engine
 from spectrope.lab.experiments import OWN, AnyExperiment, read_experiment
 from spectrope.lab.job import Job
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES
-from spectrope.store import survey
+from spectrope.store import Run, survey
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
@@ -209,13 +210,16 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     return found, complaints
 
 
-def carry_out(
-    jobs: Sequence[Job], rows: Rows, root: Path, engine: Engine, watch: Watcher = unwatched
-) -> None:
+def carry_out(jobs: Sequence[Job], rows: Rows, root: Path, engine: Engine, watch: Watch = unwatched) -> None:
     """Do the jobs that no row covers, adding each row as its job ends.
 
     Raises:
         Interrupted: After Ctrl-C; what was done is kept.
         SpectropeError: If a job fails; the others are done first.
     """
-    engine(outstanding(jobs, rows), root, watch, rows.add)
+    engine(outstanding(jobs, rows), root, watch, record_of, lambda record: rows.add(Row.read(record)))
+
+
+def record_of(run: Run) -> dict[str, Any]:
+    """What a study keeps of a finished run, as JSON-ready values that can be sent between machines."""
+    return Row.of(run).record()

@@ -11,7 +11,7 @@ from spectrope.core.config import Configured
 from spectrope.core.registry import Registry
 
 PADDING = 0
-TASKS: Registry[type["Task"]] = Registry("task", "spectrope.tasks")
+TASKS: Registry[type["Task"]] = Registry("task", "spectrope.tasks", "Task")
 
 
 @dataclass(frozen=True)

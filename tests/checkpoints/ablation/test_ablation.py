@@ -14,6 +14,7 @@ from spectrope.checkpoints.adapters import head_sites, linear_weight
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.sequences import UNSCORED, Sequences, continuing, predicting
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.progress import Progress
 from spectrope.lab.ablation.gather import derangement
 from spectrope.lab.ablation.interventions import HeadAblation
 from spectrope.lab.ablation.tree import Fork, Stages
@@ -244,7 +245,7 @@ def test_an_interrupt_leaves_the_model_as_it_was():
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     before, training = plain(model, data), model.train()
 
-    def stop(done, total):
+    def stop(progress):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -292,9 +293,9 @@ def test_some_layers_alone_are_changed():
 
 def test_progress_counts_heads():
     told = []
-    checkpoint_sweep(built("gpt2"), sequences("gpt2"), tokens=24, watch=lambda *at: told.append(at))
-    assert told[-1] == (9, 9)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    checkpoint_sweep(built("gpt2"), sequences("gpt2"), tokens=24, watch=told.append)
+    assert told[-1] == Progress("ablate", 9, 9)
+    assert [at.done for at in told] == sorted(at.done for at in told)
 
 
 def test_what_cannot_be_measured_is_refused():

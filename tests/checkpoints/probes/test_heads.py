@@ -12,6 +12,7 @@ from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.probes.heads import MeasuredRotation, Unseen
 from spectrope.checkpoints.spectrum import checkpoint_spectrum, layer_heads
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.progress import Progress
 from spectrope.lab.probes.quantities import Quantities
 from spectrope.spectral.lag_design import LagDesign
 
@@ -104,7 +105,7 @@ def test_tables_hold_what_the_toolkit_measures(batch):
     model = FAMILIES["llama-default"]()
     told = []
     data = whole_sequences(model, IDS)
-    tables = checkpoint_spectrum(model, data, draws=19, batch=batch, watch=lambda *at: told.append(at))
+    tables = checkpoint_spectrum(model, data, draws=19, batch=batch, watch=told.append)
     design = LagDesign(12, causal=True)
     layers = captured(model)
     expected = [design.gauge_fixed_shares(layer.logits.double()).mean(0) for layer in layers]
@@ -116,7 +117,7 @@ def test_tables_hold_what_the_toolkit_measures(batch):
         assert tables["spectrum"][name].null_count() == 0
     assert tables["bands"].select("layer", "head", "band").rows()[-1] == (1, 3, 8)
     assert tables["bands"]["frequency_high"].max() == pytest.approx(1.0)
-    assert told == [(1, 2), (2, 2)]
+    assert told == [Progress("spectrum", 1, 2), Progress("spectrum", 2, 2)]
 
 
 def test_layers_of_both_stacks_are_told_apart():

@@ -7,6 +7,7 @@ from tests.lab.ablation.models import decoder, examples
 from tests.lab.ablation.test_heads import answering, loud_tokens
 
 from spectrope.core.errors import ConfigError
+from spectrope.core.progress import Progress
 from spectrope.lab.ablation import adaptive
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.protocols import Protocol
@@ -78,9 +79,9 @@ def test_labels_that_do_not_count_are_left_out():
 
 def test_progress_is_told_in_heads_decided():
     seen = []
-    adaptive_sweep(answering([1]), loud_tokens(500), Threshold(0.05), watch=lambda *at: seen.append(at))
-    assert seen[-1] == (12, 12)
-    assert seen == sorted(seen)
+    adaptive_sweep(answering([1]), loud_tokens(500), Threshold(0.05), watch=seen.append)
+    assert seen[-1] == Progress("ablate", 12, 12)
+    assert [at.done for at in seen] == sorted(at.done for at in seen)
 
 
 def test_looks_grow_and_end_with_the_population():

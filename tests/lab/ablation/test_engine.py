@@ -6,6 +6,7 @@ from tests.lab.ablation.models import LATENT, decoder, examples
 from torch.testing import assert_close
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from spectrope.core.progress import Progress
 from spectrope.encodings.base import Encoding, Form
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.positions.arange import Arange
@@ -233,12 +234,12 @@ def test_value_bias_is_what_zeroing_the_weights_of_values_leaves(encoding):
 def test_correctness_leaves_out_labels_that_do_not_count():
     model, data = decoder(classes="vocabulary"), examples(40)
     seen = []
-    hits = correctness(model, data, [(), *single_heads(model.config)], watch=lambda *at: seen.append(at))
+    hits = correctness(model, data, [(), *single_heads(model.config)], watch=seen.append)
     assert hits.shape == (13, int((data.labels != 0).sum()))
     assert hits[0].equal(correct(model, data, predict(model, data)))
     with ablated(model, HeadAblation(2, 3)):
         assert hits[-1].equal(correct(model, data, predict(model, data)))
-    assert seen[-1] == (13 * 40, 13 * 40)
+    assert seen[-1] == Progress("ablate", 13 * 40, 13 * 40)
 
 
 def test_the_engine_never_touches_the_model():

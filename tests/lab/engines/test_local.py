@@ -17,13 +17,12 @@ import torch.nn.functional as F
 from polars.testing import assert_frame_equal
 
 from spectrope.core import device
-from spectrope.core.errors import DeviceError, StoreError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import DeviceError, Interrupted, StoreError
+from spectrope.core.progress import Progress
 from spectrope.lab.ablation.methods import Exact, Subject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.local import Local, execute, threads_each, throttled
-from spectrope.lab.events import Event
 from spectrope.lab.job import Job, complete, train
 from spectrope.lab.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.lab.training.config import Experiment
@@ -41,7 +40,7 @@ def tiny(encoding: str = "rope", task: str = "distance", epochs: int = 1) -> Exp
     return replace(base, model=model, training=replace(base.training, batch_size=32))
 
 
-def ignore(number: int, event: Event) -> None:
+def ignore(progress: Progress) -> None:
     pass
 
 
@@ -49,11 +48,11 @@ def test_workers_and_one_process_give_the_same(tmp_path):
     plan = [tiny("rope"), tiny("alibi"), tiny("nope", "counting")]
     heard, rows = set(), []
 
-    def hear(number: int, event: Event) -> None:
-        heard.add((number, event.stage))
+    def hear(progress: Progress) -> None:
+        heard.add((progress.job, progress.stage))
 
     alone = execute(plan, tmp_path / "one", device="cpu", workers=1, watch=ignore)
-    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, rows.append)
+    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, Row.of, rows.append)
     assert heard == {(number, stage) for number in range(3) for stage in ("train", "ablate", "done")}
     assert sorted(row.run for row in rows) == sorted(run.id for run in alone)
     for first, one in zip(alone, plan, strict=True):
@@ -80,6 +79,18 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
+
+
+def test_a_run_trained_as_one_of_several_replicas_is_read_as_before(tmp_path):
+    first = complete(Job(tiny()), tmp_path, CPU)
+    row, weights = Row.of(first).record(), load_model(first, CPU).state_dict()
+    first.finish({**first.manifest, "replicas": 3})
+    events: list[str] = []
+    again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
+    assert events == ["done"]
+    assert again.manifest["replicas"] == 3
+    assert Row.of(again).record() == row
+    torch.testing.assert_close(load_model(again, CPU).state_dict(), weights, rtol=0, atol=0)
 
 
 def test_the_manifest_says_what_was_measured(tmp_path):
@@ -175,6 +186,12 @@ def test_a_stop_between_steps_keeps_the_run(tmp_path):
     assert train(tiny(), tmp_path, CPU).finished
 
 
+def test_no_job_is_begun_once_asked_to_stop(tmp_path):
+    with pytest.raises(Interrupted, match="stopped between two runs"):
+        complete(Job(tiny()), tmp_path, CPU, stop=lambda: True)
+    assert not list(tmp_path.iterdir())
+
+
 SWEEP = """
 import sys, pathlib
 sys.path.insert(0, {tests!r})
@@ -182,10 +199,10 @@ if __name__ == "__main__":
     import test_local as t
     plan = [t.tiny(name, epochs=400) for name in ("rope", "alibi", "nope", "t5", "learned", "shaw", "fire")]
     begun = set()
-    def watch(number, event):
-        if event.done > 3 and number not in begun:
-            begun.add(number)
-            print(number, flush=True)
+    def watch(progress):
+        if progress.done > 3 and progress.job not in begun:
+            begun.add(progress.job)
+            print(progress.job, flush=True)
     try:
         t.execute(plan, pathlib.Path(sys.argv[1]), device="cpu", workers=2, watch=watch)
     except t.Interrupted as stop:
@@ -244,8 +261,8 @@ def test_a_failing_experiment_lets_the_others_finish(tmp_path, workers):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_plan_ends_where_its_watcher_fails(tmp_path, workers):
-    def refuse(number, event):
-        if event.done > 0:
+    def refuse(progress):
+        if progress.done > 0:
             raise StoreError("the rows cannot be written.")
 
     plan = [tiny(name, epochs=400) for name in ("rope", "alibi", "nope", "t5")]
@@ -264,13 +281,13 @@ def test_a_second_error_hides_the_first_no_more(tmp_path):
         raise StoreError(f"error {len(kept)}.")
 
     with pytest.raises(StoreError, match="error 1"):
-        Local("cpu")(jobs, tmp_path, ignore, refuse)
+        Local("cpu")(jobs, tmp_path, ignore, Row.of, refuse)
     assert [row.experiment for row in kept] == [job.experiment for job in jobs]
 
 
 def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
-    def kill(number, event):
-        for worker in multiprocessing.active_children()[: event.done > 3]:
+    def kill(progress):
+        for worker in multiprocessing.active_children()[: progress.done > 3]:
             os.kill(worker.pid, signal.SIGKILL)
 
     plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
@@ -293,9 +310,13 @@ def test_cuda_is_asked_for_in_vain(tmp_path):
 
 
 def test_throttling_keeps_the_first_event_of_each_stage():
-    heard: list[Event] = []
-    listen = throttled(heard.append)
+    heard: list[Progress] = []
+    watch = throttled(heard.append)
     for stage in ("train", "ablate", "done"):
         for done in range(5):
-            listen(Event(stage, done, 5))
-    assert [(event.stage, event.done) for event in heard] == [("train", 0), ("ablate", 0), ("done", 0)]
+            watch(Progress(stage, done, 5))
+    assert [(at.stage, at.done) for at in heard] == [
+        ("train", 0),
+        ("ablate", 0),
+        ("done", 0),
+    ]

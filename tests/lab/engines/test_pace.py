@@ -1,14 +1,12 @@
 """Expected cost, and the time that is left."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from tests.lab.engines.test_local import tiny
 
-from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened, time_training
+from spectrope.core.progress import Progress
+from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened
 from spectrope.lab.engines.pace import Pace, makespan
-from spectrope.lab.events import Event
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.training.scales import experiment
@@ -38,26 +36,26 @@ def test_no_plan_is_done_before_its_longest_job_is():
 def test_then_the_observed_speed_counts():
     clock = Clock()
     pace = Pace([80.0, 80.0], [20.0, 20.0], workers=1, clock=clock)
-    pace.watch(0, Event("train", 0, 100))
-    pace.watch(0, Event("train", 50, 100))
+    pace.watch(Progress("train", 0, 100, job=0))
+    pace.watch(Progress("train", 50, 100, job=0))
     clock.now = 120.0  # Three times as long as expected.
     assert pace.share == pytest.approx(0.2)
     assert pace.remaining == pytest.approx(3 * 160)
-    pace.watch(0, Event("ablate", 1, 1))
+    pace.watch(Progress("ablate", 1, 1, job=0))
     assert pace.share == pytest.approx(0.45)
     for job in (0, 1):
-        pace.watch(job, Event("done", 1, 1))
+        pace.watch(Progress("done", 1, 1, job=job))
     assert (pace.share, pace.remaining) == (1.0, 0.0)
 
 
 def test_what_an_earlier_sitting_did_shows_no_speed():
     clock = Clock()
     pace = Pace([100.0, 100.0, 100.0], [0.0, 50.0, 0.0], workers=1, clock=clock)
-    pace.watch(0, Event("train", 90, 100))  # It goes on from a checkpoint.
+    pace.watch(Progress("train", 90, 100, job=0))  # It goes on from a checkpoint.
     assert pace.remaining == 260.0
     clock.now = 30.0
-    pace.watch(0, Event("done", 1, 1))
-    pace.watch(1, Event("ablate", 1, 2))  # Trained before.
+    pace.watch(Progress("done", 1, 1, job=0))
+    pace.watch(Progress("ablate", 1, 2, job=1))  # Trained before.
     assert pace.share == pytest.approx((100 + 100 + 12.5) / 350)
     clock.now = 67.5
     assert pace.remaining == pytest.approx(137.5 * 3)
@@ -67,14 +65,14 @@ def test_a_job_that_was_done_before_shows_no_speed():
     clock = Clock()
     pace = Pace([100.0] * 4, [50.0] * 4, workers=1, clock=clock)
     clock.now = 1.0
-    pace.watch(0, Event("done", 1, 1))
+    pace.watch(Progress("done", 1, 1, job=0))
     assert pace.remaining == 450.0
 
 
 def test_an_event_from_the_past_takes_nothing_back():
     pace = Pace([10.0], [10.0], workers=1)
-    pace.watch(0, Event("ablate", 1, 2))
-    pace.watch(0, Event("train", 1, 2))
+    pace.watch(Progress("ablate", 1, 2, job=0))
+    pace.watch(Progress("train", 1, 2, job=0))
     assert pace.share == pytest.approx(0.625)
 
 
@@ -116,26 +114,3 @@ def test_measures_are_taken_on_as_many_examples_as_there_are():
     assert MEASURES["ablation"].examples(many) == 2000
     assert MEASURES["ablation-all"].examples(few) == 1000
     assert MEASURES["ablation-all"].examples(many) == 2000
-
-
-def test_runs_that_train_together_cost_their_share_of_a_batched_step(monkeypatch):
-    spans = iter([2.0, 3.0])  # A step of one run, and one of both.
-
-    def seconds(step, device):
-        step()
-        return next(spans)
-
-    monkeypatch.setattr("spectrope.lab.engines.cost._seconds", seconds)
-    seeds = [experiment("distance", "nope", epochs=1, n_examples=100, seed=seed) for seed in (0, 1)]
-    timing = time_training(seeds[0], CPU, group=2)
-    assert (timing.step, timing.share) == (2.0, 0.75)
-    known = {1: replace(timing, share=1.0), 2: timing}
-    monkeypatch.setattr(
-        "spectrope.lab.engines.cost.time_training", lambda one, device, group, _: known[group]
-    )
-    jobs = [Job(one, ()) for one in seeds]
-    (apart, _), (first, second) = calibrate(jobs, CPU), calibrate(jobs, CPU, replicas=8)
-    assert first == second
-    assert calibrate(jobs[:1], CPU, replicas=8) == [apart]
-    steps = seeds[0].n_train / seeds[0].training.batch_size
-    assert apart.training - first.training == pytest.approx(0.25 * 2.0 * steps)

@@ -14,8 +14,7 @@ import torch
 from polars.testing import assert_frame_equal
 from tests.lab.engines.test_local import ignore, tiny
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray, asked_to_stop
 from spectrope.lab.job import Job, complete
@@ -31,6 +30,7 @@ import ray
 from spectrope.lab.engines import ray as overseer
 from spectrope.lab.job import Job
 from spectrope.lab.engines.ray import Ray
+from spectrope.study.study import record_of
 
 def parent(process):
     return int((process / "stat").read_text().rpartition(")")[2].split()[1])
@@ -69,26 +69,28 @@ def interrupt(training):
 def carry_out(plan, root, act):
     begun, training, acted = {{}}, set(), []
 
-    def watch(number, event):
-        print(json.dumps({{"number": number, "stage": event.stage, "done": event.done}}), flush=True)
-        if event.stage == "train" and event.done > begun.setdefault(number, event.done):
+    def watch(progress):
+        number = progress.job
+        print(json.dumps({{"number": number, "stage": progress.stage, "done": progress.done}}), flush=True)
+        if progress.stage == "train" and progress.done > begun.setdefault(number, progress.done):
             training.add(number)
-        if event.stage == "done":
+        if progress.stage == "done":
             training.discard(number)
         if not acted and act(training):
             acted.append(number)
 
-    def keep(row):
-        print(json.dumps({{"row": row.record()}}), flush=True)
+    def keep(record):
+        print(json.dumps({{"row": record}}), flush=True)
 
     try:
-        engine([Job.from_dict(one) for one in json.loads(plan)], pathlib.Path(root), watch, keep)
+        jobs = [Job.from_dict(one) for one in json.loads(plan)]
+        engine(jobs, pathlib.Path(root), watch, record_of, keep)
     except t.Interrupted as stop:
         print(json.dumps({{"stop": str(stop)}}))
     print(json.dumps({{"end": root}}), flush=True)
 
 overseer.SECONDS_BETWEEN_LOOKS = 0.02
-engine = Ray(workers=2, replicas=2)
+engine = Ray(workers=2)
 engine._connect(ray)  # One cluster for both plans; the second finds both workers ready.
 carry_out(*sys.argv[1:3], interrupt)
 carry_out(*sys.argv[3:5], kill)
@@ -135,7 +137,7 @@ def test_one_signal_stops_a_sweep_and_a_worker_killed_in_mid_sweep_costs_no_resu
     pytest.importorskip("ray")
     endless = [Job(tiny(name, epochs=5000)) for name in ("rope", "alibi", "nope")]
     jobs = [Job(long("rope")), Job(long("alibi")), Job(tiny("nope"))]
-    jobs.append(Job(replace(jobs[2].experiment, seed=1)))  # Trains with the third as one model.
+    jobs.append(Job(replace(jobs[2].experiment, seed=1)))
     begun(jobs[0], tmp_path / "ray")
     stopped, killed = on_ray((endless, tmp_path / "stopped"), (jobs, tmp_path / "ray"))
     assert_no_result_is_lost(jobs, tmp_path, killed)
@@ -156,9 +158,8 @@ def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, 
     assert fell > victim
     rows = {row.experiment: row for line in lines if "row" in line for row in [Row.read(line["row"])]}
     kept: list[Row] = []
-    Local("cpu", replicas=2)(jobs, root / "local", ignore, kept.append)
+    Local("cpu")(jobs, root / "local", ignore, Row.of, kept.append)
     assert len(rows) == len(kept) == 4
-    assert [run.manifest.get("replicas") for run in find_runs(root / "ray")].count(2) == 2
     for row in kept:
         other = rows[row.experiment]
         assert other.run == row.run
@@ -174,7 +175,7 @@ def trains(line: dict[str, Any], number: int) -> bool:
 def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnsupportedError, match=r"engine 'ray' needs Ray; pip install 'spectrope\[ray\]'"):
-        Ray()([Job(tiny())], tmp_path, ignore, lambda row: None)
+        Ray()([Job(tiny())], tmp_path, ignore, Row.of, lambda row: None)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +184,6 @@ def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
         ({"workers": 0}, "workers must be at least 1"),
         ({"cpus": 0}, "cpus must be"),
         ({"gpus": -1.0}, "gpus must be"),
-        ({"replicas": 0}, "replicas must be"),
     ],
 )
 def test_impossible_shares_are_refused(fields, rule):

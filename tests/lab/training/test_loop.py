@@ -15,8 +15,8 @@ from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Interrupted, stop_on_signal
+from spectrope.core.errors import ConfigError, Interrupted
+from spectrope.core.interrupt import stop_on_signal
 from spectrope.core.noise import Noise
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.positions.shifted import Shifted

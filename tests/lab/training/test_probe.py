@@ -9,8 +9,7 @@ import torch
 from polars.testing import assert_frame_equal
 from tests.lab.training.test_loop import CPU, run_at, tiny, weights
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.job import train
 from spectrope.lab.training.learning import LearningProbe

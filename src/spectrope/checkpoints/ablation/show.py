@@ -11,9 +11,9 @@ from spectrope.checkpoints.ablation.subject import Subject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
 from spectrope.checkpoints.adapters import Tokenizer, parse_layers
 from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences
-from spectrope.checkpoints.options import progress
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.console.show import explain, frame
+from spectrope.console.progress import counted
+from spectrope.console.terminal import explain, frame
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.core.strict_json import strict_json
 
@@ -59,7 +59,7 @@ class Plan:
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
         subject, data = Subject.of(model), self._data(model, tokenizer)
         tokens = None if self.batch is None else self.batch * data.width
-        with progress("ablating") as watch:
+        with counted("ablating") as watch:
             found = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
         if not math.isfinite(found.loss):
             raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")

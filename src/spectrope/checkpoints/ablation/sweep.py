@@ -14,7 +14,7 @@ from spectrope.checkpoints.ablation.subject import Subject
 from spectrope.checkpoints.adapters import Role, evaluating, runs_at
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.gather import derangement
 from spectrope.lab.ablation.interventions import HeadAblation, Variant
 from spectrope.lab.ablation.tree import Tree, fills_of
@@ -193,7 +193,7 @@ def checkpoint_scores(
             for which, found in Tree(stages, variants, room).grow():
                 scores[torch.tensor(which)[:, None], index] = found.double().cpu()
                 done += len(which) * len(index)
-                watch(done // len(data), len(variants))
+                watch(Progress("ablate", done // len(data), len(variants)))
     return scores
 
 

@@ -31,7 +31,7 @@ from spectrope.checkpoints.probes.constant_content import Kernel, attention_modu
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
 from spectrope.core.device import dtype_name
 from spectrope.core.errors import ConfigError
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Progress, Watch, unwatched
 
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
@@ -82,9 +82,9 @@ def audit(
 
         def receive(kernel: Kernel) -> None:
             layers.append(layer_record(kernel, declaration, varying, length, noise))
-            watch(len(layers), len(modules))
+            watch(Progress("audit", len(layers), len(modules)))
 
-        watch(0, len(modules))
+        watch(Progress("audit", 0, len(modules)))
         constant_content(inner, modules, length, receive, contents=batch, seed=seed)
         served = path_records(model, noise, seed) if paths else ()
     return Audit(

@@ -8,8 +8,9 @@ import tyro
 
 from spectrope.checkpoints import audit as auditing
 from spectrope.checkpoints.audit.page import reaches, write_audit
-from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption, progress
-from spectrope.console.show import explain, say, table
+from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
+from spectrope.console.progress import counted
+from spectrope.console.terminal import explain, say, table
 from spectrope.core.strict_json import strict_json
 from spectrope.figures.shell import check_page
 
@@ -42,7 +43,7 @@ class Audit(Checkpoints):
         if self.out is not None:
             check_page(self.out)
         model = self.open(self.model, self.layers)
-        with progress("auditing") as watch:
+        with counted("auditing") as watch:
             found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
         if self.json:
             print(strict_json(found.to_dict()))

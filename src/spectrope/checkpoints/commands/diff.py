@@ -8,8 +8,9 @@ import tyro
 from spectrope.checkpoints.audit import Difference, audit, diff
 from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.commands.audit import MISMATCH
-from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption, progress
-from spectrope.console.show import say, table
+from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption
+from spectrope.console.progress import counted
+from spectrope.console.terminal import say, table
 from spectrope.core.strict_json import strict_json
 
 
@@ -33,7 +34,7 @@ class Diff(Checkpoints):
         """Audit both, print what differs, and say by the exit code whether anything does."""
         models = [self.open(source, self.layers) for source in (self.first, self.second)]
         length = min(map(default_length, models)) if self.length is None else self.length
-        with progress("auditing") as watch:
+        with counted("auditing") as watch:
             found = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:
             print(strict_json(found.to_dict()))

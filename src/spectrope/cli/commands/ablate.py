@@ -13,7 +13,8 @@ from spectrope.checkpoints.options import Checkpoints
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.console.options import ROOT, RunsRoot, refuse_given
 from spectrope.console.own import Own
-from spectrope.console.show import bars, explain, frame, say
+from spectrope.console.progress import bars
+from spectrope.console.terminal import explain, frame, say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.lab.ablation.interventions import Fill
@@ -124,7 +125,7 @@ class Ablate(Checkpoints):
         refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own task.")
         method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
-            tables = ablate(run, choose_device(self.device), method, lambda event: progress.watch(0, event))
+            tables = ablate(run, choose_device(self.device), method, progress.watch)
         say(f"Drops in percentage points; tables in {run.path}.")
         for name, table in tables.items():
             _print(name, table)

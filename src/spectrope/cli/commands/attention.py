@@ -12,14 +12,16 @@ from tyro.conf import subcommand
 
 from spectrope.checkpoints.adapters import trained_length
 from spectrope.checkpoints.attention_plan import Aim, plan_checkpoint, plan_run
-from spectrope.checkpoints.options import Checkpoints, progress
+from spectrope.checkpoints.options import Checkpoints
 from spectrope.checkpoints.spectrum_show import Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.console.options import ROOT, DeviceOption, RunsRoot, refuse_given
 from spectrope.console.own import Own, named
-from spectrope.console.show import frame, say, table
+from spectrope.console.progress import counted
+from spectrope.console.terminal import frame, say, table
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
+from spectrope.core.progress import Progress
 from spectrope.core.strict_json import strict_json
 from spectrope.fast.crossover import (
     REPEATS,
@@ -95,7 +97,7 @@ class Plan(Checkpoints):
             texts=self.texts, examples=self.examples, length=tokens, layers=None, draws=0, batch=None
         )
         ids = content.ids(model, self.tokenizer(source))
-        with progress("planning") as watch:
+        with counted("planning") as watch:
             return plan_checkpoint(model, ids, aim, watch), tokens
 
     def _tokens(self, model: nn.Module) -> int:
@@ -164,11 +166,11 @@ class Bench:
             bias=None if self.bias is None else named(self.bias),
         )
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
-        with progress("timing") as watch:
+        with counted("timing") as watch:
             found: list[Timing] = []
             for timing in timings(layer, lengths, device):
                 found.append(timing)
-                watch(len(found), 4 * len(lengths))
+                watch(Progress("attention", len(found), 4 * len(lengths)))
         errors = degree_errors(layer, lengths[-1], device)
         if self.json:
             print(strict_json(_record(layer, found, errors)))

@@ -18,7 +18,9 @@ from spectrope.console.options import (
     refuse_given,
 )
 from spectrope.console.own import named, try_own
-from spectrope.console.show import bars, complain_of_divergence, explain, say, table
+from spectrope.console.progress import bars
+from spectrope.console.runs import complain_of_divergence
+from spectrope.console.terminal import explain, say, table
 from spectrope.core.errors import require
 from spectrope.figures import write_report
 from spectrope.figures.shell import check_page

@@ -13,7 +13,7 @@ from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Re
 from spectrope.attention.heads import ATTENTIONS, describe_attention
 from spectrope.console.options import DeviceOption, refuse_given
 from spectrope.console.own import named
-from spectrope.console.show import console, say, table
+from spectrope.console.terminal import console, say, table
 from spectrope.core.config import Configured, to_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require

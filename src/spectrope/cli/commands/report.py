@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.console.options import ROOT, RunsRoot
-from spectrope.console.show import complain, say
+from spectrope.console.terminal import complain, say
 from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, save_figure, write_report
 from spectrope.figures.save import check_figure

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from spectrope.console.options import ROOT, RunsRoot
-from spectrope.console.show import complain, table
+from spectrope.console.terminal import complain, table
 from spectrope.core.errors import SpectropeError, StoreError
 from spectrope.lab.experiments import MARK, OWN, read_experiment
 from spectrope.store import Run, survey

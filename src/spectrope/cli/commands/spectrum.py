@@ -13,7 +13,8 @@ from spectrope.checkpoints.spectrum_show import LENGTH, Measured
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.console.options import ROOT, RunsRoot, refuse_given
 from spectrope.console.own import Own, named
-from spectrope.console.show import bars, explain, frame, say
+from spectrope.console.progress import bars
+from spectrope.console.terminal import explain, frame, say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS
@@ -103,7 +104,7 @@ class Spectrum(Checkpoints):
         refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own examples.")
         plan = Measurement(examples=self.examples, draws=self.draws)
         with bars([experiment_of(run).label]) as progress:
-            tables = spectrum(run, choose_device(self.device), plan, lambda event: progress.watch(0, event))
+            tables = spectrum(run, choose_device(self.device), plan, progress.watch)
         _print_run(tables)
         names = f", named as spectrum{plan.mark}" if plan.mark else ""
         say(f"Tables in {run.path}{names}.")

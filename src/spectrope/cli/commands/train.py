@@ -18,11 +18,13 @@ from spectrope.console.options import (
     refuse_given,
 )
 from spectrope.console.own import Own, named, try_own
-from spectrope.console.show import bars, complain_of_divergence, say
+from spectrope.console.progress import bars
+from spectrope.console.runs import complain_of_divergence
+from spectrope.console.terminal import say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
 from spectrope.core.interrupt import stop_on_signal
-from spectrope.encodings.foreign import load_encoding
+from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.experiments import read_experiment
 from spectrope.lab.job import train
 from spectrope.lab.training.config import Experiment
@@ -67,7 +69,7 @@ class Train:
         try_own(self.own or self.encoding, one.model)
         device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:
-            run = train(one, self.runs, device, lambda e: progress.watch(0, e), stop, probe)
+            run = train(one, self.runs, device, progress.watch, stop, probe)
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
@@ -79,7 +81,7 @@ class Train:
         if self.recipe is not None:
             refuse_given(self, REPLACED, f"does not go with --recipe; change it in {self.recipe}.")
             if self.own is not None:
-                load_encoding(self.own)
+                ENCODINGS.resolve(self.own)
             return read_recipe(self.recipe)
         refuse_given(self, ("own",), "goes with --recipe; --encoding takes file.py:Class.")
         return experiment(

@@ -10,9 +10,8 @@ import tyro
 
 from spectrope.console.options import DeviceOption, StopAfter
 from spectrope.console.own import named, try_own
-from spectrope.console.show import say
+from spectrope.console.terminal import say
 from spectrope.core.config import from_dict
-from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.learned import Learned
@@ -82,7 +81,7 @@ class Grok:
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):
             try_own(self.encoding, plan[0].model)
-        done = train_shown(plan, self.runs, choose_device(self.device))
+        done = train_shown(plan, self.runs, self.device)
         write_grok(done, self.out, self._scores(done))
         say(f"Report: {self.out.resolve()}")
 

@@ -7,8 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.console.options import DeviceOption, StopAfter
-from spectrope.console.show import say
-from spectrope.core.device import choose_device
+from spectrope.console.terminal import say
 from spectrope.core.errors import require
 from spectrope.figures.shell import check_page
 from spectrope.grokking.config import Grokked
@@ -53,7 +52,7 @@ class GrokShapes:
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         check_page(self.out)
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
-        done = train_shown(plan, self.runs, choose_device(self.device))
+        done = train_shown(plan, self.runs, self.device)
         write_shapes(done, self.out)
         say(f"Report: {self.out.resolve()}")
 

@@ -8,7 +8,7 @@ import polars as pl
 import torch
 import tyro
 
-from spectrope.console.show import console, frame
+from spectrope.console.terminal import console, frame
 from spectrope.core.errors import require
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
 from spectrope.grokking.coverage import coverage

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from spectrope.core.errors import ConfigError
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.core.random import numpy_stream
-from spectrope.core.watch import Watch, unwatched
 from spectrope.lab.ablation.engine import NEED_MEANS, correctness
 from spectrope.lab.ablation.gather import data_means, derangement
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
@@ -104,7 +104,7 @@ def adaptive_sweep(
         wanted = [(), *(variants[head] for head in ledger.open)]
         others = None if donors is None else donors[fresh]
         ledger.enter(correctness(model, data[fresh], wanted, dtype=dtype, means=means, donors=others).numpy())
-        watch(len(variants) - len(ledger.open), len(variants))
+        watch(Progress("ablate", len(variants) - len(ledger.open), len(variants)))
         if not len(ledger.open):
             break
     return ledger.summary(model.config.n_heads, level, simultaneous)

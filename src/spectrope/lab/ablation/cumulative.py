@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.interventions import HeadAblation, growing
 from spectrope.lab.ablation.sweep import Sweep
@@ -52,7 +52,7 @@ def cumulative_curve(
         exact: The sweep that orders the heads and names the fill.
         dtype: Precision of matrix products.
         seed: Pairs examples where outputs are resampled.
-        watch: Called with the numbers of head-forwards done and in all.
+        watch: Shown the head-forwards done.
     """
     rows = sorted(exact.drops(), key=lambda row: -row.drop)
     order = [HeadAblation(row.layer - 1, row.head - 1, exact.fill) for row in rows]

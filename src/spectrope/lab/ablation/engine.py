@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from spectrope.core.autocast import each_within, inference
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.fills import LayerMeans, Site
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.lab.ablation.interventions import COLUMNS, Variant
@@ -197,7 +197,7 @@ def correctness(
         model: A trained decoder.
         data: Examples.
         variants: What to change.
-        watch: Called with the numbers of head-forwards done and in all.
+        watch: Shown the head-forwards done.
         how: Passed on to `ablated_logits`.
     """
     labels = counted_labels(model, data.labels)
@@ -206,5 +206,5 @@ def correctness(
     for found in ablated_logits(model, data, variants, **how):
         hits[found.variants[:, None], found.examples] = found.logits.argmax(-1) == labels[found.examples]
         done += found.logits[..., 0].numel()
-        watch(done, hits.numel())
+        watch(Progress("ablate", done, hits.numel()))
     return hits[:, labels != IGNORED]

@@ -6,6 +6,7 @@ import polars as pl
 import torch
 
 from spectrope.core.errors import UnknownNameError
+from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.cumulative import cumulative_curve
 from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis, analyse
@@ -13,7 +14,6 @@ from spectrope.lab.ablation.interventions import Fill
 from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
 from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, screen
 from spectrope.lab.ablation.sweep import Sweep, sweep
-from spectrope.lab.events import Event, Listener, silent
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.models.decoder import Decoder
@@ -36,7 +36,7 @@ class Subject:
         held_out: Examples that it has never seen.
         dtype: Precision of matrix products.
         seed: Names the order and the pairing of examples.
-        listen: Told of heads done.
+        watch: Shown heads done.
     """
 
     model: Decoder
@@ -44,20 +44,16 @@ class Subject:
     held_out: Batch
     dtype: torch.dtype
     seed: int
-    listen: Listener = silent
+    watch: Watch = unwatched
 
     @classmethod
-    def of(cls, run: Run, device: torch.device, listen: Listener = silent) -> "Subject":
+    def of(cls, run: Run, device: torch.device, watch: Watch = unwatched) -> "Subject":
         """The model and data of a finished run."""
         experiment = experiment_of(run)
         task = experiment.task.build()
         train, held_out = task.split(experiment.n_train, experiment.n_test, experiment.seed)
         dtype, model = dtype_for(run, device), load_model(run, device)
-        return cls(model, train, held_out, dtype, experiment.seed, listen)
-
-    def watch(self, done: int, total: int) -> None:
-        """Pass progress on."""
-        self.listen(Event("ablate", done, total))
+        return cls(model, train, held_out, dtype, experiment.seed, watch)
 
     def sweep(self, data: Batch, protocol: Protocol) -> Sweep:
         """The exact sweep over `data`."""
@@ -147,7 +143,7 @@ class Screen:
 Method = Exact | Adaptive | Cumulative | Screen
 
 
-def ablate(run: Run, device: torch.device, method: Method | None = None, listen: Listener = silent) -> Tables:
+def ablate(run: Run, device: torch.device, method: Method | None = None, watch: Watch = unwatched) -> Tables:
     """Ablate a finished run and keep the tables with it.
 
     Tables on another number of examples than the usual `EXAMPLES` have names that say so, and leave those on
@@ -157,9 +153,9 @@ def ablate(run: Run, device: torch.device, method: Method | None = None, listen:
         run: A finished run.
         device: Where to compute.
         method: How; every head exactly if None.
-        listen: Told of heads done.
+        watch: Shown heads done.
     """
-    tables = (method or Exact()).measure(Subject.of(run, device, listen))
+    tables = (method or Exact()).measure(Subject.of(run, device, watch))
     if any(mark_of("ablation", name) is not None for name in tables):
         for name in run.frames:
             if mark_of("correlation", name) is not None:

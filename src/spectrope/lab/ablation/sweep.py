@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 
-from spectrope.core.watch import Watch, unwatched
+from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
@@ -95,7 +95,7 @@ def sweep(
         protocol: What is changed for each head.
         dtype: Precision of matrix products.
         seed: Pairs examples where outputs are resampled.
-        watch: Called with the numbers of head-forwards done and in all.
+        watch: Shown the head-forwards done.
 
     Raises:
         UnsupportedError: If the fill has no meaning for the model's encoding.

@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from spectrope.core.errors import SpectropeError
-from spectrope.lab.events import Event
+from spectrope.core.progress import Watch
 from spectrope.lab.job import Job
-from spectrope.study.rows import Row
+from spectrope.store import Run
 
-Watcher = Callable[[int, Event], None]  # Told the number of a job and what happened in it.
-Keep = Callable[[Row], None]
+Harvested = TypeVar("Harvested")
 
 
 class EngineError(SpectropeError):
@@ -18,17 +18,25 @@ class EngineError(SpectropeError):
 
 
 class Engine(ABC):
-    """Something that does jobs, each of which leaves a row."""
+    """Something that does jobs and brings home what is wanted of each finished run."""
 
     @abstractmethod
-    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        root: Path,
+        watch: Watch,
+        harvest: Callable[[Run], Harvested],
+        keep: Callable[[Harvested], None],
+    ) -> None:
         """Do the jobs, those that `root` holds already included.
 
         Args:
             jobs: What to do.
             root: Folder of the run folders, on each machine that takes part.
-            watch: Told, in this process, of each job's progress.
-            keep: Given, in this process, the row of each job that is done.
+            watch: Shown, in this process, each job's progress.
+            harvest: What is wanted of a finished run; called where its folder is, perhaps on another machine.
+            keep: Given, in this process, what was harvested of each job that is done.
 
         Raises:
             EngineError: If what carries them out breaks down.

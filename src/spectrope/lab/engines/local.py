@@ -10,27 +10,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import SpectropeError, StoreError, require
-from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.errors import Interrupted, SpectropeError, StoreError
+from spectrope.core.foreign import load_file, loaded_files
+from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.core.watch import unwatched
-from spectrope.encodings.foreign import load_file, loaded_files
-from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
-from spectrope.lab.engines.together import Group, complete_together, grouped
-from spectrope.lab.events import Event, Listener
+from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.job import Job
+from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import find_run, run_for
 from spectrope.store import Run
-from spectrope.study.rows import Row
 
 SECONDS_BETWEEN_LOOKS = 0.2
 DIED = (
@@ -46,49 +42,49 @@ class Local(Engine):
     Args:
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        replicas: Most seeds that train as one model.
     """
 
     device: Device = "auto"
     workers: int = 1
-    replicas: int = 1
 
-    def __post_init__(self) -> None:
-        require(self.replicas >= 1, self, "replicas", "at least 1")
-
-    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        root: Path,
+        watch: Watch,
+        harvest: Callable[[Run], Harvested],
+        keep: Callable[[Harvested], None],
+    ) -> None:
         """Do the jobs in this machine's processes; see `Engine`."""
         left = dict(enumerate(jobs))
         unreadable: list[StoreError] = []
 
-        def told(number: int, event: Event) -> None:
-            if event.stage == "done":
+        def told(progress: Progress) -> None:
+            if progress.stage == "done":
                 try:
-                    row = Row.of(run_for(left.pop(number).experiment, root))
+                    harvested = harvest(run_for(left.pop(progress.job).experiment, root))
                 except StoreError as error:  # Of this run alone: the others are done first.
                     unreadable.append(error)
                 else:
-                    keep(row)
-            watch(number, event)
+                    keep(harvested)
+            watch(progress)
 
-        place = {"device": self.device, "workers": self.workers, "replicas": self.replicas}
+        def keep_if_done(job: Job) -> None:
+            run = find_run(job.experiment, root)
+            if run is not None and job.is_done(run):
+                keep(harvest(run))
+
         try:
-            execute(jobs, root, **place, watch=told)
+            execute(jobs, root, device=self.device, workers=self.workers, watch=told)
         except BaseException:
-            for job in left.values():  # A worker may end before what it told has come.
-                with contextlib.suppress(SpectropeError):  # The first error is the one to tell.
-                    _keep_if_done(job, root, keep)
+            for job in left.values():  # A worker may end before its last message has come.
+                with contextlib.suppress(SpectropeError):  # The first error is the one to raise.
+                    keep_if_done(job)
             raise
         for job in left.values():
-            _keep_if_done(job, root, keep)
+            keep_if_done(job)
         if unreadable:
             raise unreadable[0]
-
-
-def _keep_if_done(job: Job, root: Path, keep: Keep) -> None:
-    run = find_run(job.experiment, root)
-    if run is not None and job.is_done(run):
-        keep(Row.of(run))
 
 
 def execute(
@@ -97,8 +93,7 @@ def execute(
     *,
     device: Device = "auto",
     workers: int = 1,
-    replicas: int = 1,
-    watch: Watcher = unwatched,
+    watch: Watch = unwatched,
 ) -> list[Run]:
     """Train and measure every job of a plan; what its run folder already holds is not done again.
 
@@ -107,8 +102,7 @@ def execute(
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        replicas: Most seeds that train as one model.
-        watch: Told the number of a job and what happened in it.
+        watch: Shown the progress of each job.
 
     Returns:
         Their runs, in the order of the plan.
@@ -119,14 +113,11 @@ def execute(
         SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
     root, place, jobs = Path(root), choose_device(device), as_jobs(plan)
-    groups = grouped(jobs, root, replicas)
-    workers = 1 if place.type == "cuda" else min(workers, len(groups))
+    workers = 1 if place.type == "cuda" else min(workers, len(jobs))
     with stop_on_signal() as stop:
         if workers <= 1:
-            runs = _in_turn(groups, root, place, watch, stop)
-        else:
-            runs = _in_processes(groups, root, workers, watch, stop)
-    return [runs[number] for number in range(len(jobs))]
+            return _in_turn(jobs, root, place, watch, stop)
+        return _in_processes(jobs, root, workers, watch, stop)
 
 
 def threads_each(workers: int) -> int:
@@ -139,15 +130,13 @@ def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
     return [one if isinstance(one, Job) else Job(one) for one in plan]
 
 
-def _in_turn(
-    groups: Sequence[Group], root: Path, device: torch.device, watch: Watcher, stop: Stop
-) -> dict[int, Run]:
-    runs: dict[int, Run] = {}
+def _in_turn(jobs: Sequence[Job], root: Path, device: torch.device, watch: Watch, stop: Stop) -> list[Run]:
+    runs: list[Run] = []
     mistakes: list[SpectropeError] = []
     watched = _Watched(watch)
-    for group in groups:
+    for number, job in enumerate(jobs):
         try:
-            runs |= _one(group, root, device, lambda number: partial(watched, number), stop)
+            runs.append(complete(job, root, device, numbered(number, watched), stop))
         except Interrupted:
             raise
         except SpectropeError as mistake:
@@ -162,25 +151,16 @@ def _in_turn(
 class _Watched:
     """A watcher whose own failure is told from that of a job."""
 
-    def __init__(self, watch: Watcher) -> None:
+    def __init__(self, watch: Watch) -> None:
         self.watch, self.failed = watch, False
 
-    def __call__(self, number: int, event: Event) -> None:
+    def __call__(self, progress: Progress) -> None:
         self.failed = True
-        self.watch(number, event)
+        self.watch(progress)
         self.failed = False
 
 
-def _one(
-    group: Group, root: Path, device: torch.device, listener: Callable[[int], Listener], stop: Stop
-) -> dict[int, Run]:
-    runs = complete_together(list(group.values()), root, device, [listener(n) for n in group], stop)
-    return dict(zip(group, runs, strict=True))
-
-
-def _in_processes(
-    groups: Sequence[Group], root: Path, workers: int, watch: Watcher, stop: Stop
-) -> dict[int, Run]:
+def _in_processes(jobs: Sequence[Job], root: Path, workers: int, watch: Watch, stop: Stop) -> list[Run]:
     context = multiprocessing.get_context("spawn")
     events, stopping = context.Queue(), context.Event()
     furnish = events, stopping, threads_each(workers), loaded_files()
@@ -192,9 +172,7 @@ def _in_processes(
             pool.shutdown(wait=False, cancel_futures=True)
 
         try:
-            futures = [
-                pool.submit(_work, {n: job.to_dict() for n, job in group.items()}, root) for group in groups
-            ]
+            futures = [pool.submit(_work, number, job.to_dict(), root) for number, job in enumerate(jobs)]
             pending = set(futures)
             while pending:
                 _forward(events, watch)
@@ -213,22 +191,22 @@ def _in_processes(
     return _results(futures)
 
 
-def _refuse_broken(futures: Sequence[Future[dict[int, Run]]]) -> None:
+def _refuse_broken(futures: Sequence[Future[Run]]) -> None:
     for future in futures:
         if not future.cancelled() and isinstance(error := future.exception(), BrokenProcessPool):
             raise error
 
 
-def _forward(events: Any, watch: Watcher, patience: float = SECONDS_BETWEEN_LOOKS) -> None:
+def _forward(events: Any, watch: Watch, patience: float = SECONDS_BETWEEN_LOOKS) -> None:
     try:
-        watch(*events.get(timeout=patience))
+        watch(events.get(timeout=patience))
         while True:
-            watch(*events.get_nowait())
+            watch(events.get_nowait())
     except queue.Empty:
         return
 
 
-def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
+def _results(futures: Sequence[Future[Run]]) -> list[Run]:
     ended = [future for future in futures if not future.cancelled()]
     errors = [error for future in ended if (error := future.exception())]
     for error in errors:
@@ -239,7 +217,7 @@ def _results(futures: Sequence[Future[dict[int, Run]]]) -> dict[int, Run]:
         raise mistakes[0]
     if errors or len(ended) < len(futures):
         raise Interrupted("stopped; every run is saved.")
-    return {number: run for future in ended for number, run in future.result().items()}
+    return [future.result() for future in ended]
 
 
 _worker: dict[str, Any] = {}
@@ -264,25 +242,25 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _work(group: Mapping[int, Mapping[str, Any]], root: Path) -> dict[int, Run]:
-    events, stopping = _worker["events"], _worker["stopping"]
-    jobs = {number: Job.from_dict(fields) for number, fields in group.items()}
-
-    def listener(number: int) -> Listener:
-        return throttled(lambda event: events.put((number, event)))
-
-    return _one(jobs, root, torch.device("cpu"), listener, stopping.is_set)
+def _work(number: int, fields: Mapping[str, Any], root: Path) -> Run:
+    watch = numbered(number, throttled(_worker["events"].put))
+    return complete(Job.from_dict(fields), root, torch.device("cpu"), watch, _worker["stopping"].is_set)
 
 
-def throttled(listen: Listener) -> Listener:
-    """A listener that hears of each stage at once, and then at intervals."""
-    last, heard = -SECONDS_BETWEEN_LOOKS, ""
+def numbered(job: int, watch: Watch) -> Watch:
+    """A callback that adds the number of a job."""
+    return lambda progress: watch(replace(progress, job=job))
 
-    def now_and_then(event: Event) -> None:
-        nonlocal last, heard
+
+def throttled(watch: Watch) -> Watch:
+    """A callback that is shown each stage at once, and then progress at intervals."""
+    last, stage = -SECONDS_BETWEEN_LOOKS, ""
+
+    def now_and_then(progress: Progress) -> None:
+        nonlocal last, stage
         now = time.monotonic()
-        if event.stage != heard or now - last >= SECONDS_BETWEEN_LOOKS:
-            last, heard = now, event.stage
-            listen(event)
+        if progress.stage != stage or now - last >= SECONDS_BETWEEN_LOOKS:
+            last, stage = now, progress.stage
+            watch(progress)
 
     return now_and_then

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from spectrope.lab.events import Event
+from spectrope.core.progress import Progress
 
 TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
 
@@ -46,17 +46,18 @@ class Pace:
         self.found: dict[int, float] = {}
         self.begun = clock()
 
-    def watch(self, number: int, event: Event) -> None:
-        """Take in what happened in the job of that number."""
+    def watch(self, progress: Progress) -> None:
+        """Take in the progress of a job."""
+        number, part = progress.job, progress.done / progress.total
         train, measure = self.training[number], self.measuring[number]
-        there = {"train": train * event.done / event.total, "done": train + measure}.get(event.stage, train)
+        there = {"train": train * part, "done": train + measure}.get(progress.stage, train)
         self.found.setdefault(number, there)
-        if event.stage == "done":
+        if progress.stage == "done":
             self.done[number] = train + measure
-        elif event.stage == "train":
-            self.done[number] = max(self.done[number], train * event.done / event.total)
+        elif progress.stage == "train":
+            self.done[number] = max(self.done[number], train * part)
         else:
-            self.done[number] = max(self.done[number], train + 0.5 * measure * event.done / event.total)
+            self.done[number] = max(self.done[number], train + 0.5 * measure * part)
 
     @property
     def share(self) -> float:

@@ -11,16 +11,15 @@ from typing import Any
 
 import torch
 
-from spectrope.core.errors import SpectropeError, UnsupportedError, require
-from spectrope.core.interrupt import Interrupted, Stop, stop_on_signal
+from spectrope.core.errors import Interrupted, SpectropeError, UnsupportedError, require
+from spectrope.core.foreign import load_file, loaded_files
+from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.encodings.foreign import load_file, loaded_files
-from spectrope.lab.engines.base import Engine, EngineError, Keep, Watcher
-from spectrope.lab.engines.local import throttled
-from spectrope.lab.engines.together import Group, complete_together, grouped
-from spectrope.lab.events import Event
-from spectrope.lab.job import Job
-from spectrope.study.rows import Row
+from spectrope.core.progress import Progress, Watch
+from spectrope.lab.engines.base import Engine, EngineError, Harvested
+from spectrope.lab.engines.local import numbered, throttled
+from spectrope.lab.job import Job, complete
+from spectrope.store import Run
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_TO_ANSWER = 10.0  # Of a cluster; Ray itself tries for a quarter of an hour.
@@ -31,16 +30,16 @@ class Board:
     """Where workers leave what happens and read whether to stop; it lives on the cluster, as an actor."""
 
     def __init__(self) -> None:
-        self.events: list[tuple[int, Event]] = []
+        self.told: list[Progress] = []
         self.stopping = False
 
-    def tell(self, number: int, event: Event) -> None:
-        """Leave what happened in a job."""
-        self.events.append((number, event))
+    def tell(self, progress: Progress) -> None:
+        """Leave the progress of a job."""
+        self.told.append(progress)
 
-    def take(self) -> list[tuple[int, Event]]:
-        """Collect what has happened since the last time."""
-        taken, self.events = self.events, []
+    def take(self) -> list[Progress]:
+        """Collect what has been left since the last time."""
+        taken, self.told = self.told, []
         return taken
 
     def stop(self) -> None:
@@ -57,30 +56,34 @@ class Ray(Engine):
     """The engine that uses a Ray cluster.
 
     A job whose worker dies is begun again, on any machine, and goes on from its last checkpoint where that
-    machine sees the same run folders (a shared disk, or the same machine), else from the start. Rows come
-    back through Ray, so that this machine needs no access to the folders of others.
+    machine sees the same run folders (a shared disk, or the same machine), else from the start. What is
+    harvested comes back through Ray, so that this machine needs no access to the folders of others.
 
     Args:
         address: Of a running cluster, such as "auto" or "ray://host:10001"; None starts one on this machine.
         workers: Jobs at a time of a cluster that is started here.
         cpus: Processors that one job takes, and threads that it uses.
         gpus: GPUs that one job takes; 0.25 lets four jobs share one, 0 computes on the CPU.
-        replicas: Most seeds that train as one model, which is then one job.
     """
 
     address: str | None = None
     workers: int = 1
     cpus: int = 1
     gpus: float = 0.0
-    replicas: int = 1
 
     def __post_init__(self) -> None:
         require(self.workers >= 1, self, "workers", "at least 1")
         require(self.cpus >= 1, self, "cpus", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
-        require(self.replicas >= 1, self, "replicas", "at least 1")
 
-    def __call__(self, jobs: Sequence[Job], root: Path, watch: Watcher, keep: Keep) -> None:
+    def __call__(
+        self,
+        jobs: Sequence[Job],
+        root: Path,
+        watch: Watch,
+        harvest: Callable[[Run], Harvested],
+        keep: Callable[[Harvested], None],
+    ) -> None:
         """Do the jobs on the cluster; see `Engine`."""
         ray = _ray()
         begun = not ray.is_initialized()
@@ -89,7 +92,7 @@ class Ray(Engine):
         try:
             self._require_room(ray)
             with stop_on_signal() as stop:
-                _oversee(ray, self._submit(ray, jobs, root), stop, watch, keep)
+                _oversee(ray, self._submit(ray, jobs, root, harvest), stop, watch, keep)
         finally:
             if begun:
                 ray.shutdown()
@@ -119,46 +122,51 @@ class Ray(Engine):
                 f"cluster, whose machines have {there}. Let a run take less, or add such a machine."
             )
 
-    def _submit(self, ray: Any, jobs: Sequence[Job], root: Path) -> "Submitted":
+    def _submit(
+        self, ray: Any, jobs: Sequence[Job], root: Path, harvest: Callable[[Run], Any]
+    ) -> "Submitted":
         board = ray.remote(num_cpus=0)(Board).remote()
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_jobs)
-        shared = str(root.resolve()), "cuda" if self.gpus else "cpu", self.cpus, loaded_files(), board
-        groups = grouped(jobs, root, self.replicas)
-        pending = {task.remote({n: job.to_dict() for n, job in one.items()}, *shared): one for one in groups}
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_job)
+        place = "cuda" if self.gpus else "cpu"
+        shared = str(root.resolve()), place, self.cpus, loaded_files(), board, harvest
+        pending = {
+            task.remote(number, job.to_dict(), *shared): (number, job) for number, job in enumerate(jobs)
+        }
         return Submitted(board, pending)
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """Jobs on their way: the board they report to, and those that each future stands for."""
+    """Jobs on their way: the board they report to, and the number and the job of each future."""
 
     board: Any
-    pending: dict[Any, Group]
+    pending: dict[Any, tuple[int, Job]]
 
 
-def do_jobs(
-    group: Mapping[int, Mapping[str, Any]],
+def do_job(
+    number: int,
+    fields: Mapping[str, Any],
     root: str,
     place: str,
     threads: int,
     files: Sequence[Path],
     board: Any,
-) -> list[dict[str, Any]] | SpectropeError:
-    """Carry jobs out in a worker of the cluster, which trains them together.
+    harvest: Callable[[Run], Any],
+) -> tuple[Any, float | None] | SpectropeError:
+    """Carry a job out in a worker of the cluster.
 
     Returns:
-        The records of their rows, or what a user can mend.
+        What is wanted of its run and the held-out accuracy, or what a user can mend.
     """
     torch.set_num_threads(threads)
     keep_freed_memory()
     for file in files:
         load_file(file)
-    jobs = [Job.from_dict(fields) for fields in group.values()]
-    listeners = [throttled(partial(board.tell.remote, number)) for number in group]
+    watch = numbered(number, throttled(board.tell.remote))
     try:
         stop = asked_to_stop(partial(_ask, board))
-        runs = complete_together(jobs, Path(root), torch.device(place), listeners, stop)
-        return [Row.of(run).record() for run in runs]
+        run = complete(Job.from_dict(fields), Path(root), torch.device(place), watch, stop)
+        return harvest(run), run.manifest["test_accuracy"]
     except SpectropeError as error:
         return error
 
@@ -180,7 +188,7 @@ def _ask(board: Any) -> bool:
     return _ray().get(board.is_stopping.remote())
 
 
-def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watcher, keep: Keep) -> None:
+def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watch, keep: Callable[[Any], None]) -> None:
     """Pass on what happens until no job is left.
 
     Raises:
@@ -190,30 +198,28 @@ def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watcher, keep: Keep) 
     pending, mistakes = dict(sent.pending), []
     while pending:
         done, _ = ray.wait(list(pending), timeout=SECONDS_BETWEEN_LOOKS)
-        for number, event in ray.get(sent.board.take.remote()):
-            if event.stage != "done":
-                watch(number, event)
+        for progress in ray.get(sent.board.take.remote()):
+            if progress.stage != "done":
+                watch(progress)
         for future in done:
-            group = pending.pop(future)
-            outcome = _outcome(ray, future, group)
+            number, job = pending.pop(future)
+            outcome = _outcome(ray, future, job)
             if isinstance(outcome, SpectropeError):
                 mistakes.append(outcome)
                 continue
-            for number, record in zip(group, outcome, strict=True):
-                row = Row.read(record)
-                keep(row)
-                watch(number, Event("done", 1, 1, row.facts["test_accuracy"]))
+            harvested, accuracy = outcome
+            keep(harvested)
+            watch(Progress("done", 1, 1, accuracy, number))
         if stop():
             sent.board.stop.remote()
     _tell(mistakes)
 
 
-def _outcome(ray: Any, future: Any, group: Group) -> list[dict[str, Any]] | SpectropeError:
+def _outcome(ray: Any, future: Any, job: Job) -> tuple[Any, float | None] | SpectropeError:
     try:
         return ray.get(future)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-        labels = ", ".join(job.experiment.label for job in group.values())
-        return EngineError(f"{labels}: the worker died {RETRIES + 1} times; given up.")
+        return EngineError(f"{job.experiment.label}: the worker died {RETRIES + 1} times; given up.")
 
 
 def _tell(mistakes: Sequence[SpectropeError]) -> None:

@@ -8,9 +8,9 @@ import polars as pl
 import torch
 
 from spectrope.core.errors import ConfigError
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.core.random import indexed_integers
 from spectrope.lab.evaluation.score import score
-from spectrope.lab.events import Event, Listener, silent
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.store import Run
 from spectrope.tasks.base import PADDING, Batch, TaskConfig
@@ -78,7 +78,7 @@ def lengths(
     device: torch.device,
     factors: Sequence[float] = FACTORS,
     examples: int = EXAMPLES,
-    listen: Listener = silent,
+    watch: Watch = unwatched,
 ) -> pl.DataFrame:
     """Score a finished run on longer and longer held-out sequences; return the table "lengths".
 
@@ -91,7 +91,7 @@ def lengths(
         device: Where to compute.
         factors: Lengths as multiples of the one in training.
         examples: Held-out examples of each length.
-        listen: Told of lengths done.
+        watch: Shown lengths done.
 
     Raises:
         ConfigError: If the task has no longer form.
@@ -105,7 +105,7 @@ def lengths(
         data = longer_examples(experiment.task, factor, examples, experiment.seed, experiment.n_train)
         found = score(model, data, dtype=dtype)
         rows.append({"factor": factor, "length": data.lengths.double().mean().item(), **vars(found)})
-        listen(Event("lengths", done + 1, len(factors)))
+        watch(Progress("lengths", done + 1, len(factors)))
     table = pl.DataFrame(rows)
     if (tuple(factors), examples) == (FACTORS, EXAMPLES):
         run.write_frame("lengths", table)

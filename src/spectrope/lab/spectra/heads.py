@@ -10,8 +10,8 @@ from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
 from spectrope.core.errors import ConfigError, StoreError, require
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.methods import Subject, Tables
-from spectrope.lab.events import Event, Listener, silent
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
@@ -46,7 +46,7 @@ class Measurement:
 
 
 def spectrum(
-    run: Run, device: torch.device, plan: Measurement | None = None, listen: Listener = silent
+    run: Run, device: torch.device, plan: Measurement | None = None, watch: Watch = unwatched
 ) -> Tables:
     """Measure a finished run on held-out examples and keep the tables with it.
 
@@ -60,7 +60,7 @@ def spectrum(
         run: A finished run.
         device: Where to compute.
         plan: How much to measure; where it is not as much as usual, names in the folder end in its mark.
-        listen: Told of layers done.
+        watch: Shown layers done.
 
     Returns:
         The tables by their plain names.
@@ -70,7 +70,7 @@ def spectrum(
         StoreError: If its weights or drops are not those of such a run.
     """
     drops = _drops(run)
-    plan, subject = plan or Measurement(), Subject.of(run, device, listen)
+    plan, subject = plan or Measurement(), Subject.of(run, device, watch)
     batch, n = longest(subject.held_out, plan.examples)
     spectra: list[LayerSpectrum] = []
     states: list[StateShares] = []
@@ -79,7 +79,7 @@ def spectrum(
         spectra.append(layer_spectrum(layer, n, plan.draws, subject.seed))
         assert layer.ctx.x_q is not None
         states.append(state_shares(layer.ctx.x_q[:, :n], batch.inputs[:, :n]))
-        listen(Event("spectrum", len(spectra), len(subject.model.blocks)))
+        watch(Progress("spectrum", len(spectra), len(subject.model.blocks)))
 
     capture_heads(subject.model, batch.to(device), measure)
     tables = {

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from spectrope.core.config import Configured, OneOf
 from spectrope.core.device import Precision
 from spectrope.core.errors import require
+from spectrope.lab.experiments import DECODER, AnyExperiment
 from spectrope.models.decoder import DecoderConfig
 from spectrope.tasks.base import TASKS, TaskConfig
 
@@ -43,8 +44,10 @@ class TrainingConfig(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Experiment(Configured):
+class Experiment(AnyExperiment):
     """One run: a task, a model, a way to train it, and a seed for data, weights, order and dropout."""
+
+    laboratory = DECODER
 
     encoding_name: str  # What was asked for; a condition may have changed `model.encoding`.
     task: Annotated[TaskConfig, OneOf(TASKS)]

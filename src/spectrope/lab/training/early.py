@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from spectrope.core.interrupt import Interrupted
-from spectrope.lab.events import Event, Listener, silent
+from spectrope.core.errors import Interrupted
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.probes.head_factors import factor_growth
 from spectrope.lab.runs import experiment_of, load_model, run_for
 from spectrope.lab.training.factors import FactorProbe, by_head
@@ -28,7 +28,7 @@ KERNELS = (
 )
 
 
-def kernels_at_start(run: Run, device: torch.device, listen: Listener = silent) -> pl.DataFrame:
+def kernels_at_start(run: Run, device: torch.device, watch: Watch = unwatched) -> pl.DataFrame:
     """The tangent kernels of every head before training; keep and return the table "start".
 
     A row per layer and head, with the columns `KERNELS` of the table "learning" of `LearningProbe`.
@@ -42,11 +42,11 @@ def kernels_at_start(run: Run, device: torch.device, listen: Listener = silent) 
     found = probe.measure(model, probe.choose(train).to(device))[probe.table]
     table = found.select("layer", "head", *KERNELS)
     run.write_frame("start", table)
-    listen(Event("learning", 1, 1))
+    watch(Progress("learning", 1, 1))
     return table
 
 
-def head_gradients(run: Run, device: torch.device, listen: Listener = silent) -> pl.DataFrame:
+def head_gradients(run: Run, device: torch.device, watch: Watch = unwatched) -> pl.DataFrame:
     """The gradient's energy by head over the first steps; keep and return the table "head_gradients".
 
     A step depends on the seed and its number alone, so that the first ones, taken again in a folder that is
@@ -64,11 +64,11 @@ def head_gradients(run: Run, device: torch.device, listen: Listener = silent) ->
             trainer.fit(stop=lambda: trainer.state.step > STEPS)
         table = again.frame(FactorProbe.table).filter(pl.col("step") <= STEPS)
     run.write_frame(FactorProbe.table, table)
-    listen(Event("learning", 1, 1))
+    watch(Progress("learning", 1, 1))
     return table
 
 
-def head_growth(run: Run, device: torch.device, listen: Listener = silent) -> pl.DataFrame:
+def head_growth(run: Run, device: torch.device, watch: Watch = unwatched) -> pl.DataFrame:
     """How far training has moved each head's factors; keep and return the table "head_growth".
 
     Raises:
@@ -77,5 +77,5 @@ def head_growth(run: Run, device: torch.device, listen: Listener = silent) -> pl
     before = build_model(experiment_of(run), device)
     table = by_head(energy=factor_growth(before, load_model(run, device)))
     run.write_frame("head_growth", table)
-    listen(Event("learning", 1, 1))
+    watch(Progress("learning", 1, 1))
     return table

@@ -1,8 +1,9 @@
 """The training loop: each step depends on the seed and its own number alone, so a run can stop anywhere."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import resource
+from dataclasses import replace
+from typing import Any
 
 import polars as pl
 import torch
@@ -10,9 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spectrope.core.autocast import in_precision
-from spectrope.core.device import Precision, choose_dtype
+from spectrope.core.device import Precision, choose_dtype, dtype_name
 from spectrope.core.interrupt import Stop, never
 from spectrope.core.noise import Noise
+from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.core.random import initial_weights, stream_seed, torch_stream
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.training.config import Experiment, TrainingConfig
@@ -22,26 +24,6 @@ from spectrope.lab.training.state import WEIGHTS, Row, TrainingState
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 from spectrope.tasks.base import Batch
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress bar shows.
-
-    Args:
-        step: Steps taken.
-        steps: Steps in all.
-        epoch: Epochs completed.
-        accuracy: Held-out accuracy after the last whole epoch, as a fraction, or None before it.
-    """
-
-    step: int
-    steps: int
-    epoch: int
-    accuracy: float | None
-
-
-Watcher = Callable[[Progress], None]
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
@@ -91,11 +73,11 @@ class Trainer:
         self.state.restore(run)
         self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)
 
-    def fit(self, watch: Watcher = lambda progress: None, stop: Stop = never) -> Decoder:
+    def fit(self, watch: Watch = unwatched, stop: Stop = never) -> Decoder:
         """Train to the end, then write scores and weights.
 
         Args:
-            watch: Told before every step, and at the end, where training stands.
+            watch: Shown the steps done, before every step and at the end.
             stop: Asked after every step whether to stop there.
 
         Raises:
@@ -182,11 +164,30 @@ class Trainer:
             self.state.rows.append(row)
 
     def progress(self) -> Progress:
-        """Where training stands."""
+        """Steps taken, and held-out accuracy after the last whole epoch."""
         tests = [row for row in self.state.rows if row.split == "test"]
-        last = tests[-1] if tests and tests[-1].epoch else None
-        epoch = self.state.step // self.steps_per_epoch
-        return Progress(self.state.step, self.steps, epoch, last.accuracy if last else None)
+        last = tests[-1].accuracy if tests and tests[-1].epoch else None
+        return Progress("train", self.state.step, self.steps, last)
+
+    @property
+    def seconds(self) -> float:
+        """Time spent training, over all sittings."""
+        return self.state.seconds
+
+    def manifest(self) -> dict[str, Any]:
+        """Scores of the model as it is, and what it was trained in."""
+        model, dtype = self.state.model, self.state.dtype
+        train_score = score(model, self.train_data[: len(self.test_data)], dtype=dtype)
+        test_score = score(model, self.test_data, dtype=dtype)
+        return {
+            "precision": dtype_name(dtype),
+            "bayes_accuracy": self.experiment.task.build().bayes_accuracy(),
+            "train_accuracy": train_score.accuracy,
+            "test_accuracy": test_score.accuracy,
+            "test_loss": test_score.loss,
+            "n_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+            "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        }
 
 
 def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.Optimizer:

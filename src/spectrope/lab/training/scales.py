@@ -9,9 +9,9 @@ from spectrope.core.config import from_dict
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.rotary import Rotary
+from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models.decoder import DecoderConfig
-from spectrope.study.conditions import apply_condition
 from spectrope.tasks.base import TASKS, TaskConfig
 
 

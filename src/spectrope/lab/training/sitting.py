@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from spectrope.core.interrupt import Interrupted, Stop
+from spectrope.core.errors import Interrupted
+from spectrope.core.interrupt import Stop
 from spectrope.lab.training.state import TrainingState
 
 SECONDS_BETWEEN_CHECKPOINTS = 30.0

@@ -51,21 +51,21 @@ class TrainingState(Generic[M]):
     kept: dict[str, Tensor] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
 
-    def save(self, run: Run, name: str = CHECKPOINT) -> None:
-        """Write the checkpoint of that name, whole or not at all."""
+    def save(self, run: Run) -> None:
+        """Write the checkpoint, whole or not at all."""
         progress = {
             "step": self.step,
             "seconds": self.seconds,
             "rows": [asdict(row) for row in self.rows],
             "dtype": dtype_name(self.dtype),
         }
-        run.write_tensors(name, self._tensors(), {"progress": json.dumps(progress)})
+        run.write_tensors(CHECKPOINT, self._tensors(), {"progress": json.dumps(progress)})
 
-    def restore(self, run: Run, name: str = CHECKPOINT) -> None:
-        """Take up the checkpoint of that name, where `run` has one."""
-        if not run.has_tensors(name):
+    def restore(self, run: Run) -> None:
+        """Take up the checkpoint of `run`, where it has one."""
+        if not run.has_tensors(CHECKPOINT):
             return
-        tensors, metadata = run.read_tensors(name)
+        tensors, metadata = run.read_tensors(CHECKPOINT)
         progress = json.loads(metadata["progress"])
         self.step, self.seconds = progress["step"], progress["seconds"]
         self.rows = [self.row(**row) for row in progress["rows"]]

@@ -78,8 +78,8 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
 
 def expected(row: Row) -> Coverage | None:
     """What the training pairs of a run cover."""
-    task, seed = row.experiment.task, row.experiment.seed
-    return _covered(task, seed) if isinstance(task, ModularConfig) else None
+    experiment = row.experiment
+    return _covered(experiment.task, experiment.seed) if isinstance(experiment, GrokExperiment) else None
 
 
 def share_trained(row: Row) -> float | None:
@@ -100,10 +100,10 @@ def _excess(row: Row) -> float | None:
 
 
 def _not_held_out(row: Row) -> float | None:
-    task = row.experiment.task
-    if not isinstance(task, ModularConfig):
+    experiment = row.experiment
+    if not isinstance(experiment, GrokExperiment):
         return None
-    split = task.build().split(row.experiment.seed)
+    split = experiment.task.build().split(experiment.seed)
     return 100 * (~split.held_out[~split.trains]).double().mean().item()
 
 

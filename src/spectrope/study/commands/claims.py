@@ -10,10 +10,10 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.console.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
-from spectrope.console.show import complain, console, lasting, plan_bar, say, table
+from spectrope.console.progress import plan_bar
+from spectrope.console.terminal import complain, console, lasting, say, table
 from spectrope.core.device import Precision, choose_device
-from spectrope.core.errors import ConfigError, SpectropeError, require
-from spectrope.core.interrupt import Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, SpectropeError, require
 from spectrope.figures.shell import check_page
 from spectrope.lab.engines.base import Engine, EngineError
 from spectrope.lab.engines.cost import Cost, calibrate
@@ -140,9 +140,6 @@ class Run(Asked):
     gpus: Annotated[
         float, tyro.conf.arg(help="GPUs that one run takes on Ray: 0.25 lets four share one, 0 is the CPU.")
     ] = 0.0
-    replicas: Annotated[
-        int, tyro.conf.arg(help="Most seeds that train as one batched model; worth it on GPUs alone.")
-    ] = 1
     tune: Annotated[
         bool,
         tyro.conf.arg(help="Claims 1 and 2 at the best rate of one grid for all, judged on training data."),
@@ -152,7 +149,6 @@ class Run(Asked):
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
         require(self.workers >= 1, self, "workers", "at least 1")
-        require(self.replicas >= 1, self, "replicas", "at least 1")
         require(self.gpus >= 0, self, "gpus", "at least 0")
         self._require_options_of_engine()
         if not self.dry_run:
@@ -228,8 +224,8 @@ class Run(Asked):
 
     def _engine(self) -> Engine:
         if self.engine == "ray":
-            return Ray(address=self.address, workers=self.workers, gpus=self.gpus, replicas=self.replicas)
-        return Local(self.device, self.workers, self.replicas)
+            return Ray(address=self.address, workers=self.workers, gpus=self.gpus)
+        return Local(self.device, self.workers)
 
     @property
     def _device(self) -> torch.device:
@@ -248,7 +244,7 @@ class Run(Asked):
         torch.set_num_threads(1 if self.engine == "ray" else threads_each(workers))
         try:
             with console.status("Timing a few steps of each kind of run"):
-                return calibrate(jobs, self._device, self.replicas)
+                return calibrate(jobs, self._device)
         finally:
             torch.set_num_threads(threads)
 

@@ -1,0 +1,90 @@
+"""The commands of the program, found by their files; a command's module is imported when it runs.
+
+A command is a file `commands/NAME.py` in `cli` or in an application, with a dataclass called like the command
+in camel case; the first line of the dataclass's docstring is the command's line of help. A package of other
+people's adds one by an entry point in the group `spectrope.cli.commands`, called like the command, that names
+such a module.
+"""
+
+import ast
+import importlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spectrope.core.errors import UnknownNameError
+
+ROOMS = {  # Folders of commands, and what help calls them.
+    "cli": "Train and measure",
+    "checkpoints": "Checkpoints",
+    "fast": "Attention in linear time",
+    "grokking": "Grokking",
+    "study": "Claims of the papers",
+}
+PACKAGE = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that has not been imported.
+
+    Args:
+        name: What the user types.
+        group: Heading under which help lists it.
+        file: Its module's file.
+        module: Its module's dotted name.
+    """
+
+    name: str
+    group: str
+    file: Path
+    module: str
+
+    @property
+    def class_name(self) -> str:
+        """Name of its dataclass."""
+        return "".join(part.capitalize() for part in self.name.split("-"))
+
+    @property
+    def line(self) -> str:
+        """Its line of help, read from the file without running it."""
+        body = ast.parse(self.file.read_text(encoding="utf-8")).body
+        classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == self.class_name)
+        return (ast.get_docstring(next(classes)) or "").partition("\n")[0]
+
+    def load(self) -> Any:
+        """Its dataclass."""
+        return getattr(importlib.import_module(self.module), self.class_name)
+
+
+@cache
+def commands() -> dict[str, Command]:
+    """All commands by name, in the order of help."""
+    own = [
+        Command(file.stem.replace("_", "-"), group, file, f"spectrope.{room}.commands.{file.stem}")
+        for room, group in ROOMS.items()
+        for file in sorted((PACKAGE / room / "commands").glob("[!_]*.py"))
+    ]
+    others = map(_of_plugin, entry_points(group="spectrope.cli.commands"))
+    return {command.name: command for command in (*others, *own)}
+
+
+def _of_plugin(point: EntryPoint) -> Command:
+    spec = find_spec(point.value)
+    assert spec is not None
+    assert spec.origin is not None
+    return Command(point.name, "Plug-ins", Path(spec.origin), point.value)
+
+
+def command(name: str) -> Command:
+    """The command of that name.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    if name not in commands():
+        raise UnknownNameError("command", name, commands())
+    return commands()[name]

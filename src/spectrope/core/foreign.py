@@ -1,0 +1,82 @@
+"""Files of the user's own, named as `path/to/file.py:Name`: run once, identified by their text."""
+
+import hashlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Container
+from pathlib import Path
+
+from spectrope.core.errors import ConfigError
+
+_loaded: dict[Path, str] = {}
+_digests: dict[str, str] = {}  # Of the text of each file, by the name of its module.
+
+
+def is_foreign(spec: str) -> bool:
+    """Whether `spec` names something in a file, or a file, rather than a registered name."""
+    return ".py:" in spec or spec.endswith(".py")
+
+
+def load_object(spec: str) -> object:
+    """Run the file that `spec` names, and return the object of that name in it.
+
+    Raises:
+        ConfigError: One line, if the file cannot be run or holds no such name.
+    """
+    if ".py:" not in spec:
+        raise ConfigError(f"{spec} names no class in a file; name it as path/to/file.py:ClassName.")
+    file, _, name = spec.rpartition(":")
+    module = sys.modules[load_file(Path(file))]
+    if not hasattr(module, name):
+        raise ConfigError(f"{file} has no {name!r}.")
+    return getattr(module, name)
+
+
+def load_file(path: Path) -> str:
+    """Run a file once, as a module, and return the module's name.
+
+    Raises:
+        ConfigError: One line, if it is missing or fails.
+    """
+    path = path.resolve()
+    if path in _loaded:
+        return _loaded[path]
+    if not path.is_file():
+        raise ConfigError(f"{path} is no file; classes of your own are named as path/to/file.py:ClassName.")
+    name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise ConfigError(f"{path} cannot be run: {blamed(error, (path,)) or reason(error)}.") from error
+    _loaded[path], _digests[name] = name, digest
+    return name
+
+
+def loaded_files() -> tuple[Path, ...]:
+    """The files run so far; a worker process runs them too."""
+    return tuple(_loaded)
+
+
+def digest_of(member: object) -> str | None:
+    """The digest of the file that defines a class or function; None where no file of the user's does."""
+    return _digests.get(getattr(member, "__module__", ""))
+
+
+def reason(error: BaseException) -> str:
+    """The kind of an error and the first line of its message."""
+    text = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def blamed(error: BaseException, files: Container[Path]) -> str | None:
+    """The `reason`, after the last line of any of the files that the error passed through; None if none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{frame.filename}, line {frame.lineno}" for frame in frames if Path(frame.filename) in files]
+    return f"{lines[-1]}: {reason(error)}" if lines else None

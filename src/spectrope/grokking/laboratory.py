@@ -1,0 +1,107 @@
+"""The laboratories of grokking: residues, and images whose sides are to be counted.
+
+Their experiments measure themselves while they train. A run holds the table `progress` (scores and measures
+by step) and the weights; on residues also the table `pairs` (every pair and the answer to it) and the tensors
+`moments` (embeddings and right answers at some steps), on images the table `images`.
+"""
+
+import tempfile
+import time
+from abc import abstractmethod
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from spectrope.core.device import Precision
+from spectrope.core.errors import StoreError, UnsupportedError
+from spectrope.core.timing import median_seconds
+from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
+from spectrope.grokking.steps import StepTrainer
+from spectrope.grokking.trainer import GrokTrainer
+from spectrope.lab.experiments import MARK, Laboratory, Timing, read_experiment
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.probe import Probe
+from spectrope.store import Run
+
+E = TypeVar("E", GrokExperiment, ShapesExperiment)
+
+
+class StepLaboratory(Laboratory[E]):
+    """What the laboratories of grokking share: training by steps, with evaluations in between."""
+
+    def check(self, experiment: E, probe: Probe | None) -> None:
+        if probe is not None:
+            raise UnsupportedError("probes measure decoders; runs of grokking measure themselves.")
+        experiment.task.build().split(experiment.seed)
+
+    @abstractmethod
+    def trainer(
+        self,
+        experiment: E,
+        run: Run,
+        device: torch.device,
+        precision: Precision = "auto",
+        probe: Probe | None = None,
+    ) -> StepTrainer: ...
+
+    def time(self, experiment: E, device: torch.device, precision: Precision) -> Timing:
+        """As for any laboratory; a step has its share of an evaluation."""
+        with tempfile.TemporaryDirectory() as folder:
+            begun = time.perf_counter()
+            trainer = self.trainer(experiment, run_for(experiment, Path(folder)), device)
+            making = time.perf_counter() - begun
+            begun = time.perf_counter()
+            trainer.evaluate()
+            evaluating = time.perf_counter() - begun
+            step = median_seconds(trainer.step, device)
+        step += evaluating / experiment.training.evaluate_every
+        return Timing(making + experiment.training.steps * step, step)
+
+
+class GrokLaboratory(StepLaboratory[GrokExperiment], name=GrokExperiment.laboratory):
+    """Trains small models on operations on residues."""
+
+    Experiment = GrokExperiment
+
+    def trainer(
+        self,
+        experiment: GrokExperiment,
+        run: Run,
+        device: torch.device,
+        precision: Precision = "auto",
+        probe: Probe | None = None,
+    ) -> GrokTrainer:
+        return GrokTrainer(experiment, run, device)
+
+
+class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.laboratory):
+    """Trains ResNet-18 to count sides."""
+
+    Experiment = ShapesExperiment
+
+    def trainer(
+        self,
+        experiment: ShapesExperiment,
+        run: Run,
+        device: torch.device,
+        precision: Precision = "auto",
+        probe: Probe | None = None,
+    ) -> ShapesTrainer:
+        return ShapesTrainer(experiment, run, device)
+
+
+def grok_experiment_of(run: Run) -> GrokExperiment:
+    """The experiment on residues that a run folder was made for.
+
+    Raises:
+        StoreError: If the run is of another kind.
+    """
+    if run.config.get(MARK) != GrokExperiment.laboratory:
+        raise StoreError(
+            f"run {run.id} is none of the grokking laboratory; `spectrope grok` makes such runs."
+        )
+    experiment = read_experiment(run.config)
+    assert isinstance(experiment, GrokExperiment)
+    return experiment

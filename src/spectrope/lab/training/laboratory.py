@@ -1,0 +1,69 @@
+"""The laboratory of decoders: experiments on labelled sequences, measured once they are trained."""
+
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from spectrope.core.device import Precision
+from spectrope.core.timing import median_seconds
+from spectrope.lab.experiments import DECODER, Laboratory, Timing
+from spectrope.lab.runs import run_for
+from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.loop import Trainer, build_model
+from spectrope.lab.training.probe import Probe
+from spectrope.store import Run
+
+EXAMPLES = 256  # Held-out ones of a shortened experiment.
+FORWARD = 1 / 3  # Share of a step that its forward pass takes.
+
+
+class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
+    """Trains the decoder of `models` on a task's training examples."""
+
+    Experiment = Experiment
+    measured = True
+
+    def check(self, experiment: Experiment, probe: Probe | None) -> None:
+        """Try the probe, if there is one, on the untrained model."""
+        if probe is not None:
+            few = experiment.task.build().sample(2, experiment.seed)
+            probe.measure(build_model(experiment, torch.device("cpu")), probe.choose(few))
+
+    def trainer(
+        self,
+        experiment: Experiment,
+        run: Run,
+        device: torch.device,
+        precision: Precision,
+        probe: Probe | None = None,
+    ) -> Trainer:
+        return Trainer(experiment, run, device, probe, precision)
+
+    def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> Timing:
+        with tempfile.TemporaryDirectory() as folder:
+            short = shortened(experiment)
+            begun = time.perf_counter()
+            trainer = self.trainer(short, run_for(short, Path(folder)), device, precision)
+            making = time.perf_counter() - begun
+            step = median_seconds(lambda: trainer.step(trainer.train_data), device)
+        return Timing(_training(experiment, making, step), step)
+
+
+def shortened(experiment: Experiment) -> Experiment:
+    """The same experiment with one step, on few examples."""
+    training = replace(experiment.training, epochs=1, eval_examples=1)
+    n_train = min(experiment.n_train, training.batch_size)
+    return replace(experiment, training=training, n_train=n_train, n_test=min(experiment.n_test, EXAMPLES))
+
+
+def _training(whole: Experiment, making: float, step: float) -> float:
+    """Seconds to make the data, take all steps, and score both splits after each epoch."""
+    config, short = whole.training, shortened(whole)
+    examples = (whole.n_train + whole.n_test) / (short.n_train + short.n_test)
+    steps = config.epochs * whole.n_train / config.batch_size
+    scored = min(config.eval_examples, whole.n_train) + min(config.eval_examples, whole.n_test)
+    scoring = (config.epochs + 1) * scored / config.batch_size * FORWARD
+    return making * examples + (steps + scoring) * step

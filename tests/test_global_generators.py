@@ -10,20 +10,21 @@ import polars as pl
 import pytest
 import torch
 import transformers
+from spectrope.grokking.run import grok
 from torch import Tensor
 
 import spectrope
 from spectrope.attention import IMPLEMENTATIONS, attention
 from spectrope.attention.heads import ATTENTIONS
-from spectrope.checkpoints.attention_plan import Aim, plan_checkpoint
+from spectrope.checkpoints.attention_plan import plan_checkpoint
 from spectrope.core.noise import Noise
 from spectrope.core.random import initial_weights
 from spectrope.encodings.base import ENCODINGS, Context
 from spectrope.encodings.rotary import Rotary
 from spectrope.fast import forecast, plan
+from spectrope.fast.model_plan import Aim
 from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.grokking.models.base import MODULAR_MODELS
-from spectrope.grokking.run import grok
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.grokking.trainer import MOMENTS
 from spectrope.lab.ablation.interventions import Fill

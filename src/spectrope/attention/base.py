@@ -133,7 +133,7 @@ def additive_bias(ctx: Context, encoding: Encoding, causal: bool) -> tuple[Tenso
     """An encoding's bias and the mask as torch's fused kernel takes them.
 
     Returns:
-        Their sum, broadcastable to (b, h, i, j), or None; and whether the kernel is to mask later keys itself.
+        Their sum, broadcastable to (b, h, i, j), or None; and whether the kernel must mask later keys itself.
     """
     bias, square = encoding.bias(ctx), ctx.q.shape[-2] == ctx.k.shape[-2]
     if bias is None and ctx.mask is None and (square or not causal):

@@ -24,9 +24,7 @@ def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Nois
     value_dim, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // ALIGNED) * ALIGNED
     q, k, v = (_widened(x, width) for x in (q, k, v))  # flash takes one width for all three
     with sdpa_kernel(BACKENDS):
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=is_causal, scale=ctx.scale
-        )
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=ctx.scale)
     return out[..., :value_dim]
 
 

@@ -7,10 +7,10 @@ For targets x_t, sources y_s and payloads z_s, `chunkwise_sums` computes
    \nabla_{x_t} \langle W_t, Y_t\rangle
    = \sum_s T_{ts} P'(\langle x_t, y_s\rangle) \langle W_t, z_s\rangle y_s,
 
-with :math:`T_{ts}` the weight of the lag, 0 where t does not see s. The forward pass of attention is such a sum
-with queries as targets and keys as sources; its backward pass is one more of each kind. Products within a chunk
-are computed densely; earlier chunks enter through a state :math:`\sum_s \phi(y_s) z_s^\top` in monomial
-features, which decays where the lag bias does.
+with :math:`T_{ts}` the weight of the lag, 0 where t does not see s. The forward pass of attention is the
+first sum with queries as targets and keys as sources; the backward pass takes both, in both roles. Products
+within a chunk are computed densely; earlier chunks enter through a state :math:`\sum_s \phi(y_s) z_s^\top`
+in monomial features, which decays where the lag bias does.
 """
 
 from dataclasses import dataclass, field
@@ -155,7 +155,9 @@ class _Scan:
 
     def __post_init__(self) -> None:
         x, groups = self.targets.x, max(self.targets.x.shape[2], self.sources.x.shape[2])
-        self.state = State(self.weights.coefficients, x[:, :, 0], self.sources.z.shape[1], groups * self.chunk)
+        self.state = State(
+            self.weights.coefficients, x[:, :, 0], self.sources.z.shape[1], groups * self.chunk
+        )
 
     def run(self) -> None:
         end = max(tokens.start + tokens.x.shape[-1] for tokens in (self.targets, self.sources))

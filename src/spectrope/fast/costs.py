@@ -1,7 +1,7 @@
 """Predicted cost of exact and of polynomial attention, from counts of operations.
 
-A prediction depends on shapes and on the constants of a `CostModel` alone, so that a plan makes the same choice
-on every machine. Nothing here measures time.
+A prediction depends on shapes and on the constants of a `CostModel` alone, so that plans are the same on
+every machine. Nothing here measures time.
 """
 
 import json
@@ -105,7 +105,7 @@ class CostModel(Configured):
 
     def exact(self, shape: Shape) -> float:
         """Predicted nanoseconds of exact attention."""
-        return self._total(exact_operations(shape))
+        return self.of(exact_operations(shape))
 
     def polynomial(self, shape: Shape, rank: int, degree: int) -> float:
         """Predicted nanoseconds of polynomial attention.
@@ -115,9 +115,10 @@ class CostModel(Configured):
             rank: Coordinates that features are taken of.
             degree: Of the polynomial.
         """
-        return self._total(polynomial_operations(shape, rank, degree))
+        return self.of(polynomial_operations(shape, rank, degree))
 
-    def _total(self, counts: Operations) -> float:
+    def of(self, counts: Operations) -> float:
+        """Predicted nanoseconds of some operations."""
         constants = (self.flop, self.byte, self.exponential, self.call)
         return sum(constant * count for constant, count in zip(constants, counts, strict=True))
 

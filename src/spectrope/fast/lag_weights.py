@@ -1,4 +1,4 @@
-r"""Weights of lags under a lag bias, :math:`T(n)=e^{b(n)}`, which must decay exponentially from some lag on."""
+r"""Weights of lags under a lag bias, :math:`T(n)=e^{b(n)}`, that decay exponentially from some lag on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -84,7 +84,7 @@ def _hashes(powers: Int[Tensor, "features d"]) -> Int[Tensor, " features"]:
 def multiplicities(dim: int, degree: int) -> Float[Tensor, " features"]:
     r"""Each feature's share of the multinomial coefficient :math:`|\alpha|!/\alpha!`, in float64.
 
-    With these weights, :math:`\sum_{|\alpha|=m} \frac{m!}{\alpha!} x^\alpha y^\alpha = \langle x, y\rangle^m`.
+    These make :math:`\sum_{|\alpha|=m} \frac{m!}{\alpha!} x^\alpha y^\alpha = \langle x, y\rangle^m`.
     """
     powers = exponents(dim, degree)
     _, which, times = _hashes(powers).unique(return_inverse=True, return_counts=True)
@@ -106,7 +106,7 @@ def feature_weights(dim: int, coefficients: tuple[float, ...]) -> Float[Tensor, 
 
 @lru_cache(maxsize=64)
 def raised_index(dim: int, degree: int) -> Int[Tensor, "d below"]:
-    r"""Index of the feature :math:`x_a x^\beta` for each coordinate a and each :math:`\beta` one degree below.
+    r"""Index of the feature :math:`x_a x^\beta` for coordinates a and :math:`\beta` one degree below.
 
     With it, :math:`\nabla_x P(\langle x, y\rangle) = P'(\langle x, y\rangle)\,y` is a product of features
     of degree g - 1 of x with features of degree g of y.

@@ -133,9 +133,9 @@ def plan(
 ) -> Plan:
     """Bound each head's logits and choose between polynomial and exact attention.
 
-    `bound_logits` gives each head's range and `certify` the error of every degree and rank. Of those that keep
-    the tolerance, the one with the fewest features is chosen if its predicted cost is below that of exact
-    attention. No time is measured, so the choice depends on the inputs alone.
+    `bound_logits` gives each head's range and `certify` the error of every degree and rank. Of those that
+    keep the tolerance, the one with the fewest features is chosen if its predicted cost is below that of
+    exact attention. No time is measured, so the choice depends on the inputs alone.
 
     Args:
         ctx: Queries, keys, positions and mask of the layer.
@@ -245,9 +245,7 @@ def _head_plan(
     return HeadPlan(head, reach, certificate, cost, exact, "exact", reason)
 
 
-def fewest_features(
-    bounds: LogitBounds, head: int, tolerance: float, setting: Setting
-) -> Certificate | None:
+def fewest_features(bounds: LogitBounds, head: int, tolerance: float, setting: Setting) -> Certificate | None:
     """The certificate of the fewest features that keep the tolerance, if there is one."""
     reach, norm = float(bounds.reach_bound[head]), float(bounds.norm_bound[head])
     remainders = bounds.remainder_bounds[:, head].amin(0).tolist()

@@ -1,4 +1,4 @@
-r"""Polynomial attention: weights that are a polynomial of the logits, in time and memory linear in the length.
+r"""Polynomial attention: weights are a polynomial of the logits, time and memory linear in the length.
 
 `polynomial_attention` takes any polynomial. `planned_attention` follows a `Plan`, head by head, and the
 implementations "polynomial" and "auto" make one with the default tolerance.

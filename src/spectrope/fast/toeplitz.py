@@ -1,7 +1,7 @@
 r"""Polynomial attention under any lag bias: sums of Toeplitz matrices between diagonal ones, applied by FFT.
 
-With weights :math:`T(i-j)\,P(\langle q_i, k_j\rangle)` the matrix of weights is
-:math:`A = \sum_m w_m D_{\phi_m(q)}\,T\,D_{\phi_m(k)}` over the monomials m of P, and each term is a convolution
+The matrix of weights :math:`T(i-j)\,P(\langle q_i, k_j\rangle)` is
+:math:`\sum_m w_m D_{\phi_m(q)}\,T\,D_{\phi_m(k)}` over the monomials m of P, and each term is a convolution
 (Fast Gradient Computation for RoPE Attention in Almost Linear Time, arXiv 2505.11892; Alman and Song, 2023).
 Everything is computed in float64. Memory is linear in the length; the backward pass computes all terms anew.
 """
@@ -187,7 +187,7 @@ def normalised(
         part = checkpoint(_sum_of_terms, some, q, k, u, spectrum, keys, points, use_reentrant=False)
         assert isinstance(part, Tensor)
         sums = sums + part
-    hidden = blind[:, None, :, None]  # before the division: the gradient of 0 / 0 is NaN wherever it is masked later
+    hidden = blind[:, None, :, None]  # masked before the division, as the gradient of 0 / 0 is NaN
     return sums[..., :-1].masked_fill(hidden, 0.0) / sums[..., -1:].masked_fill(hidden, 1.0)
 
 
@@ -200,7 +200,7 @@ def _sum_of_terms(
     keys: Bool[Tensor, "b j"] | None,
     points: int,
 ) -> Float[Tensor, "b h i e"]:
-    r""":math:`\sum_m w_m \phi_m(q_i) \sum_j T(i-j)\,\phi_m(k_j)\,u_j` over some terms, by one FFT each way."""
+    r""":math:`\sum_m w_m \phi_m(q_i) \sum_j T(i-j)\,\phi_m(k_j)\,u_j` over some terms m."""
     features = _visible(terms.products(k), keys)
     payload = (features[..., None] * u[..., None, :]).movedim(2, -1)  # (b, h, m, e, j)
     product = torch.fft.rfft(payload, points) * spectrum[:, None, None]

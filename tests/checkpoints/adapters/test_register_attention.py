@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from spectrope.checkpoints.adapters import attention as adapter
 from spectrope.checkpoints.adapters.attention import register_attention
 from spectrope.core.errors import UnsupportedError
-from spectrope.fast.plan import plan
+from spectrope.fast.planning import plan
 
 SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 

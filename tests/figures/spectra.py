@@ -13,7 +13,7 @@ from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
 
 LAYERS, HEADS, LENGTH = 3, 8, 20
-PLACES = [(layer, head) for layer in range(1, LAYERS + 1) for head in range(1, HEADS + 1)]
+PLACES = [(layer, head) for layer in range(LAYERS) for head in range(HEADS)]
 
 
 def bounded(name: str, value: float) -> dict[str, float]:
@@ -36,7 +36,7 @@ def add_spectra(run: Run) -> Run:
         h | {"lag": float(lag)} | bounded("effect", rng.normal()) for h in heads for lag in range(LENGTH)
     )
     run.write_frame("kernel", _frame(effects))
-    spectra = [_layer(run.frame("kernel").filter(pl.col("layer") == layer)) for layer in range(1, LAYERS + 1)]
+    spectra = [_layer(run.frame("kernel").filter(pl.col("layer") == layer)) for layer in range(LAYERS)]
     for table, data in eigenvalue_tables(spectra).items():
         run.write_frame(table, data)
     if name == "rope":
@@ -46,7 +46,7 @@ def add_spectra(run: Run) -> Run:
             ENCODINGS.config(name)().fitted(n_heads=HEADS).build(), LENGTH, HEADS, 16, True
         )
         for table, data in kernel_tables(own).items():
-            run.write_frame(table, data.with_columns(layers=pl.lit("1-3")))
+            run.write_frame(table, data.with_columns(layers=pl.lit("0-2")))
     return run
 
 
@@ -55,12 +55,12 @@ def add_learning(run: Run) -> Run:
     rng = np.random.default_rng(run.config["seed"])
     heads, layers = [], []
     for step in range(0, 300, 100):
-        for layer in range(1, LAYERS + 1):
+        for layer in range(LAYERS):
             energies = rng.dirichlet([4] * HEADS)
             shares = {"positional_share": 0.9, "positional_null": 0.95}
             heads += [
                 {"step": step, "layer": layer, "head": head, "gradient_share": energy, **shares}
-                for head, energy in enumerate(energies.tolist(), start=1)
+                for head, energy in enumerate(energies.tolist())
             ]
             ratio = float(1 / (HEADS * (energies**2).sum()))
             layers.append({"step": step, "layer": layer, "gradient": ratio, "weight": 0.99})
@@ -74,7 +74,7 @@ def _layer(kernel: pl.DataFrame) -> LayerSpectrum:
     effects = kernel["effect"].to_numpy().reshape(HEADS, LENGTH)
     known = Intervals(estimate=effects, low=effects, high=effects, level=0.95, method="made up")
     return LayerSpectrum(
-        layer=int(kernel["layer"][0]) - 1,
+        layer=int(kernel["layer"][0]),
         n=LENGTH,
         heads=(),
         tests=(),
@@ -96,7 +96,7 @@ def _correlation(run: Run, shares: np.ndarray) -> pl.DataFrame:
 
 
 def _shares(rng: np.random.Generator):
-    for layer in range(1, LAYERS + 1):
+    for layer in range(LAYERS):
         for part, share in zip(("content", "position", "residual"), rng.dirichlet([2, 2, 1]), strict=True):
             null = None if part == "residual" else 0.02
             yield {"layer": layer, "part": part, "null": null} | bounded("share", float(share))

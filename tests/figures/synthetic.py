@@ -76,8 +76,8 @@ def ablation(encoding: str, task: str, seed: int, layers: int = 3, heads: int = 
     drops = np.minimum(drops, 100 * intact)
     return pl.DataFrame(
         {
-            "layer": layer + 1,
-            "head": head + 1,
+            "layer": layer,
+            "head": head,
             "fill": "zero",
             "intact": intact,
             "ablated": intact - drops[layer, head] / 100,

@@ -15,7 +15,7 @@ from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, save_figure, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
-from spectrope.lab.ablation.rule import DEFAULT_RULE
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 
 KEPT = ("deposit", "cumulative", "screen")
 ABLATED = ("versus", *KEPT)
@@ -112,7 +112,7 @@ class TestDeposit:
             for row in panel.layers["bounds"].rows
             if row["deposit"]
         ]
-        assert found == [("distance", "rope", 1)] * 2
+        assert found == [("distance", "rope", 0)] * 2
 
     def test_layers_without_a_share_are_counted(self, tmp_path):
         run = add_ablations(make_run(tmp_path, "nope"))

@@ -152,7 +152,9 @@ class TestViolin:
         for panel in panels("violin", store):
             heads = panel.layers["heads"].rows
             assert len(heads) == 3 * 8 * 3
-            assert all(abs(row["x"] - row["layer"]) <= 0.3 for row in heads)
+            offsets = [row["x"] - row["layer"] for row in heads]
+            assert all(abs(offset) <= 0.3 for offset in offsets)
+            assert sum(offsets) == pytest.approx(0, abs=1e-9)
 
     def test_the_density_is_scipys_between_the_extremes(self):
         values = np.random.default_rng(0).normal(size=40)
@@ -170,14 +172,14 @@ class TestViolin:
 
     def test_outlines_are_symmetric_about_their_layer(self):
         found = pl.DataFrame(outlines(ablation("rope", "distance", 0)))
-        assert set(found["layer"]) == {1, 2, 3}
+        assert set(found["layer"]) == {0, 1, 2}
         assert (found["x"] + found["x2"]).to_list() == pytest.approx((2 * found["layer"]).to_list())
         assert (found["x2"] - found["x"]).max() == pytest.approx(0.84)
 
     @pytest.mark.parametrize("drops", [[1.0], [1.0, 2.0], [3.0] * 8, [math.nan] * 8])
     def test_too_few_or_equal_heads_have_no_outline(self, drops):
         n = len(drops)
-        part = pl.DataFrame({"layer": [1] * n, "head": range(1, n + 1), "drop": drops})
+        part = pl.DataFrame({"layer": [0] * n, "head": range(n), "drop": drops})
         assert outlines(part) == []
 
     def test_equal_quartiles_fall_back_on_the_deviation(self):

@@ -64,7 +64,7 @@ def test_the_page_shows_what_its_runs_have(store, tmp_path):
 
 def test_only_runs_with_a_table_have_a_panel(store):
     assert {panel.title for panel in panels("bands", store)} == {"rope"}
-    assert {panel.title for panel in panels("symbol", store)} == {"alibi, layers 1-3", "rope, layers 1-3"}
+    assert {panel.title for panel in panels("symbol", store)} == {"alibi, layers 0-2", "rope, layers 0-2"}
     assert {panel.title for panel in panels("kernel", store)} == {"nope", "alibi", "rope"}
 
 
@@ -127,7 +127,7 @@ def test_eigenvalues_are_counted_of_the_most_toeplitz_head(store):
 
 def test_gradient_shares_have_a_line_per_head_and_an_equal_share(store):
     drawn = panels("gradients", store)
-    assert {panel.title for panel in drawn} >= {"rope, layer 1", "nope, layer 3"}
+    assert {panel.title for panel in drawn} >= {"rope, layer 0", "nope, layer 2"}
     for panel in drawn:
         assert len(panel.layers["heads"].rows) == 3 * HEADS
         assert panel.layers["equal"].rows == [{"gradient_share": 1 / HEADS}]

@@ -4,13 +4,17 @@ import html
 import json
 import re
 import shlex
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
+import torch
 from tests.figures.synthetic import ENCODINGS, make_run, make_store
 
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.figures import write_report
+from spectrope.figures.shell import templates_of
 from spectrope.figures.tables import read_tables
 from spectrope.store import files
 
@@ -179,3 +183,33 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder should"):
         write_report([run], tmp_path / "file" / "report.html")
+
+
+def test_a_report_is_written_without_torch_or_the_lab(tmp_path):
+    make_run(tmp_path / "runs", "rope").write_tensors("weights", {"x": torch.ones(2)}, {})
+    code = """
+import sys
+from spectrope import find_runs, save_figure, write_report
+
+runs = find_runs("runs")
+write_report(runs, "page.html")
+save_figure(runs, "accuracy", "accuracy.svg")
+forbidden = ("torch", "spectrope.models", "spectrope.attention", "spectrope.lab.training", "spectrope.lab.engines")
+print(len(runs), *(name for name in forbidden if name in sys.modules))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["1"]
+
+
+def test_an_application_has_templates_of_its_own_and_the_shared_ones(tmp_path, monkeypatch):
+    folder = tmp_path / "an_application" / "templates"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").touch()
+    (folder / "panels.html").write_text("{{ words }}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    escaped, plain = (templates_of("an_application", autoescape=flag) for flag in (True, False))
+    assert escaped.get_template("panels.html").render(words="<b>") == "&lt;b&gt;\n"
+    assert plain.get_template("panels.html").render(words="<b>") == "<b>\n"
+    assert set(escaped.list_templates()) == set(templates_of("spectrope.figures").list_templates())

@@ -18,7 +18,7 @@ def with_scores(run, test, drops=None):
     """Give a finished run other results."""
     run.finish(run.manifest | {"test_accuracy": test, "train_accuracy": 1.0, "bayes_accuracy": 0.974})
     if drops is not None:
-        rows = [{"layer": 1, "head": i + 1, "intact": test, "drop": float(d)} for i, d in enumerate(drops)]
+        rows = [{"layer": 0, "head": i, "intact": test, "drop": float(d)} for i, d in enumerate(drops)]
         drop = pl.col("drop")
         ends = {"ablated": test - drop / 100, "low": drop - 1, "high": drop + 1}
         run.write_frame("ablation", pl.DataFrame(rows).with_columns(**ends))
@@ -32,7 +32,7 @@ def test_one_seed_has_no_interval(tmp_path):
     assert (row.train, row.test, row.ceiling) == pytest.approx((100.0, 95.0, 97.4))
     assert row.gap == pytest.approx(2.4)
     assert row.drop == 40.5
-    assert [(drop.name, drop.second) for drop in row.drops] == [("L1H2", 1.0)]
+    assert [(drop.name, drop.second) for drop in row.drops] == [("L0H1", 1.0)]
 
 
 def test_several_seeds_have_students_interval(tmp_path):
@@ -58,7 +58,7 @@ def test_the_headline_says_what_was_found(tmp_path):
     assert findings[0].sentences == [
         "Held-out accuracy in percent, where 97.4 is the best that labels allow: "
         f"rope{SPACE}97.0, nope{SPACE}5.0.",
-        "Silencing one head costs most, 63.2 points, at head 1 of layer 1 in rope, seed 0; "
+        "Silencing one head costs most, 63.2 points, at head 0 of layer 0 in rope, seed 0; "
         "the next head of that run costs 4.0.",
     ]
     assert findings[1].sentences == [
@@ -98,7 +98,7 @@ def test_without_ablation_no_drop_is_mentioned(tmp_path):
 def test_drops_that_are_not_finite_are_never_the_largest(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [math.nan, 2.0, math.inf])
     (row,) = rows_of(read_tables([run]), "distance")
-    assert [(drop.name, drop.drop, drop.second) for drop in row.drops] == [("L1H2", 2.0, None)]
+    assert [(drop.name, drop.drop, drop.second) for drop in row.drops] == [("L0H1", 2.0, None)]
     run = with_scores(make_run(tmp_path, "nope"), 0.9, [math.nan])
     (row,) = rows_of(read_tables([run]), "distance")
     assert row.drops == []
@@ -107,7 +107,7 @@ def test_drops_that_are_not_finite_are_never_the_largest(tmp_path):
 def test_a_single_head_has_no_next(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [3.0])
     sentence = headline(read_tables([run]))[0].sentences[1]
-    assert sentence == "Silencing one head costs most, 3.0 points, at head 1 of layer 1 in rope, seed 0."
+    assert sentence == "Silencing one head costs most, 3.0 points, at head 0 of layer 0 in rope, seed 0."
 
 
 def test_a_model_that_misses_no_head_is_said_to(tmp_path):

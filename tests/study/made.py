@@ -66,13 +66,13 @@ def metrics(curve: tuple[float, ...]) -> pl.DataFrame:
 
 
 def ablation(experiment: Experiment, gaps: tuple[float, ...]) -> pl.DataFrame:
-    heads = range(1, experiment.model.n_heads + 1)
+    heads = range(experiment.model.n_heads)
     return pl.DataFrame(
         [
             {"layer": layer, "head": head, "drop": drop, "low": drop - 1, "high": drop + 1}
-            for layer, gap in enumerate(gaps, start=1)
+            for layer, gap in enumerate(gaps)
             for head in heads
-            for drop in [1.0 + gap * (head == 1)]
+            for drop in [1.0 + gap * (head == 0)]
         ]
     )
 
@@ -80,8 +80,8 @@ def ablation(experiment: Experiment, gaps: tuple[float, ...]) -> pl.DataFrame:
 def deposits(gaps: tuple[float, ...]) -> pl.DataFrame:
     return pl.DataFrame(
         [
-            {"layer": layer, "head": 1, "drop": gap + 1, "gap": gap, "deposit": gap >= 20.0}
-            for layer, gap in enumerate(gaps, start=1)
+            {"layer": layer, "head": 0, "drop": gap + 1, "gap": gap, "deposit": gap >= 20.0}
+            for layer, gap in enumerate(gaps)
         ]
     )
 

@@ -220,7 +220,7 @@ def test_a_signal_reaches_the_workers(on):
         for step in range(20):
             if board.is_stopping():
                 return Interrupted(f"stopped at step {step}.")
-            board.tellProgress("train", step, 20, job=0)
+            board.tell(Progress("train", step, 20))
             yield
         pytest.fail("nobody asked to stop")
 
@@ -232,7 +232,7 @@ def test_a_signal_reaches_the_workers(on):
     with pytest.raises(Interrupted, match=r"^stopped; every run is saved\.$"):
         on(cluster, press)
     assert JOBS[1].experiment in on.log
-    assert Progress("train", 5, 20, job=0) not in on.log
+    assert Progress("train", 5, 20) not in on.log
 
 
 def test_a_cluster_that_is_there_is_used_and_left(on):

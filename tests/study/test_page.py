@@ -47,7 +47,7 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
     assert "| no run yet | no run yet | no run yet |  |" in head
     assert "the corrected p, which has to be 0.025 or less" in page
-    assert "at `mini` of 3, layer 1 alone." in page
+    assert "at `mini` of 3, layer 0 alone. Layers and heads count from 0;" in page
     assert "were chosen on earlier ones; how many there are was settled once" in page
 
 
@@ -138,14 +138,14 @@ def test_two_quantities_are_drawn_against_each_other(tmp_path):
 
 def test_contraction_is_drawn_head_by_head(tmp_path):
     def tell(arm, seed):
-        heads = {"layer": [1, 1, 2], "head": [1, 2, 1], "toeplitz": [1.0, 1.0, 1.0]}
+        heads = {"layer": [0, 0, 1], "head": [0, 1, 0], "toeplitz": [1.0, 1.0, 1.0]}
         ratios = {"contraction_spectral": [0.9, None, 1.2 + 0.1 * jitter(seed)]}
         return {"tables": {"spectrum": pl.DataFrame(heads | ratios)}}
 
     write_replication(study(Contraction()), rows_of(Contraction(), tell), tmp_path / "replication.md")
     drawn = (tmp_path / "images/replication/8-contraction-more.svg").read_text()
-    assert drawn.count("layer, heads side by side: 1; ratio of spectral norms: 0.9") == 6
-    assert drawn.count("layer, heads side by side: 2") == 6
+    assert drawn.count("layer, heads side by side: 0; ratio of spectral norms: 0.9") == 6
+    assert drawn.count("layer, heads side by side: 1") == 6
 
 
 def test_confounds_are_drawn_as_a_waterfall(tmp_path):

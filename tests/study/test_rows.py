@@ -10,6 +10,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 from tests.lab.engines.test_local import ignore, tiny
+from tests.store.old import counted_from_one, make_old
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import StoreError, UnsupportedError
@@ -22,7 +23,7 @@ from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import DATA_VERSION
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import append_record
-from spectrope.study.rows import FACTS, Row, Rows
+from spectrope.study.rows import FACTS, Row, Rows, run_name
 
 CPU = torch.device("cpu")
 
@@ -46,6 +47,48 @@ def test_a_row_is_read_back_as_it_was(run, tmp_path):
     assert again.covers(Job(tiny()))
     assert not again.covers(Job(tiny(), ("ablation", "lengths")))
     assert not again.covers(Job(tiny("alibi")))
+
+
+def test_a_row_that_a_worker_sends_is_read_as_it_was(run):
+    row = Row.of(run)
+    sent = json.loads(json.dumps(row.record()))
+    assert sent["counts_from"] == 0
+    assert min(sent["tables"]["ablation"]["head"]) == min(sent["tables"]["deposit"]["layer"]) == 0
+    for again in (Row.read(sent), Row.read(Row.read(sent).record())):
+        assert (again.run, again.experiment, again.facts) == (row.run, row.experiment, row.facts)
+        for name, table in row.tables.items():
+            assert_frame_equal(again.tables[name], table, rel_tol=1e-5)
+
+
+def old_record(row):
+    """The record that a version wrote of a row that counted layers and heads from 1."""
+    record = row.record()
+    tables = {name: counted_from_one(pl.DataFrame(columns)) for name, columns in record["tables"].items()}
+    record.pop("counts_from")
+    return record | {"tables": {name: table.to_dict(as_series=False) for name, table in tables.items()}}
+
+
+def test_rows_that_count_from_one_and_from_zero_stand_in_one_file(run, tmp_path):
+    path, one = tmp_path / "mini.jsonl", Row.of(run)
+    other_one = replace(tiny(), seed=1)
+    assert old_record(one)["tables"]["ablation"]["layer"][0] == 1
+    append_record(path, old_record(one))
+    Rows.load(path).add(replace(one, experiment=other_one, run=run_name(other_one)))
+    rows = Rows.load(path)
+    rows.add(replace(one, tables={"lengths": pl.DataFrame({"factor": [1.0], "accuracy": [0.5]})}))
+    assert len(path.read_text().splitlines()) == 3
+    for again in (rows, Rows.load(path)):
+        assert again.complaints == []
+        assert set(again.get(tiny()).tables) == {"metrics", "ablation", "deposit", "lengths"}
+        for experiment in (tiny(), other_one):
+            for name in ("ablation", "deposit"):
+                assert_frame_equal(again.get(experiment).tables[name], one.tables[name], rel_tol=1e-5)
+
+
+def test_a_run_that_counts_from_one_gives_the_row_of_today(run, tmp_path):
+    old = make_old(Run(Path(shutil.copytree(run.path, tmp_path / run.id))))
+    for name, table in Row.of(run).tables.items():
+        assert_frame_equal(Row.of(old).tables[name], table)
 
 
 def test_a_row_is_small(run):
@@ -116,6 +159,7 @@ def fact(record, **changes):
     [
         (lambda r: other(r, results_version=0), "has results_version 0, not 1"),
         (lambda r: other(r, data_version=9), "has data_version 9, not 1"),
+        (lambda r: other(r, counts_from=2), "has counts_from 2, not 0 or 1"),
         (lambda r: other(r, run="0123456789ab"), "run 0123456789ab has the configuration of run "),
         (lambda r: other(r, config=r["config"] | {"colour": 1}), "is of another program: Experiment.colour"),
         (lambda r: other(r, facts={}), "is no row of a study"),

@@ -94,7 +94,7 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
     (first,) = study(claim, seeds=tuple(range(3))).verdicts(rows)  # Twice as many: six.
     (fresh,) = study(claim, seeds=tuple(range(3, 6))).verdicts(rows)
     assert (first.outcome, first.n_seeds, fresh.n_seeds) == ("holds", 6, 6)
-    assert fresh.reason == "its premise fails: RoPE alone, gap in layer 1"
+    assert fresh.reason == "its premise fails: RoPE alone, gap in layer 0"
     assert study(claim, seeds=tuple(range(3, 6))).jobs()[0].experiment.seed == 12
 
 

@@ -63,7 +63,7 @@ def plan_checkpoint(
         layer = modules.index(call.module)
         ctx, encoding, causal = _received(call, hidden=_slides(config, layer, aim.length))
         heads = aim.forecast(ctx, encoding, causal)
-        rows.extend(head_row(layer, head.head, head) for head in heads)
+        rows.extend(head_row(layer, head) for head in heads)
         done.add(layer)
         watch(Progress("attention", len(done), len(modules)))
 

@@ -47,10 +47,9 @@ def checkpoint_spectrum(
     """Measure the logits of every head of a checkpoint, one layer after the other.
 
     Tables "spectrum", "kernel", "shares" and, where all coordinates turn, "bands" are those of a run's
-    `spectrum`, but layers and heads count from 0, and in a model with two stacks a column "role" says which
-    attention is meant; attention to another sequence has no lags and is left out. What rotation does is
-    measured with constant content and undone; nothing is permuted where the model's code shows masked logits
-    alone with a bias in them.
+    `spectrum`. In a model with two stacks a column "role" says which attention is meant; attention to another
+    sequence has no lags and is left out. What rotation does is measured with constant content and undone;
+    nothing is permuted where the model's code shows masked logits alone with a bias in them.
 
     Args:
         model: A Hugging Face model.
@@ -158,15 +157,14 @@ def _heard(run: CheckpointStages, place: int, state: Before) -> tuple[Call, Tens
 
 def _placed(table: pl.DataFrame, places: list[int]) -> pl.DataFrame:
     """Rows numbered by the order of layers, numbered by sites instead."""
-    return table.with_columns(pl.col("layer").replace_strict({i + 1: at + 1 for i, at in enumerate(places)}))
+    return table.with_columns(pl.col("layer").replace_strict(dict(enumerate(places))))
 
 
 def _labelled(table: pl.DataFrame, subject: Subject) -> pl.DataFrame:
-    """Sites named as a checkpoint counts them: by role, where there are several, and layer, all from 0."""
-    at = pl.col("layer") - 1
-    layers = at.replace_strict({place: site.layer for place, site in enumerate(subject.sites)})
-    found = table.with_columns(pl.col("head") - 1) if "head" in table.columns else table
+    """Sites named as a checkpoint counts them: by role, where there are several, and layer."""
+    place = pl.col("layer")
+    layers = place.replace_strict({place: site.layer for place, site in enumerate(subject.sites)})
     if not subject.sites[0].role:
-        return found.with_columns(layer=layers)
-    roles = at.replace_strict({place: site.role for place, site in enumerate(subject.sites)})
-    return found.with_columns(role=roles, layer=layers).select("role", pl.exclude("role"))
+        return table.with_columns(layer=layers)
+    roles = place.replace_strict({place: site.role for place, site in enumerate(subject.sites)})
+    return table.with_columns(role=roles, layer=layers).select("role", pl.exclude("role"))

@@ -55,18 +55,17 @@ def table(rows: Sequence[HeadRow]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
-def head_row(layer: int, number: int, head: HeadPlan) -> HeadRow:
+def head_row(layer: int, head: HeadPlan) -> HeadRow:
     """One head's row of the table.
 
     Args:
         layer: Number of its layer.
-        number: Number of the head.
         head: The choice for it.
     """
     certificate = head.certificate
     return {
         "layer": layer,
-        "head": number,
+        "head": head.head,
         "reach_bound": None if math.isnan(head.reach_bound) else head.reach_bound,
         "degree": certificate and certificate.polynomial.degree,
         "rank": certificate and certificate.rank,
@@ -89,7 +88,7 @@ def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tu
         examples: Held-out examples that ranges are measured on.
 
     Returns:
-        A row per layer and head, counted from 1: the range of centred logits, the certificate, the predicted
+        A row per layer and head, counted from 0: the range of centred logits, the certificate, the predicted
         speed-up and what was chosen; and how many tokens each example has.
     """
     subject = Subject.of(run, device)
@@ -98,7 +97,7 @@ def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tu
 
     def receive(layer: LayerHeads) -> None:
         heads = aim.forecast(_first(layer.ctx, n), layer.encoding, layer.causal)
-        rows.extend(head_row(layer.layer + 1, head.head + 1, head) for head in heads)
+        rows.extend(head_row(layer.layer, head) for head in heads)
 
     capture_heads(subject.model, batch.to(device), receive)
     return table(rows), n

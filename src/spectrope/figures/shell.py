@@ -5,7 +5,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,8 @@ from spectrope.figures.save import VEGA_LITE
 from spectrope.figures.spec import page_spec
 from spectrope.store import check_place
 from spectrope.store.files import disk_errors, replace_file
+
+SHARED = "spectrope.figures"  # Whose templates every page may use.
 
 
 @dataclass(frozen=True)
@@ -57,29 +58,44 @@ class Table:
     rows: list[dict[str, str]]
 
 
-def rendered(template: str, panels: Sequence[Panel], *styles: str, **content: Any) -> str:
+def rendered(
+    template: str, panels: Sequence[Panel], *styles: str, package: str = SHARED, **content: Any
+) -> str:
     """A page as text.
 
     Args:
         template: File name of the template, in which everything but script and style is escaped.
         panels: What is drawn, in the order in which the template has places for it.
         styles: File names of style sheets beside the common one.
+        package: The application that the template and the style sheets belong to.
         content: What the template shows.
     """
-    script = f"{_bundle()}\n{_asset('boot.js')}"
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("spectrope.figures"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates_of(package)
+    script = f"{_bundle()}\n{_source(environment, 'boot.js')}"
     return environment.get_template(template).render(
         **content,
         specs=[page_spec(panel) for panel in panels],
         script=Markup(script),
         script_hash=_hash(script),
-        style=Markup("\n".join(_asset(name) for name in ("style.css", *styles))),
+        style=Markup("\n".join(_source(environment, name) for name in ("style.css", *styles))),
+    )
+
+
+def templates_of(package: str, *, autoescape: bool = True) -> jinja2.Environment:
+    """Templates of an application, and those of this package, which all pages share.
+
+    Args:
+        package: Dotted name of the application; its folder `templates` takes precedence.
+        autoescape: Whether values are escaped for HTML.
+    """
+    loaders = [jinja2.PackageLoader(name) for name in dict.fromkeys((package, SHARED))]
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader(loaders),
+        autoescape=autoescape,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
 
 
@@ -109,8 +125,10 @@ def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
     return path
 
 
-def _asset(name: str) -> str:
-    return files("spectrope.figures").joinpath("templates", name).read_text(encoding="utf-8")
+def _source(environment: jinja2.Environment, name: str) -> str:
+    """A file beside the templates as it is: a script or a style sheet."""
+    assert environment.loader is not None
+    return environment.loader.get_source(environment, name)[0]
 
 
 @cache

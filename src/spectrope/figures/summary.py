@@ -34,7 +34,7 @@ class Drop:
 
     @property
     def name(self) -> str:
-        """Such as L2H3, head 3 of layer 2."""
+        """Such as L2H3, head 3 of layer 2, both counted from 0."""
         return f"L{self.layer}H{self.head}"
 
 

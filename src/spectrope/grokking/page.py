@@ -51,6 +51,7 @@ def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
     return rendered(
         "grok.html",
         [panel for section in sections for panel in section.panels],
+        package="spectrope.grokking",
         title=f"{task['operation']} mod {task['p']}",
         lead=_lead(task, runs[0].config["model"]),
         tables=[runs_table(runs), *([] if scores is None else [_scores(scores)])],

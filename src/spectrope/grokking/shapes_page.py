@@ -42,6 +42,7 @@ def render_shapes(runs: Sequence[Run]) -> str:
     return rendered(
         "grok.html",
         [panel for section in sections for panel in section.panels],
+        package="spectrope.grokking",
         title="ResNet-18 counts sides",
         lead=_lead(runs[0].config),
         tables=[runs_table(runs)],

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
@@ -37,6 +37,7 @@ class AnyExperiment(Configured):
 E = TypeVar("E", bound=AnyExperiment)
 
 
+@runtime_checkable
 class Training(Protocol):
     """One run while it is being trained, from its last checkpoint if it has one."""
 

@@ -1,8 +1,6 @@
 """Experiments and their run folders."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -44,11 +42,6 @@ def experiment_of(run: Run) -> Experiment:
     if not isinstance(experiment, Experiment):
         raise ConfigError(f"run {run.id} is of the grokking laboratory and has no decoder.")
     return experiment
-
-
-def has_diverged(manifest: Mapping[str, Any]) -> bool:
-    """Whether the held-out loss of a finished run is not finite, which its manifest writes as null."""
-    return "test_loss" in manifest and manifest["test_loss"] is None
 
 
 def dtype_for(run: Run, device: torch.device) -> torch.dtype:

@@ -15,6 +15,7 @@ import polars as pl
 
 from spectrope.core.errors import StoreError
 from spectrope.core.strict_json import strict_json
+from spectrope.store.numbering import METADATA
 
 TEMPORARY = ".tmp-"
 
@@ -75,9 +76,9 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
-    """Write a table, whole or not at all."""
+    """Write a table, marked as counting layers and heads from 0, whole or not at all."""
     content = io.BytesIO()  # Formatted in memory first: the format's own writer hides why a disk refuses.
-    frame.write_parquet(content)
+    frame.write_parquet(content, metadata=METADATA)
     replace_file(path, lambda temporary: temporary.write_bytes(content.getvalue()))
 
 

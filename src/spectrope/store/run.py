@@ -9,13 +9,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import StoreError
@@ -28,6 +26,10 @@ from spectrope.store.files import (
     write_json,
     write_parquet,
 )
+from spectrope.store.numbering import counts_from_zero, renumbered
+
+if TYPE_CHECKING:
+    import torch  # Reading tables does without it; only tensors need it.
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
@@ -95,33 +97,39 @@ class Run:
         write_parquet(self._frame(name), frame)
 
     def frame(self, name: str) -> pl.DataFrame:
-        """Read a table.
+        """Read a table; layers and heads count from 0, also in one that was written when they did not.
 
         Raises:
             StoreError: If it is missing or damaged.
         """
+        path = self._frame(name)
         if not self.has_frame(name):
             raise StoreError(f"run {self.id} has no table {name!r}; {self._names('parquet')}")
-        with _damage(self._frame(name)):
-            return pl.read_parquet(self._frame(name))
+        with _damage(path):
+            table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
+        return table if counts_from_zero(metadata) else renumbered(table)
 
     def has_tensors(self, name: str) -> bool:
         """Whether tensors of that name have been written."""
         return self._tensors(name).exists()
 
-    def write_tensors(self, name: str, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    def write_tensors(
+        self, name: str, tensors: Mapping[str, "torch.Tensor"], metadata: Mapping[str, str]
+    ) -> None:
         """Write tensors and their metadata as one safetensors file, whole or not at all.
 
         Raises:
             StoreError: If the disk is full, read-only or forbidden; what was there before stays.
         """
+        from safetensors.torch import save
+
         # Copies, since the format refuses tensors that share memory, as layers may share an encoding.
         plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
         # Formatted in memory first: the format's own writer hides why a disk refuses.
         content = save(plain, dict(metadata))
         replace_file(self._tensors(name), lambda temporary: temporary.write_bytes(content))
 
-    def read_tensors(self, name: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    def read_tensors(self, name: str) -> tuple[dict[str, "torch.Tensor"], dict[str, str]]:
         """Read tensors, on the CPU, and their metadata.
 
         Raises:
@@ -303,7 +311,7 @@ def _check_files(path: Path) -> None:
         with _damage(table):
             pl.read_parquet_schema(table)
     for tensors in path.glob("*.safetensors"):
-        with _damage(tensors), safe_open(tensors, framework="pt"):
+        with _damage(tensors), safe_open(tensors, framework="numpy"):
             pass
 
 

@@ -25,7 +25,7 @@ ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
 EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
 
 EXPLORED_RATES = (
-    "of seeds 0 to 5 at `mini`, which do not count, 4 gave RoPE a deposit in layer 1 without dropout and "
+    "of seeds 0 to 5 at `mini`, which do not count, 4 gave RoPE a deposit in layer 0 without dropout and "
     "none at the paper's rate, 0.1."
 )
 WITHOUT_DROPOUT = f"Without dropout: {EXPLORED_RATES}"  # Why claims about deposits have runs of their own.

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from spectrope.lab.ablation.rule import DEFAULT_RULE
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.study.predictions import AtLeast, AtMost, InRuns
 from spectrope.study.quantities import deposit, gap
 from spectrope.study.seen import Seen
@@ -20,7 +20,7 @@ def one_head_stands_out(
         seen: The claim's rows.
         arm: Whose.
         words: Name of the arm and the layers.
-        layers: Counted from 1; None means all.
+        layers: Counted from 0; None means all.
         premise: Whether the claim has nothing to say unless this holds.
     """
     values = seen.values(arm, gap(layers), only_learned=True)

@@ -69,7 +69,7 @@ def gap(layers: Iterable[int] | None = None, ablation: str | None = None) -> Qua
     ones, except by the authors' ablation, which takes those of training as well.
 
     Args:
-        layers: Counted from 1; None means all.
+        layers: Counted from 0; None means all.
         ablation: By which ablation; None means the run's own.
     """
     return partial(_largest_gap, layers=None if layers is None else tuple(layers), ablation=ablation)
@@ -81,8 +81,8 @@ def deposit(layers: Iterable[int] | None = None, ablation: str | None = None) ->
 
 
 def shallow(n_layers: int) -> range:
-    """The layers, counted from 1, that count as shallow: the first half, and at least one."""
-    return range(1, max(1, n_layers // 2) + 1)
+    """The layers, counted from 0, that count as shallow: the first half, and at least one."""
+    return range(max(1, n_layers // 2))
 
 
 def _percent(row: Row, name: str) -> float | None:

@@ -16,6 +16,7 @@ from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import DATA_VERSION
 from spectrope.store import RESULTS_VERSION, Run
+from spectrope.store.numbering import FIELD, renumbered
 from spectrope.store.records import Complaint, append_record, read_records
 from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
 
@@ -55,6 +56,7 @@ class Row:
             "run": self.run,
             "results_version": RESULTS_VERSION,
             "data_version": DATA_VERSION,
+            FIELD: 0,
             "config": written(self.experiment),
             "facts": finite(self.facts),
             "tables": {name: _columns(table) for name, table in self.tables.items()},
@@ -62,7 +64,7 @@ class Row:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> "Row":
-        """Read a row back.
+        """Read a row back; layers and heads count from 0, also in one that was written when they did not.
 
         Raises:
             StoreError: If it is of another version, no row, its experiment is not one of today's, or a fact
@@ -72,6 +74,9 @@ class Row:
         for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
             if record.get(name) != current:
                 raise StoreError(f"run {run} has {name} {short(record.get(name))}, not {current}.")
+        first = record.get(FIELD, 1)
+        if first not in (0, 1):
+            raise StoreError(f"run {run} has {FIELD} {short(first)}, not 0 or 1.")
         try:
             identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
             experiment = read_experiment(record["config"])
@@ -83,6 +88,8 @@ class Row:
             raise StoreError(f"run {run} is no row of a study.") from None
         if identity != run:
             raise StoreError(f"run {run} has the configuration of run {identity}.")
+        if first == 1:
+            tables = {name: renumbered(table) for name, table in tables.items()}
         return cls(experiment, *_checked(run, facts, tables), run)
 
     def covers(self, job: Job) -> bool:

@@ -30,7 +30,7 @@ def test_heads_are_decided_rightly_with_fewer_forwards():
         assert (drop.drop.low > 5) == (true > 5)
     assert found.saving > 10
     assert found.head_forwards == sum(drop.n for drop in found.drops)
-    assert [(d.layer, d.head) for d in found.drops[:5]] == [(1, 1), (1, 2), (1, 3), (1, 4), (2, 1)]
+    assert [(d.layer, d.head) for d in found.drops[:5]] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
 
 
 def test_precision_is_what_was_asked_for():

@@ -20,7 +20,7 @@ def test_heads_go_one_after_the_other_strongest_first(fill):
     intact = (predict(model, data).argmax(-1) == data.labels).double().mean().item()
     gone = []
     for step in curve:
-        gone.append(HeadAblation(step.layer - 1, step.head - 1, fill))
+        gone.append(HeadAblation(step.layer, step.head, fill))
         with ablated(model, *gone):
             right = (predict(model, data).argmax(-1) == data.labels).double().mean().item()
         assert step.accuracy == pytest.approx(right)

@@ -82,7 +82,7 @@ def test_heads_are_ordered_on_one_half_and_measured_on_the_other(subject):
     assert table["single"].to_list() == pytest.approx(sorted(singles, reverse=True))
     gone: list[HeadAblation] = []
     for step in table.rows(named=True):
-        layer, head = step["layer"] - 1, step["head"] - 1
+        layer, head = step["layer"], step["head"]
         assert step["single"] == pytest.approx(singles[2 * layer + head])
         gone.append(HeadAblation(layer, head))
         left = accuracy(subject, second, *gone)
@@ -107,4 +107,4 @@ def test_estimates_and_drops_of_a_screen_are_of_the_same_held_out_examples(subje
     assert estimates[0] != pytest.approx(estimates[1], rel=1e-3)
     assert table["drop"].to_list() == pytest.approx(drops(subject, data))
     assert drops(subject, data) != pytest.approx(drops(subject, others), abs=0.1)
-    assert table.select("layer", "head").rows() == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert table.select("layer", "head").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]

@@ -3,7 +3,8 @@ import pytest
 
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
-from spectrope.lab.ablation.rule import Rule, drops, judge
+from spectrope.lab.ablation.rule import drops, judge
+from spectrope.lab.ablation.thresholds import Rule
 
 
 def sweep(rng, true_drops, n, accuracy=0.98, overlap=0.5):

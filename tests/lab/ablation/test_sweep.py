@@ -23,7 +23,7 @@ def test_rows_are_the_drops_of_correctness():
     for row, (variant,) in zip(found.drops(), single_heads(model.config), strict=True):
         with ablated(model, variant):
             right = (predict(model, data).argmax(-1) == data.labels).double().mean().item()
-        assert (row.layer, row.head, row.fill) == (variant.layer + 1, variant.head + 1, "zero")
+        assert (row.layer, row.head, row.fill) == (variant.layer, variant.head, "zero")
         assert row.ablated == pytest.approx(right)
         assert row.drop == pytest.approx(100 * (row.intact - right))
         assert row.low < row.drop < row.high

@@ -99,7 +99,7 @@ def test_the_manifest_says_what_was_measured(tmp_path):
     assert manifest["bayes_accuracy"] == 1.0
     assert manifest["n_parameters"] == sum(p.numel() for p in load_model(run, CPU).parameters())
     ablation = run.frame("ablation")
-    assert ablation.select("layer", "head").rows() == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert ablation.select("layer", "head").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert ablation["intact"].to_list() == pytest.approx([manifest["test_accuracy"]] * 4)
     assert_frame_equal(
         ablation.select(drop=100 * (pl.col("intact") - pl.col("ablated"))), ablation.select("drop")

@@ -5,10 +5,13 @@ import torch
 from tests.lab.engines.test_local import tiny
 
 from spectrope.core.progress import Progress
-from spectrope.lab.engines.cost import Cost, Timing, calibrate, shortened
+from spectrope.lab.engines import cost
+from spectrope.lab.engines.cost import Cost, calibrate
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
+from spectrope.lab.training import laboratory
+from spectrope.lab.training.laboratory import shortened
 from spectrope.lab.training.scales import experiment
 
 CPU = torch.device("cpu")
@@ -82,23 +85,24 @@ def test_an_empty_plan_is_done():
 
 def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
     asked = []
-    for name in ("time_training", "time_measure"):
-        inner = getattr(__import__("spectrope.lab.engines.cost", fromlist=["x"]), name)
+    for module, name in ((laboratory, "time_steps"), (cost, "time_measure")):
+        inner = getattr(module, name)
         monkeypatch.setattr(
-            f"spectrope.lab.engines.cost.{name}",
+            module,
+            name,
             lambda one, *rest, inner=inner, name=name: (asked.append(name), inner(one, *rest))[1],
         )
     seeds = [experiment("distance", "random", epochs=1, n_examples=400, seed=seed) for seed in (0, 1)]
     costs = calibrate([Job(tiny()), *map(Job, seeds)], CPU)
-    assert asked == ["time_training", "time_measure", "time_training"]
+    assert asked == ["time_steps", "time_measure", "time_steps"]
     assert costs[1] == costs[2]
-    assert all(cost.training > 0 and cost.measuring > 0 for cost in costs)
+    assert all(each.training > 0 and each.measuring > 0 for each in costs)
     assert Cost(1.0, 2.0).total == 3.0
 
 
 def test_cost_grows_with_epochs_and_examples(monkeypatch):
-    monkeypatch.setattr("spectrope.lab.engines.cost.time_training", lambda one, *rest: Timing(0.5, 2.0))
-    monkeypatch.setattr("spectrope.lab.engines.cost.time_measure", lambda one, *rest: 7.0)
+    monkeypatch.setattr(laboratory, "time_steps", lambda one, *rest: (0.5, 2.0))
+    monkeypatch.setattr(cost, "time_measure", lambda one, *rest: 7.0)
     few, many = (experiment("distance", "nope", epochs=n, n_examples=n * 1000) for n in (1, 30))
     small, large = calibrate([Job(few), Job(many)], CPU)
     assert shortened(few).n_train == few.training.batch_size == 128  # And 256 examples held out.

@@ -13,10 +13,11 @@ from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.sum import Sum
+from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import capture_heads
 from spectrope.lab.probes.rotation import encoding_of_head, steady_rotation
 from spectrope.lab.probes.shares import state_shares
-from spectrope.lab.probes.spectrum import QUANTITIES, layer_spectrum, toeplitz_tests
+from spectrope.lab.probes.spectrum import layer_spectrum, toeplitz_tests
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.spectral.contraction import contraction
 from spectrope.spectral.factorisation import factorisation_residual

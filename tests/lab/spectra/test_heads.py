@@ -12,8 +12,8 @@ from tests.lab.ablation.models import decoder, examples
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.job import train
+from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
-from spectrope.lab.probes.spectrum import QUANTITIES
 from spectrope.lab.sizes import fullest
 from spectrope.lab.spectra.heads import Measurement, correlation_table, longest, spectrum
 from spectrope.lab.spectra.kernels import kernel_tables, numbered, own_tables
@@ -24,7 +24,7 @@ from spectrope.store import open_run
 
 CPU = torch.device("cpu")
 FEW = Measurement(examples=12, draws=9)
-PLACES = list(itertools.product((1, 2), (1, 2, 3, 4)))  # Of the heads of a run.
+PLACES = list(itertools.product(range(2), range(4)))  # Of the heads of a run.
 
 
 @pytest.fixture(scope="module", params=["rope", "t5", "nope"])
@@ -67,7 +67,7 @@ def test_the_tables_of_each_encoding(run):
 
 def check_spectra(tables):
     """The spectra of one head, and their distance, against the dense matrices of its kernel."""
-    place = (pl.col("layer") == 2) & (pl.col("head") == 3)
+    place = (pl.col("layer") == 1) & (pl.col("head") == 2)
     effects = torch.tensor(tables["kernel"].filter(place)["effect"], dtype=torch.float64)
     lag = torch.arange(len(effects))
     even = effects[(lag[:, None] - lag).abs()]
@@ -105,7 +105,7 @@ def test_an_ablated_run_has_correlations_and_the_rest_as_before(run):
 
 
 def test_a_quantity_that_orders_heads_as_drops_do_is_found():
-    rows = [(layer, head) for layer in (1, 2, 3) for head in range(1, 9)]
+    rows = [(layer, head) for layer in range(3) for head in range(8)]
     heads = pl.DataFrame(rows, schema=["layer", "head"], orient="row")
     drop = pl.col("head") ** 2 - 20.0 * pl.col("layer")
     ablation = heads.with_columns(drop=drop)
@@ -121,7 +121,7 @@ def test_a_quantity_that_orders_heads_as_drops_do_is_found():
 
 
 def test_the_energy_of_a_band_is_set_against_the_drops():
-    rows = [(layer, head) for layer in (1, 2) for head in range(1, 9)]
+    rows = [(layer, head) for layer in range(2) for head in range(8)]
     heads = pl.DataFrame(rows, schema=["layer", "head"], orient="row")
     measured = heads.with_columns(**dict.fromkeys(QUANTITIES, pl.lit(None, pl.Float64)))
     ablation = heads.with_columns(drop=pl.col("head") + 0.1 * pl.col("layer"))
@@ -227,9 +227,9 @@ class TestKernels:
             assert table["rate"].is_null().all()
 
     def test_layers_that_share_an_encoding_share_its_rows(self):
-        assert own_tables(decoder("alibi"), 12)["extremes"]["layers"].unique().to_list() == ["1-3"]
+        assert own_tables(decoder("alibi"), 12)["extremes"]["layers"].unique().to_list() == ["0-2"]
         assert own_tables(decoder("relative"), 12)["extremes"].height == 12
         assert own_tables(decoder("nope"), 12) == {}
 
-    def test_numbers_count_from_one(self):
-        assert [numbered(members) for members in ([2], [0, 1, 2], [0, 3])] == ["3", "1-3", "1, 4"]
+    def test_numbers_count_from_zero(self):
+        assert [numbered(members) for members in ([2], [0, 1, 2], [0, 3])] == ["2", "0-2", "0, 3"]

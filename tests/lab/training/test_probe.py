@@ -8,6 +8,7 @@ import pytest
 import torch
 from polars.testing import assert_frame_equal
 from tests.lab.training.test_loop import CPU, run_at, tiny, weights
+from tests.store.old import make_old
 
 from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
@@ -68,6 +69,17 @@ def test_a_stopped_run_goes_on_with_its_tables(tmp_path, whole, after):
     asked = itertools.count(1)
     with pytest.raises(Interrupted):
         Trainer(tiny(), run, CPU, OFTEN).fit(stop=lambda: next(asked) == after)
+    Trainer(tiny(), run, CPU, OFTEN).fit()
+    assert_same(run, whole)
+
+
+def test_a_stopped_run_whose_tables_count_from_one_goes_on_from_zero(tmp_path, whole):
+    run = run_at(tmp_path, tiny())
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        Trainer(tiny(), run, CPU, OFTEN).fit(stop=lambda: next(asked) == 4)
+    make_old(run)
+    assert pl.read_parquet(run.path / "learning.parquet")["layer"].min() == 1
     Trainer(tiny(), run, CPU, OFTEN).fit()
     assert_same(run, whole)
 

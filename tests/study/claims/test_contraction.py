@@ -16,7 +16,7 @@ ORDER = ("10", "30", "100", "300", "1000", "10000", "100000")
 
 
 def spectrum(ratio):
-    return pl.DataFrame({"layer": [1, 1, 2], "contraction_spectral": [ratio - 0.1, ratio + 0.1, None]})
+    return pl.DataFrame({"layer": [0, 0, 1], "contraction_spectral": [ratio - 0.1, ratio + 0.1, None]})
 
 
 def say(ratio=0.6, slope=-1.0):
@@ -34,7 +34,7 @@ def say(ratio=0.6, slope=-1.0):
 def test_the_ratio_is_the_mean_over_heads_that_have_one():
     (one, *_) = CLAIM.plan("controlled", "mini", (0,))
     assert contraction(row(one, tables={"spectrum": spectrum(0.7)})) == pytest.approx(0.7)
-    assert contraction(row(one, tables={"spectrum": spectrum(0.7)}), layer=2) is None
+    assert contraction(row(one, tables={"spectrum": spectrum(0.7)}), layer=1) is None
     assert contraction(row(one)) is None
 
 
@@ -53,7 +53,7 @@ def test_known_ratios(tell, outcome):
 
 def test_the_mean_is_told_layer_by_layer():
     def tell(arm, seed):
-        table = pl.DataFrame({"layer": [1, 2, 2], "contraction_spectral": [0.5, 1.0, 2.0]})
+        table = pl.DataFrame({"layer": [0, 1, 1], "contraction_spectral": [0.5, 1.0, 2.0]})
         return {"tables": {"spectrum": table}}
 
     (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings

@@ -36,7 +36,7 @@ def start(tangent, newton):
 
 
 def growth(heads):
-    return pl.DataFrame([{"layer": 1, "head": h, "energy": e} for h, e in enumerate(heads, start=1)])
+    return pl.DataFrame([{"layer": 0, "head": h, "energy": e} for h, e in enumerate(heads)])
 
 
 def say(tangent=0.5, newton=1.5, slope=-1.0, others=20.0, rope=GATHERED, additive=GATHERED):

@@ -22,8 +22,8 @@ def energies(*layers, steps=(0, 20)):
         [
             {"step": step, "layer": layer, "head": head, "energy": 1.0, "projections": energy}
             for step in steps
-            for layer, heads in enumerate(layers, start=1)
-            for head, energy in enumerate(heads, start=1)
+            for layer, heads in enumerate(layers)
+            for head, energy in enumerate(heads)
         ]
     )
 

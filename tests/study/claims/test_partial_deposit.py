@@ -19,8 +19,8 @@ def say(moved=SECOND, whole=FIRST, at="4"):
     ("tell", "outcome"),
     [
         (say(), "holds"),
-        (say(moved=FIRST), "fails"),  # It stays in layer 1 for every k.
-        (say(whole=SECOND), "inconclusive"),  # There is none in layer 1 that could move.
+        (say(moved=FIRST), "fails"),  # It stays in layer 0 for every k.
+        (say(whole=SECOND), "inconclusive"),  # There is none in layer 0 that could move.
         (say(moved=NONE), "inconclusive"),  # No head stands out at that k.
     ],
 )
@@ -45,7 +45,7 @@ def test_models_that_have_not_learned_have_no_place():
 
 def test_the_place_is_the_mean_layer_weighted_by_gaps():
     one = CLAIM.arms("controlled", "mini", 0)["8"]
-    assert depth(row(one, gaps=(30.0, -20.0, 10.0))) == pytest.approx(1.5)
+    assert depth(row(one, gaps=(30.0, -20.0, 10.0))) == pytest.approx(0.5)
     assert depth(row(one, gaps=(6.0, -20.0, 3.0))) is None
 
 

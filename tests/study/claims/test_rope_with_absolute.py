@@ -22,7 +22,7 @@ def say(alone, both):
         (say((40.0, 1.0, 1.0), (40.0, 40.0, 1.0)), "fails"),
         (say((40.0, 1.0, 1.0), (1.0, 1.0, 1.0)), "fails"),
         (say((40.0, 1.0, 1.0), (10.0, 40.0, 1.0)), "inconclusive"),
-        (say((1.0, 1.0, 1.0), (1.0, 40.0, 1.0)), "inconclusive"),  # Nothing could leave layer 1.
+        (say((1.0, 1.0, 1.0), (1.0, 40.0, 1.0)), "inconclusive"),  # Nothing could leave layer 0.
     ],
 )
 def test_known_gaps(tell, outcome):

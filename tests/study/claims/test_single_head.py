@@ -58,6 +58,6 @@ def test_the_public_code_s_runs_are_judged_by_its_own_ablation():
     assert tables == {("ablation", "ablation-value-bias-unrestored-all")}
 
 
-@pytest.mark.parametrize(("depth", "layers"), [(1, [1]), (3, [1]), (4, [1, 2]), (6, [1, 2, 3])])
+@pytest.mark.parametrize(("depth", "layers"), [(1, [0]), (3, [0]), (4, [0, 1]), (6, [0, 1, 2])])
 def test_shallow_layers_are_the_first_half(depth, layers):
     assert list(shallow(depth)) == layers

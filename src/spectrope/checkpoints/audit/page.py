@@ -53,6 +53,7 @@ def render_audit(found: Audit) -> str:
         "audit.html",
         [panel for section in sections for panel in section.panels],
         "audit.css",
+        package="spectrope.checkpoints",
         found=found,
         counts=_counts(found),
         rows=[_row(layer) for layer in found.layers],

@@ -126,7 +126,7 @@ class Ablate(Checkpoints):
         method = self.chosen_method()
         with bars([experiment_of(run).label]) as progress:
             tables = ablate(run, choose_device(self.device), method, progress.watch)
-        say(f"Drops in percentage points; tables in {run.path}.")
+        say(f"Drops in percentage points; layers and heads count from 0; tables in {run.path}.")
         for name, table in tables.items():
             _print(name, table)
 

@@ -140,7 +140,7 @@ def show_tunings(tunings: list[Tuning]) -> None:
     explain(f"The grids took {runs} runs and {cost:.0f} s of training.{edge}")
 
 
-SHOWN = "accuracy in %; drop in points when the worst head (layer.head) is silenced"
+SHOWN = "accuracy in %; drop in points when the worst head (layer.head, from 0) is silenced"
 
 
 def show(runs: list[Run], title: str = SHOWN) -> None:

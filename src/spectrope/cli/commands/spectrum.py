@@ -149,7 +149,8 @@ def _print_run(tables: Tables) -> None:
     measured = tables["spectrum"]
     first = measured.row(0, named=True)
     explain(
-        f"First {first['positions']} tokens of {first['examples']} held-out examples; row means removed. "
+        f"First {first['positions']} tokens of {first['examples']} held-out examples; layers and heads count "
+        "from 0; row means removed. "
         f"Toeplitz: share of lags, {first['toeplitz_null']:.3f} by chance; p: adjusted for false "
         "discoveries; content: the same without the encoding; contr.: largest singular value with "
         "rotation over that without; rank: stable rank; residual: of content times position.",

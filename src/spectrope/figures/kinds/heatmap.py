@@ -80,7 +80,7 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
 
 def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float) -> Layer:
     """The drop of every head where there is room, else the largest of each seed."""
-    shown = values if max([0, *(row["head"] for row in values)]) <= MOST_NUMBERS else _largest(values)
+    shown = values if all(row["head"] < MOST_NUMBERS for row in values) else _largest(values)
     ink = alt.condition(f"abs(datum.drop) > {0.7 * limit}", alt.value("white"), alt.value("#2b2b2b"))
     sure = alt.condition("datum.low > 0 || datum.high < 0", alt.value(1.0), alt.value(0.45))
     text = alt.Chart().mark_text(fontSize=9)

@@ -44,7 +44,7 @@ class Symbol(Figure, name="symbol"):
 
 
 def _title(encoding: str, layers: str) -> str:
-    return f"{encoding}, layer{'s' if len(layers) > 1 else ''} {layers}"
+    return f"{encoding}, layer{'' if layers.isdigit() else 's'} {layers}"
 
 
 def _layers(part: pl.DataFrame, ends: pl.DataFrame) -> dict[str, Layer]:

@@ -86,10 +86,10 @@ def kernel_density(
 
 def _axes(tables: Tables, setting: str) -> dict[str, Any]:
     heads = rows(tables.ablation.filter(pl.col("setting") == setting), *ENDS)
-    n_layers = max([1, *(row["layer"] for row in heads)])
-    ticks = alt.Axis(values=list(range(1, n_layers + 1)), format="d", ticks=False, domain=False)
+    last = max([0, *(row["layer"] for row in heads)])
+    ticks = alt.Axis(values=list(range(last + 1)), format="d", ticks=False, domain=False)
     drops = alt.Scale(domain=span([row[end] for row in heads for end in ENDS], 1.0), nice=False)
-    layers = alt.Scale(domain=[0.5, n_layers + 0.5], nice=False)
+    layers = alt.Scale(domain=[-0.5, last + 0.5], nice=False)
     return {
         "x": alt.X("x:Q", title="layer", axis=ticks, scale=layers),
         "y": alt.Y("drop:Q", title="drop, points", scale=drops),
@@ -119,5 +119,5 @@ def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, 
 
 
 def _place(row: dict[str, Any], part: pl.DataFrame) -> float:
-    share = (row["head"] - 0.5) / max(part["head"].to_list())
+    share = (row["head"] + 0.5) / (1 + max(part["head"].to_list()))
     return row["layer"] + POINTS_WIDTH * (share - 0.5)

@@ -25,7 +25,7 @@ GROWTH = 1.1  # Factor between the numbers of examples at successive looks.
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveDrop:
-    """What is known of one head's drop when its sampling stops; layers and heads count from 1.
+    """What is known of one head's drop when its sampling stops; layers and heads count from 0.
 
     Args:
         layer: Layer of the head.
@@ -180,4 +180,4 @@ class _Ledger:
         low, high = 100 * float(self.low[i]), 100 * float(self.high[i])
         method = "betting, any time, without replacement"
         interval = Interval(estimate=estimate, low=low, high=high, level=level, method=method)
-        return AdaptiveDrop(layer=i // n_heads + 1, head=i % n_heads + 1, drop=interval, n=used)
+        return AdaptiveDrop(layer=i // n_heads, head=i % n_heads, drop=interval, n=used)

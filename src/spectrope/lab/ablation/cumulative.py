@@ -16,7 +16,7 @@ from spectrope.tasks.base import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class CumulativeStep:
-    """One more head changed; layers and heads count from 1.
+    """One more head changed; layers and heads count from 0.
 
     Args:
         n_changed: Heads changed so far, this one included.
@@ -55,7 +55,7 @@ def cumulative_curve(
         watch: Shown the head-forwards done.
     """
     rows = sorted(exact.drops(), key=lambda row: -row.drop)
-    order = [HeadAblation(row.layer - 1, row.head - 1, exact.fill) for row in rows]
+    order = [HeadAblation(row.layer, row.head, exact.fill) for row in rows]
     hits = correctness(model, data, [(), *growing(order)], dtype=dtype, seed=seed, watch=watch).numpy()
     drops = difference_intervals(Discordance.of(hits[0], hits[1:])).scaled(100)
     steps = []

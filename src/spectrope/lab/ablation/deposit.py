@@ -6,7 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from spectrope.core.random import numpy_stream
-from spectrope.lab.ablation.rule import DEFAULT_RULE, LayerRule, Rule, drops, judge
+from spectrope.lab.ablation.rule import LayerRule, drops, judge
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
 from spectrope.stats.bootstrap import reflected_intervals, resampled_means
 from spectrope.stats.concentration import INDICES, index_ranges, indices, shares
 from spectrope.stats.interval import Interval, Intervals

@@ -182,11 +182,10 @@ def screening_agreement(table: pl.DataFrame) -> RankAgreement:
 
 
 def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
-    """One row per layer, counted from 1: what the rule finds and how concentrated drops are."""
+    """One row per layer, counted from 0: what the rule finds and how concentrated drops are."""
     rows = []
     for found, concentration in zip(analysis.layers, analysis.concentration, strict=True):
-        own = asdict(found) | {"layer": found.layer + 1, "head": found.head + 1}
-        rows.append({**own, **_indices(concentration)})
+        rows.append({**asdict(found), **_indices(concentration)})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

@@ -5,30 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import ConfigError, require
+from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
 from spectrope.stats.concentration import MIN_TOTAL
 from spectrope.stats.multiplicity import holm
 from spectrope.stats.paired import Discordance, exceedance_p, lower_bounds
 from spectrope.stats.ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule(Configured):
-    """What counts as a deposit."""
-
-    gap: float = 10.0  # Percentage points by which the largest drop must surely exceed the second.
-    share: float = 0.5  # Share of the layer's total drop that the largest must surely have.
-    level: float = 0.95  # Confidence of each bound, and of all layers' findings together.
-
-    def __post_init__(self) -> None:
-        require(0 <= self.gap < 100, self, "gap", "between 0 and 100 points")
-        require(0 <= self.share < 1, self, "share", "a fraction below 1")
-        require(0.5 <= self.level < 1, self, "level", "at least 0.5 and below 1")
-
-
-DEFAULT_RULE = Rule()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from spectrope.tasks.base import Batch
 
 @dataclass(frozen=True)
 class HeadDrop:
-    """What the change of one head costs; layers and heads count from 1, as in the paper's figures.
+    """What the change of one head costs; layers and heads count from 0, as `HeadAblation` takes them.
 
     Args:
         layer: Layer of the head.
@@ -66,8 +66,8 @@ class Sweep:
         drop = intervals.at(layer, head)
         assert isinstance(drop, Interval)
         return HeadDrop(
-            layer=layer + 1,
-            head=head + 1,
+            layer=layer,
+            head=head,
             fill=self.fill,
             intact=float(self.intact.mean()),
             ablated=float(self.ablated[layer, head].mean()),

@@ -34,7 +34,7 @@ def _matches(layer: LayerSpectrum) -> Iterator[Found]:
     causal = bool(layer.lags[0] == 0)
     for head, effects in enumerate(layer.kernel.estimate):
         for kind, match in _kinds(effects, causal).items():
-            yield {"layer": layer.layer + 1, "head": head + 1, "kind": kind}, match
+            yield {"layer": layer.layer, "head": head, "kind": kind}, match
 
 
 def _kinds(effects: Float[np.ndarray, " lags"], causal: bool) -> Mapping[str, SymbolMatch]:

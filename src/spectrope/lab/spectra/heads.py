@@ -13,9 +13,10 @@ from spectrope.core.errors import ConfigError, StoreError, require
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.methods import Subject, Tables
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
+from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
-from spectrope.lab.probes.spectrum import QUANTITIES, LayerSpectrum, layer_spectrum
+from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
 from spectrope.lab.sizes import fullest, size_mark
 from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
 from spectrope.lab.spectra.kernels import own_tables
@@ -146,14 +147,14 @@ def longest(data: Batch, examples: int) -> tuple[Batch, int]:
 
 
 def spectrum_table(spectra: Sequence[LayerSpectrum], examples: int) -> pl.DataFrame:
-    """A row per layer and head, counted from 1: every quantity with its interval, and the test's p-value.
+    """A row per layer and head, counted from 0: every quantity with its interval, and the test's p-value.
 
     Adjusted p-values bound the rate of false discoveries among all heads (Benjamini and Hochberg, 1995).
     """
     rows = []
     for layer in spectra:
         for head, (record, test) in enumerate(zip(layer.heads, layer.tests, strict=True)):
-            row: dict[str, float | int | None] = {"layer": layer.layer + 1, "head": head + 1}
+            row: dict[str, float | int | None] = {"layer": layer.layer, "head": head}
             for name in QUANTITIES:
                 row |= ends(name, getattr(record, name))
             row |= {"toeplitz_null": layer.toeplitz_null}
@@ -171,8 +172,8 @@ def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
     """A row per layer, head and band; frequencies in radians per position."""
     return pl.DataFrame(
         {
-            "layer": layer.layer + 1,
-            "head": head + 1,
+            "layer": layer.layer,
+            "head": head,
             "band": band + 1,
             "frequency_low": low,
             "frequency_high": high,
@@ -192,7 +193,7 @@ def shares_table(states: Sequence[StateShares]) -> pl.DataFrame:
         nulls = {"content": found.content_null, "position": found.position_null, "residual": None}
         for part in SHARES:
             rows.append(
-                {"layer": layer + 1, "part": part, **ends("share", getattr(found, part)), "null": nulls[part]}
+                {"layer": layer, "part": part, **ends("share", getattr(found, part)), "null": nulls[part]}
             )
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -201,8 +202,8 @@ def kernel_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
     """A row per layer, head and lag: what lags add to logits, in logit units, with mean 0 over lags."""
     return pl.DataFrame(
         {
-            "layer": layer.layer + 1,
-            "head": head + 1,
+            "layer": layer.layer,
+            "head": head,
             "lag": lag,
             **ends("effect", layer.kernel.at(head, place)),
         }

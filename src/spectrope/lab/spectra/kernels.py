@@ -128,13 +128,13 @@ SPECTRA: dict[
 
 
 def numbered(members: Sequence[int]) -> str:
-    """Numbers from 0 as text that counts from 1: "3", or "1-16" for neighbours, else "1, 3"."""
-    first, last = members[0] + 1, members[-1] + 1
+    """Numbers as text: "2", or "0-15" for neighbours, else "0, 2"."""
+    first, last = members[0], members[-1]
     if first == last:
         return str(first)
     if last - first == len(members) - 1:
         return f"{first}-{last}"
-    return ", ".join(str(member + 1) for member in members)
+    return ", ".join(map(str, members))
 
 
 def _named(kernel: Kernel) -> list[pl.Expr]:

@@ -18,7 +18,7 @@ from spectrope.tasks.base import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class FactorProbe(Probe):
-    """Leaves the table "head_gradients": a row per step, layer and head, both counted from 1."""
+    """Leaves the table "head_gradients": a row per step, layer and head, both counted from 0."""
 
     table: ClassVar[str] = "head_gradients"
 
@@ -43,5 +43,5 @@ def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
     values = {name: torch.stack(list(layers)).double() for name, layers in energies.items()}
     n_layers, n_heads = next(iter(values.values())).shape
     layers, heads = torch.meshgrid(torch.arange(n_layers), torch.arange(n_heads), indexing="ij")
-    places = {"layer": 1 + layers, "head": 1 + heads}
+    places = {"layer": layers, "head": heads}
     return pl.DataFrame({name: found.flatten().numpy() for name, found in (places | values).items()})

@@ -43,13 +43,17 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
         return Trainer(experiment, run, device, probe, precision)
 
     def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> Timing:
-        with tempfile.TemporaryDirectory() as folder:
-            short = shortened(experiment)
-            begun = time.perf_counter()
-            trainer = self.trainer(short, run_for(short, Path(folder)), device, precision)
-            making = time.perf_counter() - begun
-            step = median_seconds(lambda: trainer.step(trainer.train_data), device)
+        making, step = time_steps(shortened(experiment), device, precision)
         return Timing(_training(experiment, making, step), step)
+
+
+def time_steps(short: Experiment, device: torch.device, precision: Precision) -> tuple[float, float]:
+    """Seconds to make the data of a shortened experiment, and per step of the optimiser."""
+    with tempfile.TemporaryDirectory() as folder:
+        begun = time.perf_counter()
+        trainer = Trainer(short, run_for(short, Path(folder)), device, precision=precision)
+        making = time.perf_counter() - begun
+        return making, median_seconds(lambda: trainer.step(trainer.train_data), device)
 
 
 def shortened(experiment: Experiment) -> Experiment:

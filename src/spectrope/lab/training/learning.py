@@ -21,7 +21,7 @@ from spectrope.tasks.base import Batch
 class LearningProbe(Probe):
     """Measures gradients by frequency, tangent kernels, and how many heads take part.
 
-    It leaves three tables, which count layers and heads from 1: "learning" has a row per step, layer and
+    It leaves three tables, which count layers and heads from 0: "learning" has a row per step, layer and
     head, "gradients" one per frequency of each, "participation" one per step and layer.
     """
 
@@ -65,9 +65,9 @@ def heads_table(layers: Layers) -> pl.DataFrame:
     energy's share among the heads of the layer.
     """
     rows = []
-    for number, heads in enumerate(layers, start=1):
+    for number, heads in enumerate(layers):
         shares = _shares([head.gradient_energy for head in heads])
-        for place, (head, share) in enumerate(zip(heads, shares, strict=True), start=1):
+        for place, (head, share) in enumerate(zip(heads, shares, strict=True)):
             row: dict[str, float | int | None] = {"layer": number, "head": place}
             row |= {"gradient_energy": head.gradient_energy, "gradient_share": share}
             row |= {"weight_energy": head.weight_energy}
@@ -85,8 +85,8 @@ def gradients_table(layers: Layers) -> pl.DataFrame:
     """
     rows = [
         {"layer": number, "head": place, "pair": pair, "frequency": theta, "energy": energy, "share": share}
-        for number, heads in enumerate(layers, start=1)
-        for place, head in enumerate(heads, start=1)
+        for number, heads in enumerate(layers)
+        for place, head in enumerate(heads)
         if head.frequencies is not None
         for pair, (theta, energy, share) in enumerate(
             zip(
@@ -113,7 +113,7 @@ def participation_table(layers: Layers) -> pl.DataFrame:
             "gradient": _participation([head.gradient_energy for head in heads]),
             "weight": _participation([head.weight_energy for head in heads]),
         }
-        for number, heads in enumerate(layers, start=1)
+        for number, heads in enumerate(layers)
     ]
     return _table(rows, "layer")
 

@@ -81,7 +81,7 @@ def contraction(row: Row, layer: int | None = None) -> float | None:
 
     Args:
         row: Of a run.
-        layer: Counted from 1; None means all.
+        layer: Counted from 0; None means all.
     """
     table = row.tables.get("spectrum")
     if table is None:
@@ -93,7 +93,7 @@ def contraction(row: Row, layer: int | None = None) -> float | None:
 
 def _by_layer(seen: Seen) -> str:
     """The mean over seeds of each layer by itself, since the mean over all may hide one that contracts."""
-    layers = (seen.values(OWN, partial(contraction, layer=n)) for n in range(1, seen.n_layers + 1))
+    layers = (seen.values(OWN, partial(contraction, layer=n)) for n in range(seen.n_layers))
     means = [t_interval(np.array(list(values.values()))) for values in layers if len(values) > 1]
     told = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
     return f"layer by layer {told}" if told else ""

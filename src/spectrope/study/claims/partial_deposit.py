@@ -27,13 +27,13 @@ class PartialDeposit(Claim, name="partial-deposit"):
     number = 5
     title = "Under partial RoPE the deposit moves deeper"
     statement = (
-        "The deposit moves to layer 2 or 3 for some k of the heads with RoPE (shown for k = 2, 3, 5, 6, 13, "
-        "15 of 16)."
+        "The deposit moves to layer 1 or 2 (2 or 3 in the paper, which counts from 1) for some k of the "
+        "heads with RoPE (shown for k = 2, 3, 5, 6, 13, 15 of 16)."
     )
     source = "App. C.3, figures 9 to 14"
     prediction = (
         "for some 0 < k < H the mean layer of the gaps (claim 3), weighted by their sizes, lies 0.25 or more "
-        "below that of full RoPE, given a deposit in layer 1 in more than 10 % of all runs of full RoPE"
+        "below that of full RoPE, given a deposit in layer 0 in more than 10 % of all runs of full RoPE"
     )
     test = (
         "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim holds, at a "
@@ -58,9 +58,9 @@ class PartialDeposit(Claim, name="partial-deposit"):
     def parts(self, seen: Seen) -> Iterator[Part]:
         *partial, whole = sorted(seen.arms, key=int) or ["none"]
         yield Part(
-            quantity="runs of full RoPE with a deposit in layer 1",
+            quantity="runs of full RoPE with a deposit in layer 0",
             prediction=InRuns(SOME),
-            values=seen.values(whole, deposit((1,)), only_learned=True),
+            values=seen.values(whole, deposit((0,)), only_learned=True),
             premise=True,
         )
         moves = {k: seen.minus(k, whole, depth, only_learned=True) for k in partial}
@@ -74,7 +74,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
 
 
 def depth(row: Row) -> float | None:
-    """Mean layer of the gaps, counted from 1 and weighted by their sizes; None where they are too small."""
+    """Mean layer of the gaps, counted from 0 and weighted by their sizes; None where they are too small."""
     table = deposits_of(row)
     if table is None:
         return None
@@ -84,8 +84,8 @@ def depth(row: Row) -> float | None:
 
 
 def _counted(seen: Seen, arms: list[str]) -> str:
-    """For each number of heads, in how many runs layer 1, and a deeper layer, has a deposit."""
-    places = {"layer 1": (1,), "deeper ones": range(2, seen.n_layers + 1)}
+    """For each number of heads, in how many runs layer 0, and a deeper layer, has a deposit."""
+    places = {"layer 0": (0,), "deeper ones": range(1, seen.n_layers)}
     told = []
     for k in arms:
         found = [seen.values(k, deposit(layers), only_learned=True) for layers in places.values()]

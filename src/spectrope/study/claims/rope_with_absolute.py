@@ -16,15 +16,18 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     """The deposit when a sinusoid is added to the input."""
 
     number = 6
-    title = "With an absolute term, the deposit leaves layer 1 and is back from layer 2"
-    statement = "RoPE with an absolute input embedding has no deposit in layer 1; it reappears from layer 2."
+    title = "With an absolute term, the deposit leaves layer 0 and is back from layer 1"
+    statement = (
+        "RoPE with an absolute input embedding has no deposit in layer 0; it reappears from layer 1 (layers "
+        "1 and 2 in the paper, which counts from 1)."
+    )
     source = "Sec. 5.2, figure 6"
     prediction = (
-        "gap(layer 1) ≤ 10 points and gap(layers ≥ 2) ≥ 10 points under RoPE + absolute on Task 1, with a "
-        "deposit in layers ≥ 2 in most runs, given gap(layer 1) ≥ 10 points under RoPE alone"
+        "gap(layer 0) ≤ 10 points and gap(layers ≥ 1) ≥ 10 points under RoPE + absolute on Task 1, with a "
+        "deposit in layers ≥ 1 in most runs, given gap(layer 0) ≥ 10 points under RoPE alone"
     )
     test = (
-        "The gap as in claim 3. Where RoPE alone has no deposit in layer 1, none can be gone, and the claim "
+        "The gap as in claim 3. Where RoPE alone has no deposit in layer 0, none can be gone, and the claim "
         f"stays inconclusive. {WITHOUT_DROPOUT}"
     )
     paper = "figure 6; no number in the text"
@@ -40,9 +43,9 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        later = range(2, seen.n_layers + 1)
+        later = range(1, seen.n_layers)
         both = "RoPE + absolute, "
-        yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 1", (1,), premise=True)
-        yield no_head_stands_out(seen, "both", f"{both}gap in layer 1", (1,))
-        yield one_head_stands_out(seen, "both", f"{both}gap from layer 2", later)
-        yield most_have_a_deposit(seen, "both", f"{both}runs with a deposit from layer 2", later)
+        yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 0", (0,), premise=True)
+        yield no_head_stands_out(seen, "both", f"{both}gap in layer 0", (0,))
+        yield one_head_stands_out(seen, "both", f"{both}gap from layer 1", later)
+        yield most_have_a_deposit(seen, "both", f"{both}runs with a deposit from layer 1", later)

@@ -34,7 +34,7 @@ class SingleHead(Claim, name="single-head"):
         "points where there is no deposit, as earlier seeds showed when all layers were judged. A model "
         "under RoPE that has not learned Task 1 does not count."
     )
-    paper = "no number in the text; figure 4 shows one head of layer 1 far from the rest"
+    paper = "no number in the text; figure 4 shows one head of its layer 1, our layer 0, far from the rest"
 
     tables = (ABLATION,)
 

@@ -3,15 +3,12 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
-import jinja2
-
-from spectrope.figures.shell import write_page
+from spectrope.figures.shell import templates_of, write_page
 from spectrope.lab.job import Job
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.claim import Claim
@@ -125,11 +122,8 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
         for claim, group in grouped
     ]
     planned = merged(job for own in jobs.values() for job in own)
-    template = files("spectrope.figures").joinpath("templates", "replication.md").read_text(encoding="utf-8")
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
-    page = environment.from_string(template).render(
+    template = templates_of("spectrope.study", autoescape=False).get_template("replication.md")
+    page = template.render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
@@ -151,9 +145,9 @@ def write_replication(study: Study, rows: Rows, path: Path) -> Path:
 
 
 def shallow_layers(study: Study) -> str:
-    """The layers that claims call shallow, in words, such as "of 3, layer 1 alone"."""
+    """The layers that claims call shallow, in words, such as "of 3, layer 0 alone"."""
     layers = shallow(study.n_layers)
-    return f"of {study.n_layers}, {'layer 1 alone' if len(layers) == 1 else f'layers 1 to {layers[-1]}'}"
+    return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
 def overview(study: Study, section: Section) -> list[str]:

@@ -40,9 +40,7 @@ def test_a_run_is_planned_head_by_head(models, capsys):
     (run,) = find_runs(models / "runs")
     found = planned(capsys, str(run.path), "--length", "4096", "--tolerance", "0.05")
     assert (found["length"], found["tolerance"]) == (4096, 0.05)
-    assert [(h["layer"], h["head"]) for h in found["heads"]] == [
-        (la, h) for la in (1, 2, 3) for h in range(1, 9)
-    ]
+    assert [(h["layer"], h["head"]) for h in found["heads"]] == [(la, h) for la in range(3) for h in range(8)]
     for head in found["heads"]:
         assert head["reach_bound"] > 0
         certified = head["error_bound"] is not None

@@ -117,7 +117,7 @@ def fit(measured: Sequence[Case], times: Sequence[float]) -> CostModel:
     counts = np.array([case.operations for case in measured]) / np.array(times)[:, None]
     flop, byte, exponential, call = (float(x) for x in nnls(counts, np.ones(len(times)))[0])
     on = machine()
-    where = f"{on['threads']} threads of {on['processor']}"
+    where = f"{on['threads']} thread{'s' * (on['threads'] != 1)} of {on['processor']} ({on['capability']})"
     where = where if on["accelerator"] == "none" else f"{on['accelerator']}, {where}"
     source = f"measured on {where}, torch {on['torch']}"
     return CostModel(flop=flop, byte=byte, exponential=exponential, call=call, source=source)

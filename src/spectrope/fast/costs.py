@@ -15,6 +15,8 @@ from spectrope.core.errors import ConfigError, require
 from spectrope.fast.chunkwise import chunk_length, dense_chunks, rows_at_once
 from spectrope.fast.monomials import SUMMED, feature_count, steps
 
+KEY_BLOCK = 512  # Keys that torch's kernel on CPUs takes at once.
+
 
 @dataclass(frozen=True)
 class Shape:
@@ -28,7 +30,7 @@ class Shape:
         causal: Whether queries see no later key.
         biased: Whether there is a lag bias, which the exact kernel takes as a dense mask.
         itemsize: Bytes of a number: 8 in float64 and 4 else, as lower precisions are summed in float32.
-        start: Lag from which the weights of lags decay exponentially, 0 without a lag bias.
+        starts: Lags from which weights decay exponentially, in the past and in the future.
     """
 
     batch: int
@@ -38,7 +40,7 @@ class Shape:
     causal: bool
     biased: bool = False
     itemsize: int = 4
-    start: int = 0
+    starts: tuple[int, int] = (0, 0)
 
 
 class Operations(NamedTuple):
@@ -47,37 +49,55 @@ class Operations(NamedTuple):
     flops: float  # Floating-point operations in matrix products; one in float64 counts as two.
     bytes: float  # Read and written by everything else.
     exponentials: float
-    calls: float  # Of torch's operations.
+    calls: float  # Of torch's operations, views included.
 
 
 def exact_operations(shape: Shape) -> Operations:
-    """Operations of torch's fused kernel; with a causal mask alone it leaves out one half."""
-    pairs = shape.batch * shape.n_queries * shape.n_keys
+    """Operations of torch's fused kernel, which leaves out blocks of later keys if nothing else is masked."""
+    keys = float(shape.n_keys)
     if shape.causal and not shape.biased:
-        pairs /= 2
+        keys = min(keys, (keys + KEY_BLOCK) / 2)
+    pairs = shape.batch * shape.n_queries * keys
     words = shape.itemsize / 4
     mask = pairs * shape.itemsize if shape.biased else 0
     return Operations(4 * pairs * shape.dim * words, mask, pairs * words, 1)
 
 
 def polynomial_operations(shape: Shape, rank: int, degree: int) -> Operations:
-    """Operations of `polynomial_attention`: states of features, and dense products near the diagonal."""
+    """Operations of `polynomial_attention`: states of features, and dense products near the diagonal.
+
+    Args:
+        shape: Sizes of the head.
+        rank: Coordinates that features are taken of.
+        degree: Of the polynomial.
+    """
     features, width = feature_count(rank, degree), shape.dim + 1
-    n_q, n_k = shape.n_queries, shape.n_keys
-    longest = chunk_length(features)
-    chunk = min(longest, max(n_q, n_k))
-    scans = 2 if shape.biased and not shape.causal else 1
-    behind = dense_chunks(shape.start, chunk)
-    dense = scans * behind + 1 if shape.causal or shape.biased else 0  # Chunks that a query sees densely.
-    products = n_q * min(dense * chunk, n_k)
-    flops = scans * 2 * features * width * (n_q + n_k) + 2 * products * (rank + width)
-    moved = scans * 2 * features * (n_q + n_k) + products * (4 * degree + 3)
-    copied = 4 * rank * (n_q + n_k) + width * (8 * n_q + 6 * n_k)
-    calls = scans * (2 * len(steps(rank, degree)) + math.ceil(features / SUMMED) + 16)
-    calls += dense * (2 * degree + 10)
-    pieces = math.ceil(shape.batch / rows_at_once(features, longest)) * math.ceil(max(n_q, n_k) / chunk)
+    chunk = chunk_length(features)
+    chunks = math.ceil(max(shape.n_queries, shape.n_keys) / chunk)
+    stated, dense = _visits(shape, chunks, chunk)
+    tokens = (shape.n_queries + shape.n_keys) / chunks
+    pairs = dense * shape.n_queries * shape.n_keys / chunks**2
+    copied = 4 * rank * (shape.n_queries + shape.n_keys) + width * (8 * shape.n_queries + 6 * shape.n_keys)
+    moved = 2 * stated * features * tokens + pairs * (4 * degree + 3) + copied
+    flops = 2 * stated * features * width * tokens + 2 * pairs * (rank + width)
     size = shape.batch * shape.itemsize
-    return Operations(flops * size / 4, (moved + copied) * size, 0, calls * pieces)
+    products = len(steps(rank, degree))
+    of_states = stated * (27 + 2 * products + math.ceil(features / SUMMED)) + 6 * products
+    pieces = math.ceil(shape.batch / rows_at_once(features, chunk))
+    calls = 48 + pieces * (of_states + dense * (21 + 2 * degree))
+    return Operations(flops * size / 4, moved * size, 0, calls)
+
+
+def _visits(shape: Shape, chunks: int, chunk: int) -> tuple[int, int]:
+    """How many chunks enter and are read from a state, and how many pairs of chunks meet in dense products."""
+    if not (shape.causal or shape.biased):
+        return chunks, 0
+    stated, dense = 0, chunks
+    for start in shape.starts[:1] if shape.causal else shape.starts:
+        behind = min(dense_chunks(start, chunk), chunks - 1)
+        stated += chunks - 1 - behind
+        dense += sum(chunks - distance for distance in range(1, behind + 1))
+    return stated, dense
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,11 +145,11 @@ class CostModel(Configured):
 
 # Measured by `OMP_NUM_THREADS=1 spectrope attention calibrate --device cpu`.
 DEFAULT = CostModel(
-    flop=7.2e-3,
-    byte=5.2e-2,
-    exponential=0.58,
-    call=5.6e3,
-    source="default, measured on 1 thread of an Intel Xeon Processor (AVX512), torch 2.13",
+    flop=7.0e-3,
+    byte=7.6e-2,
+    exponential=0.51,
+    call=3.8e3,
+    source="defaults, measured on 1 thread of an Intel Xeon Processor (AVX512), torch 2.13.0",
 )
 
 

@@ -215,7 +215,7 @@ def degree_errors(head: SyntheticHead, length: int, device: torch.device) -> lis
         length: For which the error is certified; it is measured at 512 tokens.
         device: Where to compute.
     """
-    ctx, v, encoding = replace(head, bias=None).of_length(SAMPLED, device)
+    ctx, v, encoding = replace(head, bias=None).inputs(SAMPLED, device)
     turned = rotated(ctx, encoding)
     pairs = turned.q.double() @ turned.k.double().mT
     if head.causal:

@@ -49,9 +49,9 @@ class LagWeights:
         return (self.logs.shape[1] + 1) // 2
 
     @property
-    def start(self) -> int:
-        """The lag from which weights decay exponentially on both sides."""
-        return max(self.past.start, self.future.start)
+    def starts(self) -> tuple[int, int]:
+        """Lags from which weights decay exponentially, in the past and in the future."""
+        return self.past.start, self.future.start
 
     def of_heads(self, heads: Sequence[int]) -> "LagWeights":
         """The weights of some heads."""

@@ -195,7 +195,7 @@ def _plan(
         if encoding.form is Form.DOT_PLUS_LAG:
             require_consecutive(ctx)
             lags = lag_weights(served, encoding, causal)
-            shape = replace(shape, start=lags.start)
+            shape = replace(shape, starts=lags.starts)
     except UnsupportedError as refusal:
         exact = HeadPlan(0, math.nan, None, None, costs.exact(shape), "exact", str(refusal))
         heads = tuple(replace(exact, head=head) for head in range(ctx.q.shape[1]))
@@ -220,7 +220,7 @@ def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
 def _setting(turned: Rotated, lags: LagWeights | None, length: int) -> Setting:
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
     plain = Setting(length, turned.q.shape[-1], dtype, turned.k.dtype)
-    return plain if lags is None else replace(plain, deviation=lags.deviation, near=lags.start)
+    return plain if lags is None else replace(plain, deviation=lags.deviation, near=max(lags.starts))
 
 
 def _head_plan(

@@ -124,8 +124,15 @@ def planned_attention(
     pieces = [(exact, _exact(ctx, turned, v, encoding, made.causal, exact))] if exact else []
     for certificate, heads in _groups(made):
         pieces.append((heads, _polynomial(turned, v, made, certificate, heads)))
+    if len(pieces) == 1:
+        return pieces[0][1]
     order = torch.tensor([head for heads, _ in pieces for head in heads], device=v.device)
     return torch.cat([out for _, out in pieces], 1)[:, order.argsort()]
+
+
+def _of_heads(x: Float[Tensor, "b h n d"], heads: Sequence[int]) -> Float[Tensor, "b some n d"]:
+    """Some heads in ascending order; all of them are not copied."""
+    return x if len(heads) == x.shape[1] else x[:, list(heads)]
 
 
 def _groups(made: Plan) -> list[tuple[Certificate, list[int]]]:
@@ -143,14 +150,12 @@ def _exact(
     ctx: Context, turned: Rotated, v: Tensor, encoding: Encoding, causal: bool, heads: Sequence[int]
 ) -> Tensor:
     """Torch's exact kernel for some heads."""
-    chosen = list(heads)
     bias, is_causal = additive_bias(ctx, encoding, causal)
     if bias is not None:
         bias = bias.to(turned.q.dtype)
-        bias = bias[:, chosen] if bias.ndim == 4 and bias.shape[1] > 1 else bias
-    return F.scaled_dot_product_attention(
-        turned.q[:, chosen], turned.k[:, chosen], v[:, chosen], attn_mask=bias, is_causal=is_causal, scale=1.0
-    )
+        bias = _of_heads(bias, heads) if bias.ndim == 4 and bias.shape[1] > 1 else bias
+    q, k, v = (_of_heads(x, heads) for x in (turned.q, turned.k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
 
 
 def _polynomial(turned: Rotated, v: Tensor, made: Plan, certificate: Certificate, heads: list[int]) -> Tensor:
@@ -159,14 +164,14 @@ def _polynomial(turned: Rotated, v: Tensor, made: Plan, certificate: Certificate
     q, k = projected(turned, made.bounds, heads, certificate.rank)
     lags = None if made.lags is None else made.lags.of_heads(heads)
     weights = PolynomialWeights(certificate.polynomial.coefficients, made.causal, lags)
-    return polynomial_attention(q, k, v[:, heads], weights, turned.keys)
+    return polynomial_attention(q, k, _of_heads(v, heads), weights, turned.keys)
 
 
 def projected(turned: Rotated, bounds: LogitBounds, heads: list[int], rank: int) -> tuple[Tensor, Tensor]:
     """Queries and centred keys of some heads, in the `rank` leading coordinates of each head's basis."""
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
-    q = turned.q[:, heads].to(dtype)
-    k = turned.k[:, heads].to(dtype) - bounds.centre[:, heads].to(dtype)
+    q, k, centre = (_of_heads(x, heads).to(dtype) for x in (turned.q, turned.k, bounds.centre))
+    k = k - centre
     if rank == q.shape[-1]:
         return q, k
     basis = torch.stack([bounds.basis(head, rank) for head in heads]).to(dtype)

@@ -1,4 +1,4 @@
-"""What an encoding costs in one attention layer, beside the same layer without one."""
+"""Time and memory of one attention layer with an encoding, relative to the same layer without one."""
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +41,14 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one encoding costs.
+    """Cost of one encoding.
 
     Args:
         encoding: Its name.
         impl: The implementation of attention that serves it here.
         forward: Time of the forward pass.
         backward: Time of the backward pass.
-        memory: Peak of what forward and backward pass allocate, relative to NoPE.
+        memory: Peak memory that forward and backward pass allocate, relative to NoPE.
         mib: The same in MiB.
     """
 
@@ -160,7 +160,7 @@ def _in_turn(
 
 
 class Allocations(TorchDispatchMode):
-    """Follows the memory of all tensors made inside; what kernels need for themselves is not seen."""
+    """Follows the memory of all tensors made inside, without the scratch memory of kernels."""
 
     def __init__(self) -> None:
         super().__init__()

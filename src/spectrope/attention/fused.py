@@ -11,7 +11,7 @@ from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
-ALIGNED = 8  # Widths that kernels on CUDA take in every precision are its multiples.
+ALIGNED = 8  # Kernels on CUDA take multiples of this width in every precision.
 
 
 def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:

@@ -89,7 +89,7 @@ def polynomial_operations(shape: Shape, rank: int, degree: int) -> Operations:
 
 
 def _visits(shape: Shape, chunks: int, chunk: int) -> tuple[int, int]:
-    """How many chunks enter and are read from a state, and how many pairs of chunks meet in dense products."""
+    """Chunks that update and read a state, and pairs of chunks that meet in dense products."""
     if not (shape.causal or shape.biased):
         return chunks, 0
     stated, dense = 0, chunks

@@ -5,8 +5,11 @@ Properties are tried on the same examples every time, however long one takes on 
 
 import os
 import random
+import shutil
+from pathlib import Path
 from unittest import mock
 
+import pytest
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -20,3 +23,35 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch loads: sums depend
 install_import_hook("spectrope", "beartype.beartype")
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty folder to type commands in, on a wide terminal."""
+    from spectrope.console.terminal import console
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console, "width", 200)
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory) -> Path:
+    """A folder of one run, to be copied."""
+    from tests.cli.typed import SMALL
+
+    from spectrope.cli import main
+
+    root = tmp_path_factory.mktemp("once") / "runs"
+    assert main(("train", *SMALL, "--runs", str(root))) == 0
+    return root
+
+
+@pytest.fixture
+def trained(here, trained_once, tmp_path, capsys) -> str:
+    """The id of a run in the folder `runs` of an empty folder."""
+    from spectrope.store import find_runs
+
+    shutil.copytree(trained_once, tmp_path / "runs")
+    capsys.readouterr()
+    (run,) = find_runs(tmp_path / "runs")
+    return run.id

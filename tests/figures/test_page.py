@@ -194,7 +194,8 @@ from spectrope import find_runs, save_figure, write_report
 runs = find_runs("runs")
 write_report(runs, "page.html")
 save_figure(runs, "accuracy", "accuracy.svg")
-forbidden = ("torch", "spectrope.models", "spectrope.attention", "spectrope.lab.training", "spectrope.lab.engines")
+lab = ("spectrope.lab.training", "spectrope.lab.engines")
+forbidden = ("torch", "spectrope.models", "spectrope.attention", *lab)
 print(len(runs), *(name for name in forbidden if name in sys.modules))
 """
     result = subprocess.run(

@@ -4,7 +4,6 @@ import errno
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -218,6 +217,7 @@ REFUSALS = {
 
 @contextmanager
 def files_no_larger_than(n_bytes: int):
+    resource = pytest.importorskip("resource")  # Windows has none.
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, limits[1]))
     try:

@@ -7,6 +7,8 @@ import polars as pl
 import pytest
 from tests.study.made import deposits, jitter, rows_of
 
+from spectrope.figures.save import write_spec
+from spectrope.figures.spec import panels_spec
 from spectrope.store.records import Complaint
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.confounds import Confounds, Effects
@@ -19,8 +21,7 @@ from spectrope.study.claims.partial_deposit import PartialDeposit
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
-from spectrope.study.page.charts import save_chart
-from spectrope.study.page.extras import falls, waterfall
+from spectrope.study.page.extras.confounds import waterfall, waterfalls
 from spectrope.study.page.page import cell, decisive, machines, mark, seconds_each
 from spectrope.study.rows import Rows
 from spectrope.study.study import Study
@@ -158,10 +159,11 @@ def test_confounds_are_drawn_as_a_waterfall(tmp_path):
 
     seen = Confounds().see(rows_of(Confounds(), tell, condition="released", seeds=2), "released", "mini")
     (effects,) = [one for one in Confounds().effects(seen) if one.subject.startswith("NoPE, Task 1, held")]
-    drawn = tmp_path / "waterfall.svg"
-    save_chart(waterfall(Confounds(), {"released": seen}), drawn)
+    panels = waterfalls({"released": seen})
+    assert [panel.title for panel in panels].count(effects.subject) == 1
+    drawn = write_spec(panels_spec(panels, 330, 2), tmp_path / "waterfall.svg").read_text()
     for word in ("together", "released", effects.subject):
-        assert word in drawn.read_text()
+        assert word in drawn
 
 
 def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone():
@@ -169,8 +171,8 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
     part = {6: -30.0, 7: -30.0}
 
     def bars(single):
-        steps = falls(Effects("distance/nope", "NoPE", whole, single))["layer"][1]["data"]["values"]
-        return {bar["step"]: bar["to"] - bar["from"] for bar in steps}
+        steps = waterfall(Effects("distance/nope", "NoPE", whole, single)).layers["steps"]
+        return {bar["step"]: bar["to"] - bar["from"] for bar in steps.rows}
 
     assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {
         "R1": -30,

@@ -252,7 +252,7 @@ def test_no_file_means_no_rows(tmp_path):
 def test_the_local_engine_keeps_a_row_of_each_job(tmp_path):
     jobs = [Job(tiny("rope")), Job(tiny("nope"))]
     kept: list[Row] = []
-    Local("cpu")(jobs, tmp_path, ignore, kept.append)
+    Local("cpu")(jobs, tmp_path, ignore, Row.of, kept.append)
     assert {row.experiment for row in kept} == {job.experiment for job in jobs}
     assert len(kept) == 2
 
@@ -263,7 +263,7 @@ def test_a_job_that_fails_leaves_the_rows_of_the_others(tmp_path):
     jobs = [Job(tiny("nope"), ("lengths",)), Job(tiny("rope"))]
     kept: list[Row] = []
     with pytest.raises(StoreError, match="damaged"):
-        Local("cpu")(jobs, tmp_path, ignore, kept.append)
+        Local("cpu")(jobs, tmp_path, ignore, Row.of, kept.append)
     assert [row.experiment for row in kept] == [tiny("rope")]
 
 
@@ -274,7 +274,7 @@ def test_jobs_of_the_grokking_laboratory_are_done_like_the_others(tmp_path):
     assert Job.from_dict(job.to_dict()) == job
     assert calibrate([job], CPU)[0].training > 0
     kept: list[Row] = []
-    Local("cpu")([job], tmp_path, ignore, kept.append)
+    Local("cpu")([job], tmp_path, ignore, Row.of, kept.append)
     (row,) = kept
     assert row.experiment == job.experiment
     assert row.tables["progress"]["step"].to_list() == [0, 2, 3]

@@ -1,0 +1,1 @@
+"""Other people's models: loading, audit, comparison, ablation and spectra."""

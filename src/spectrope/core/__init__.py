@@ -1,0 +1,1 @@
+"""What everything uses: errors, registries, configurations, random streams, devices, progress."""

@@ -1,0 +1,1 @@
+"""Positional encodings, one per file, with position rules and frequency schedules inside."""

@@ -18,15 +18,16 @@ class Style:
 
 
 # Chosen so that any two differ for normal sight and under protanopia, deuteranopia and tritanopia.
+GREY, BLUE, GREEN, RED = "#464646", "#1a65c8", "#079e6f", "#d84a02"
 KNOWN = {
-    "nope": Style("#464646", (2, 2)),
-    "sinusoidal": Style("#1a65c8", (6, 2)),
+    "nope": Style(GREY, (2, 2)),
+    "sinusoidal": Style(BLUE, (6, 2)),
     "learned": Style("#61abfb", (4, 2)),
     "random": Style("#dc9e18", (1, 2)),
-    "t5": Style("#079e6f", (8, 3)),
+    "t5": Style(GREEN, (8, 3)),
     "relative": Style("#5d0669", (5, 2, 1, 2)),
     "alibi": Style("#bc6fba", (3, 1)),
-    "rope": Style("#d84a02"),
+    "rope": Style(RED),
 }
 SPARE = (
     Style("#744908", (7, 2, 2, 2)),

@@ -121,7 +121,8 @@ def _row(width: int, columns: int, panels: Sequence[Panel]) -> dict[str, Any]:
         for panel in panels
     ]
     heading = {"text": panels[0].group, "fontSize": 15, "fontWeight": "bold", "offset": 10}
-    return {"concat": charts, "columns": columns, "spacing": 24, "title": heading} | _resolved("shared")
+    title = {"title": heading} if panels[0].group else {}
+    return {"concat": charts, "columns": columns, "spacing": 24, **title} | _resolved("shared")
 
 
 def _resolved(scale: str) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Grokking on residues: full-batch training, and the measures that are said to foresee it."""
+"""Grokking on operations modulo a prime and on images: tasks, models, training, measures, theory."""

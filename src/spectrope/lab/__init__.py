@@ -1,0 +1,1 @@
+"""The instrument on models that are trained here: training, ablation, probes, engines."""

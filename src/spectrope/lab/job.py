@@ -12,6 +12,7 @@ from spectrope.core.commit import commit
 from spectrope.core.device import Precision, machine
 from spectrope.core.errors import Interrupted, UnsupportedError
 from spectrope.core.interrupt import Stop, never
+from spectrope.core.peak_memory import PeakMemory, peak_memory
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
 from spectrope.lab.measures import MEASURES, require_measures
@@ -97,9 +98,10 @@ def train(
             "move its folder away, or train under another --runs."
         )
     if not run.finished:
-        training = laboratory.trainer(experiment, run, device, precision, probe)
-        training.fit(watch, stop)
-        run.finish(_circumstances(training, device) | training.manifest())
+        with peak_memory(device) as memory:
+            training = laboratory.trainer(experiment, run, device, precision, probe)
+            training.fit(watch, stop)
+        run.finish(_circumstances(training, device) | training.manifest() | memory_used(memory))
     run.remove(CHECKPOINT)
     return run
 
@@ -128,4 +130,18 @@ def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
         "commit": commit(),
         "device": str(device),
         "machine": machine(),
+    }
+
+
+def memory_used(memory: PeakMemory) -> dict[str, float]:
+    """Fields of the manifest on memory; `PeakMemory` says what is counted.
+
+    `peak_memory_mib` is the largest memory of the process, in MiB, while the data were made and the model was
+    trained and scored after each epoch; `memory_before_mib` is what the process held when that began. Of a
+    resumed run, both describe the part after the last resumption. Runs of earlier versions lack the second
+    field, and their first is the peak of the whole process up to then.
+    """
+    return {
+        "peak_memory_mib": round(memory.peak_mib, 1),
+        "memory_before_mib": round(memory.before_mib, 1),
     }

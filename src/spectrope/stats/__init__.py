@@ -1,1 +1,1 @@
-"""Intervals, tests and indices: NumPy arrays in, frozen records out; nothing here knows of models."""
+"""Intervals, tests and concentration indices: NumPy arrays in, frozen records out."""

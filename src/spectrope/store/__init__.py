@@ -1,4 +1,4 @@
-"""Run directories: the only place that touches disk for results."""
+"""Run folders and rows on disk: the only place that touches disk for results."""
 
 from spectrope.store.run import (
     RESULTS_VERSION,

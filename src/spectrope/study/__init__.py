@@ -1,0 +1,1 @@
+"""The papers' claims: conditions, planned runs, rows, verdicts and the replication page."""

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
+import psutil
 import pytest
 import torch
 import torch.nn.functional as F
@@ -104,6 +105,15 @@ def test_the_manifest_says_what_was_measured(tmp_path):
     assert_frame_equal(
         ablation.select(drop=100 * (pl.col("intact") - pl.col("ablated"))), ablation.select("drop")
     )
+
+
+def test_the_peak_memory_of_a_run_is_its_own(tmp_path):
+    size = 512  # MiB
+    large = torch.ones(size * 2**20, dtype=torch.uint8)
+    with_large = psutil.Process().memory_info().rss / 2**20
+    del large
+    manifest = complete(Job(tiny(), ()), tmp_path, CPU).manifest
+    assert manifest["memory_before_mib"] <= manifest["peak_memory_mib"] < with_large - size / 2
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -1,0 +1,1 @@
+"""Ablation of heads of other people's language models."""

@@ -1,0 +1,1 @@
+"""Commands that open checkpoints, one per file."""

@@ -1,0 +1,1 @@
+"""Commands of the library, one per file."""

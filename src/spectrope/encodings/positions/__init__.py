@@ -1,0 +1,1 @@
+"""Position rules: where the tokens of a batch are, one per file."""

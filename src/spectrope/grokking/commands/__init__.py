@@ -1,0 +1,1 @@
+"""Commands of the grokking laboratory, one per file."""

@@ -1,0 +1,1 @@
+"""Operations on residues, and images whose sides are to be counted."""

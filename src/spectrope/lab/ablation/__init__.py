@@ -1,0 +1,1 @@
+"""Ablation of heads: interventions, exact and adaptive sweeps, the deposit rule."""

@@ -1,0 +1,1 @@
+"""Scores of a decoder on examples, of the trained length and longer."""

@@ -1,0 +1,1 @@
+"""Probes: what a decoder's attention layers work with, and quantities computed from it."""

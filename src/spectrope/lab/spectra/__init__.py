@@ -1,0 +1,1 @@
+"""Tables of spectra: of a run's heads, and of an encoding by itself."""

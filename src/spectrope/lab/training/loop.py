@@ -1,7 +1,6 @@
 """The training loop: each step depends on the seed and its own number alone, so a run can stop anywhere."""
 
 import math
-import resource
 from dataclasses import replace
 from typing import Any
 
@@ -186,7 +185,6 @@ class Trainer:
             "test_accuracy": test_score.accuracy,
             "test_loss": test_score.loss,
             "n_parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
-            "peak_memory_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         }
 
 

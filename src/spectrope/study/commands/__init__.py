@@ -1,0 +1,1 @@
+"""Commands of the study, one per file."""

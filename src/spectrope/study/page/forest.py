@@ -1,13 +1,18 @@
 """Every part of a claim as one line: seeds, interval, the smallest effect of interest, the paper's number."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from spectrope.figures.palette import LOSS
+import altair as alt
+
+from spectrope.figures.base import Layer, Panel, span
+from spectrope.figures.kinds.measured import legend
+from spectrope.figures.palette import GREEN, LOSS, RED
 from spectrope.figures.spec import INK
-from spectrope.study.page.charts import KEY, OUTCOMES, SPARED, Spec, beside, layer, panel, whole
 from spectrope.study.verdict import Finding, Verdict
 
+SPARED = "fails but for Holm"
+OUTCOMES = {"holds": GREEN, "fails": RED, SPARED: "#f0a36b", "inconclusive": "#8a8a8a"}
 UNITS = {
     "points": "percentage points",
     "of runs": "share of runs",
@@ -17,71 +22,76 @@ UNITS = {
     "of heads": "share of heads",
 }
 LINE, WIDTH, LABEL = 22, 250, 420  # Pixels: height of a part, width of a panel, room for its name.
+LEAST_SPAN = 0.1  # Of an axis.
+ENDS = {"value", "low", "high"}  # Fields that the axis must hold.
+INTERVAL = alt.Chart().mark_rule(strokeWidth=4, opacity=0.55)
+ESTIMATE = alt.Chart().mark_point(filled=True, size=60)
+SEED = alt.Chart().mark_point(filled=True, size=12, color=INK, opacity=1)
+EDGE = alt.Chart().mark_tick(thickness=2, size=LINE - 6, color=LOSS[0])
+PAPER = alt.Chart().mark_point(shape="diamond", size=70, stroke=INK, fill="white")
 
 
-def forest(verdicts: Sequence[Verdict]) -> Spec | None:
-    """A panel per condition, and unit of which some part has two seeds; None where there is none."""
+def forest(verdicts: Sequence[Verdict]) -> list[Panel]:
+    """A panel for each condition, and each unit of which some part has two seeds."""
     shown = [verdict for verdict in verdicts if any(finding.evidence for finding in verdict.findings)]
     units = dict.fromkeys(f.part.prediction.unit for v in shown for f in v.findings if f.evidence)
-    rows = [
-        beside([_panel(verdict, unit, first=not place) for place, verdict in enumerate(shown)])
-        for unit in units
+    return [panel for unit in units for panel in _row(shown, unit)]
+
+
+def _row(verdicts: Sequence[Verdict], unit: str) -> Iterator[Panel]:
+    """The parts of one unit under each condition, on axes that the panels share."""
+    findings = [[f for f in verdict.findings if f.part.prediction.unit == unit] for verdict in verdicts]
+    order = list(dict.fromkeys(f.part.quantity for group in findings for f in group))
+    marks = [_marks(group) for group in findings]
+    ends = [
+        row[end] for group in marks for rows in group.values() for row in rows for end in row.keys() & ENDS
     ]
-    for row in rows:
-        row["resolve"] = {"scale": {"x": "shared"}}
-    return whole(*rows) if rows else None
+    x = alt.Scale(domain=span(ends, LEAST_SPAN), nice=False)
+    for place, (verdict, rows) in enumerate(zip(verdicts, marks, strict=True)):
+        charts = _charts(UNITS.get(unit, unit), x, order, labelled=place == 0)
+        layers = {name: Layer(rows[name], chart) for name, chart in charts.items()}
+        yield Panel("", verdict.condition, layers, LINE * len(order))
 
 
-def _panel(verdict: Verdict, unit: str, *, first: bool) -> Spec:
-    findings = [finding for finding in verdict.findings if finding.part.prediction.unit == unit]
-    order = list(dict.fromkeys(finding.part.quantity for finding in findings))
-    axis = {"labelLimit": LABEL, "labelPadding": 8, "grid": True, "title": None} if first else None
-    y = {"field": "part", "type": "nominal", "sort": order, "scale": {"domain": order}, "axis": axis}
-    lines = [_line(finding) for finding in findings]
-    known = [line for line in lines if line["estimate"] is not None]
-    x = {"field": "estimate", "type": "quantitative", "title": UNITS.get(unit, unit)}
-    colour = {
-        "field": "outcome",
-        "type": "nominal",
-        "scale": {"domain": list(OUTCOMES), "range": list(OUTCOMES.values())},
-        "legend": KEY | {"orient": "bottom"} if first else None,
+def _marks(findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
+    """What is drawn of some parts, by layer."""
+    intervals = [
+        {
+            "part": f.part.quantity,
+            "outcome": SPARED if f.spared else f.outcome,
+            "low": f.evidence.interval.low,
+            "high": f.evidence.interval.high,
+            "value": f.evidence.interval.estimate,
+        }
+        for f in findings
+        if f.evidence
+    ]
+    points = {
+        "edges": [(f.part, edge) for f in findings for edge in f.part.prediction.edges],
+        "seeds": [(f.part, value) for f in findings for value in f.part.values.values()],
+        "papers": [(f.part, f.part.paper) for f in findings if f.part.paper is not None],
     }
-    seeds = [
-        {"part": finding.part.quantity, "estimate": value}
-        for finding in findings
-        for value in finding.part.values.values()
-    ]
-    papers = [
-        {"part": finding.part.quantity, "estimate": finding.part.paper}
-        for finding in findings
-        if finding.part.paper is not None
-    ]
-    edges = [{"part": line["part"], "estimate": edge} for line in lines for edge in line["edges"]]
-    diamond = {"type": "point", "shape": "diamond", "size": 70, "stroke": INK, "fill": "white"}
-    tick = {"type": "tick", "thickness": 2, "size": LINE - 6, "color": LOSS[0]}
-    interval = {"type": "rule", "strokeWidth": 4, "opacity": 0.55}
-    return panel(
-        verdict.condition,
-        WIDTH,
-        LINE * max(1, len(order)),
-        [
-            layer(edges, tick, x=x, y=y),
-            layer(known, interval, x={**x, "field": "low"}, x2={"field": "high"}, y=y, color=colour),
-            layer(known, {"type": "point", "filled": True, "size": 60}, x=x, y=y, color=colour),
-            layer(seeds, {"type": "point", "filled": True, "size": 12, "color": INK, "opacity": 1}, x=x, y=y),
-            layer(papers, diamond, x=x, y=y),
-        ],
+    return {"intervals": intervals, "estimates": intervals} | {
+        name: [{"part": part.quantity, "value": value} for part, value in rows]
+        for name, rows in points.items()
+    }
+
+
+def _charts(unit: str, scale: alt.Scale, order: list[str], *, labelled: bool) -> dict[str, alt.Chart]:
+    """The layers from back to front; only the first panel of a row names the parts."""
+    axis = alt.Axis(labelLimit=LABEL, labelPadding=8, grid=True, title=None) if labelled else None
+    y = alt.Y("part:N", sort=order, scale=alt.Scale(domain=order), axis=axis)
+    ticks = alt.Axis(tickCount=6)
+    x, low = (alt.X(f"{field}:Q", title=unit, scale=scale, axis=ticks) for field in ("value", "low"))
+    colour = alt.Color(
+        "outcome:N",
+        scale=alt.Scale(domain=list(OUTCOMES), range=list(OUTCOMES.values())),
+        legend=legend(symbolType="circle", title=None),
     )
-
-
-def _line(finding: Finding) -> dict[str, Any]:
-    prediction, evidence = finding.part.prediction, finding.evidence
-    interval = evidence.interval if evidence else None
     return {
-        "part": finding.part.quantity,
-        "outcome": SPARED if finding.spared else finding.outcome,
-        "estimate": interval.estimate if interval else None,
-        "low": interval.low if interval else None,
-        "high": interval.high if interval else None,
-        "edges": prediction.edges,
+        "edges": EDGE.encode(x=x, y=y),
+        "intervals": INTERVAL.encode(x=low, x2="high:Q", y=y, color=colour),
+        "estimates": ESTIMATE.encode(x=x, y=y, color=colour),
+        "seeds": SEED.encode(x=x, y=y),
+        "papers": PAPER.encode(x=x, y=y),
     }

@@ -8,14 +8,16 @@ from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
+from spectrope.figures.base import Panel
+from spectrope.figures.save import write_spec
 from spectrope.figures.shell import templates_of, write_page
+from spectrope.figures.spec import panels_spec
 from spectrope.lab.job import Job
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
-from spectrope.study.page.charts import SPARED, Spec, save_chart
-from spectrope.study.page.extras import EXTRAS
-from spectrope.study.page.forest import forest
+from spectrope.study.page.extras.base import EXTRAS
+from spectrope.study.page.forest import SPARED, WIDTH, forest
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import Rows
@@ -27,6 +29,10 @@ WORDS = (  # Of parts, by outcome: of one, of several.
     ("fails", "fails", "fail"),
     ("inconclusive", "open", "open"),
     ("lacks", "lacks seeds", "lack seeds"),
+)
+FOREST = (
+    "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
+    "of interest. Diamonds: the paper."
 )
 
 
@@ -254,20 +260,23 @@ def _section(
 def _pictures(
     study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], page: Path
 ) -> list[Picture]:
+    """The parts of a claim, and its extra figure where it has one."""
     name = f"{claim.number}-{claim.kind}"
-    caption = (
-        "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: "
-        "smallest effects of interest. Diamonds: the paper."
-    )
-    drawn: list[tuple[str, str, Spec | None]] = [(name, caption, forest(verdicts))]
+    parts = forest(verdicts)
+    pictures = _picture(page, name, FOREST, parts, WIDTH, len({panel.title for panel in parts}))
     if claim.kind in EXTRAS:
-        told, draw = EXTRAS[claim.kind]
-        seen = {v.condition: study.seen(claim, v.condition, rows) for v in verdicts}
-        drawn.append((f"{name}-more", told, draw(claim, seen)))
-    pictures = []
-    for stem, told, spec in drawn:
-        if spec is not None:
-            file = Path("images") / page.stem / f"{stem}.svg"
-            save_chart(spec, page.parent / file)
-            pictures.append(Picture(quote(file.as_posix()), told))
+        extra = EXTRAS[claim.kind]
+        panels = extra.panels({v.condition: study.seen(claim, v.condition, rows) for v in verdicts})
+        pictures += _picture(page, f"{name}-more", extra.caption, panels, extra.width, extra.columns)
     return pictures
+
+
+def _picture(
+    page: Path, stem: str, caption: str, panels: Sequence[Panel], width: int, columns: int = 3
+) -> list[Picture]:
+    """Panels as a file beside the page; nothing where there are no panels."""
+    if not panels:
+        return []
+    file = Path("images") / page.stem / f"{stem}.svg"
+    write_spec(panels_spec(panels, width, columns, colours="shared"), page.parent / file)
+    return [Picture(quote(file.as_posix()), caption)]

@@ -1,0 +1,1 @@
+"""What claims show beside their parts: a file for each figure."""

@@ -1,0 +1,34 @@
+"""Claim 5: accuracy against the number of heads with RoPE, as the paper's figure 5."""
+
+from collections.abc import Mapping
+
+import altair as alt
+
+from spectrope.figures.base import Layer, Panel
+from spectrope.figures.spec import INK, QUIET
+from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra, interval_of
+from spectrope.study.quantities import held_out
+from spectrope.study.seen import Seen
+
+
+def against_heads(seen: Mapping[str, Seen]) -> list[Panel]:
+    """Held-out accuracy against the number of heads with RoPE, a panel per condition."""
+    x = alt.X("k:Q", title="heads with RoPE", axis=alt.Axis(tickMinStep=1))
+    bars = alt.Chart().mark_rule(color=QUIET).encode(x=x, y=alt.Y("low:Q", **ACCURACY), y2="high:Q")
+    line = (
+        alt.Chart().mark_line(point={"color": INK}, color=INK).encode(x=x, y=alt.Y("estimate:Q", **ACCURACY))
+    )
+    panels = []
+    for condition, runs in seen.items():
+        intervals = {arm: interval_of(runs.values(arm, held_out)) for arm in runs.arms}
+        rows = [{"k": int(arm), **interval} for arm, interval in intervals.items() if interval]
+        if rows:
+            layers = {"intervals": Layer(rows, bars), "means": Layer(rows, line)}
+            panels.append(Panel("", condition, layers, 200))
+    return panels
+
+
+EXTRAS.register(
+    "partial-rope",
+    Extra("Accuracy by heads with RoPE; bars are 95 % t intervals over seeds.", against_heads, width=300),
+)

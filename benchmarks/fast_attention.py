@@ -3,8 +3,8 @@
 `python -m benchmarks.fast_attention` takes about five minutes to 262,144 tokens; `--longest 16384` does less.
 Each case is one head with RoPE whose logits reach 0.495 by their norms; a plan must certify an error of 1e-2
 max|v|, the last queries' outputs must keep it, and gradients must point where exact ones do. The fast side
-rotates queries and keys; the plan is made before and timed by itself. The speed-up that each plan predicts from
-counts of operations is printed and stored beside the measured one.
+rotates queries and keys; the plan is made before and timed by itself. The speed-up that each plan predicts is
+printed and stored beside the measured one.
 
 Up to 16,384 tokens exact attention is timed as a whole. Beyond, it is timed on 1,024 queries and its time
 multiplied by n / 1,024: these see all n keys without a mask, and n / 2 keys, the mean number, where attention

@@ -81,6 +81,7 @@ def polynomial_operations(shape: Shape, rank: int, degree: int) -> Operations:
     moved = 2 * stated * features * tokens + pairs * (4 * degree + 3) + copied
     flops = 2 * stated * features * width * tokens + 2 * pairs * (rank + width)
     size = shape.batch * shape.itemsize
+    # Numbers of calls are those that torch dispatches, which tests count; decays by a lag bias are left out.
     products = len(steps(rank, degree))
     of_states = stated * (27 + 2 * products + math.ceil(features / SUMMED)) + 6 * products
     pieces = math.ceil(shape.batch / rows_at_once(features, chunk))

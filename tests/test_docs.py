@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.own_files import run_no_file_yet
 
-from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.training.scales import SCALES, Preset
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.tuned import tried_claims
@@ -27,9 +27,7 @@ def small(preset: Preset) -> Preset:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS}
-    )  # an example may register one
+    run_no_file_yet(monkeypatch)
     if page.name == "README.md":  # Its example says nothing of a model's size, which here is small.
         monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})
     namespace = {"__name__": "__main__"}

@@ -6,7 +6,7 @@ import pytest
 from tests.cli.typed import SMALL, refused
 
 from spectrope.cli import main
-from spectrope.encodings import foreign
+from spectrope.core import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.runs import experiment_of
 from spectrope.store import find_runs

@@ -6,8 +6,8 @@ import pytest
 from tests.cli.typed import refused
 
 from spectrope.cli import main
+from spectrope.core import foreign
 from spectrope.core.foreign import loaded_files
-from spectrope.encodings import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.store import find_runs
 
@@ -134,7 +134,7 @@ def test_it_is_tried_in_the_sizes_that_are_trained(tmp_path, capsys):
     assert main(("train", "--encoding", "mine.py:Mine", "--epochs", "1", "--examples", "60")) == 0
 
 
-NO_OWN = "--own goes with a run whose encoding comes from a file."
+NO_OWN = "--own goes with a run whose encoding or task comes from a file."
 
 
 @pytest.mark.parametrize(

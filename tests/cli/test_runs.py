@@ -107,7 +107,8 @@ def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_pat
     shown = capsys.readouterr()
     assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +[\d.]+", shown.out)
     assert re.search(rf"{trained} +distance +rope", shown.out)
-    assert re.fullmatch(rf"spectrope: {foreign.id}: Experiment\..*\n", shown.err)
+    told = rf"spectrope: {foreign.id}: unknown laboratory 'another'; known: decoder, .*\n"
+    assert re.fullmatch(told, shown.err)
     assert main(("report",)) == 0
     assert trained in (tmp_path / "report.html").read_text()
     assert f"run {other.id} is no training run" in refused(capsys, "report", other.id)

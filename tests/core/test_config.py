@@ -57,6 +57,12 @@ def test_a_name_of_the_package_is_refused_even_before_it_is_looked_up_and_nothin
     assert shapes["ring"].__module__ == "shapes.ring"
 
 
+@pytest.mark.parametrize("name", ["", "a/b", "two words", "file.py", "-n", "a+b"])
+def test_a_name_that_no_file_could_have_is_refused(shapes, name):
+    with pytest.raises(ConfigError, match="a name holds letters, digits, '-' and '_' alone"):
+        shapes.register(name, Stranger)
+
+
 def test_a_member_that_cannot_be_imported_is_named_at_every_lookup(shapes, tmp_path):
     broken = tmp_path / "shapes" / "broken.py"
     broken.write_text("1 / 0")

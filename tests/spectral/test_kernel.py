@@ -4,22 +4,21 @@ import functools
 import math
 
 import pytest
+import scipy.special
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.spectral.kernel import geometric_kernel_limit, rope_kernel, rope_kernel_eigenvalues
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.szego import (
-    SymbolWarning,
-    avram_parter_distance,
-    distance_rate,
+from spectrope.spectral import (
+    ToeplitzOperator,
     eigenvalue_match,
+    fitted_rate,
+    rope_kernel,
+    rope_kernel_eigenvalues,
     singular_value_match,
-    szego_distance,
-    tail_share,
 )
+from spectrope.spectral.szego import tail_share
 
 
 def geometric(m, base=10000.0):
@@ -70,30 +69,31 @@ def test_linear_frequencies_give_dirichlets_kernel_and_all_of_them_the_identity(
 
 @pytest.mark.parametrize(("m", "largest"), [(64, 0.18), (1024, 0.028)])
 def test_geometric_frequencies_approach_a_difference_of_cosine_integrals(m, largest):
-    lag = torch.arange(4097, dtype=torch.float64)
-    error = (rope_kernel(geometric(m), 4097).lags[4096:] - geometric_kernel_limit(lag)).abs().max().item()
+    lag = torch.arange(1, 4097, dtype=torch.float64)
+    far, near = (torch.from_numpy(scipy.special.sici(x.numpy())[1]) for x in (lag, lag / 10000))
+    error = (rope_kernel(geometric(m), 4097).lags[4097:] - (far - near) / math.log(10000)).abs().max().item()
     assert error == pytest.approx(largest, rel=0.05)
 
 
 @pytest.mark.parametrize(("rho", "limit"), [(0.5, 0.7930), (0.9, 5.634)])
 def test_szegos_rate_for_kac_murdock_and_szego(rho, limit):
-    distance = functools.partial(szego_distance, symbol=functools.partial(kms_symbol, rho))
-    rate = distance_rate(distance, functools.partial(kms, rho), [128, 256, 512])
-    assert rate.scaled[-1] == pytest.approx(limit, rel=0.02)
-    assert rate.exponent_estimate == pytest.approx(1, abs=0.05)
+    lengths, symbol = [128, 256, 512], functools.partial(kms_symbol, rho)
+    distances = [eigenvalue_match(kms(rho, n), symbol).distance for n in lengths]
+    assert 512 * distances[-1] == pytest.approx(limit, rel=0.02)
+    assert fitted_rate(lengths, distances) == pytest.approx(1, abs=0.05)
 
 
 def test_szegos_rate_for_a_cosine_symbol_which_is_the_truncated_one():
-    make = lambda n: ToeplitzOperator.of(lambda d: (d.abs() == 1).to(torch.float64), n)  # noqa: E731
-    rate = distance_rate(szego_distance, make, [100, 200, 400])
-    assert rate.scaled[-1] == pytest.approx(2 - 8 / math.pi**2, rel=0.01)
+    operator = ToeplitzOperator.of(lambda d: (d.abs() == 1).to(torch.float64), 400)
+    assert 400 * eigenvalue_match(operator).distance == pytest.approx(2 - 8 / math.pi**2, rel=0.01)
 
 
 def test_singular_values_of_causal_matrices_follow_the_modulus_of_the_symbol():
-    make = lambda n: ToeplitzOperator.causal(0.5 ** torch.arange(n, dtype=torch.float64))  # noqa: E731
-    rate = distance_rate(avram_parter_distance, make, [64, 128, 256])
-    assert rate.exponent_estimate == pytest.approx(1, abs=0.1)
-    eigenvalues = torch.linalg.eigvals(make(64).dense()).abs()
+    lengths = [64, 128, 256]
+    causal = [ToeplitzOperator.causal(0.5 ** torch.arange(n, dtype=torch.float64)) for n in lengths]
+    distances = [singular_value_match(operator).distance for operator in causal]
+    assert fitted_rate(lengths, distances) == pytest.approx(1, abs=0.1)
+    eigenvalues = torch.linalg.eigvals(causal[0].dense()).abs()
     assert eigenvalues.max().item() == eigenvalues.min().item() == 1  # the diagonal, nothing of the symbol
 
 
@@ -105,10 +105,8 @@ def test_singular_values_of_causal_matrices_follow_the_modulus_of_the_symbol():
     ],
 )
 def test_szegos_theorem_is_said_not_to_apply_to_rope_and_alibi(make, least):
-    with pytest.warns(SymbolWarning, match=r"Szegő's theorem needs a fixed symbol"):
-        szego_distance(make(256))
-    with pytest.warns(SymbolWarning, match="Avram and Parter"):
-        avram_parter_distance(make(256))
+    assert not eigenvalue_match(make(256)).theorem_applies
+    assert not singular_value_match(make(256)).theorem_applies
     assert min(tail_share(make(n)) for n in (256, 4096, 65536)) > least
     assert tail_share(kms(0.9, 4096)) < 1e-12
 
@@ -119,12 +117,15 @@ def test_a_match_holds_both_sides_and_their_distance():
     torch.testing.assert_close(found.values, torch.linalg.eigvalsh(operator.dense()))
     middle = (torch.arange(300, dtype=torch.float64) + 0.5) * math.pi / 300
     torch.testing.assert_close(found.quantiles, kms_symbol(0.5, middle).flip(0), atol=1e-3, rtol=0)
-    assert found.distance == szego_distance(operator, functools.partial(kms_symbol, 0.5))
     assert found.distance >= (found.values - found.quantiles).abs().mean().item()
     assert found.theorem_applies
     causal = singular_value_match(ToeplitzOperator.causal(operator.lags[299:]))
     torch.testing.assert_close(causal.values, torch.linalg.svdvals(operator.dense().tril()).flip(0))
-    assert not eigenvalue_match(ToeplitzOperator.of(torch.abs, 64)).theorem_applies
+
+
+def test_one_length_or_a_distance_of_zero_has_no_rate():
+    assert fitted_rate([9, 9], [0.1, 0.1]) is None
+    assert fitted_rate([9, 18], [0.1, 0.0]) is None
 
 
 def test_rope_has_a_fixed_number_of_eigenvalues_and_alibis_grow_with_the_square():
@@ -139,22 +140,12 @@ def test_rope_has_a_fixed_number_of_eigenvalues_and_alibis_grow_with_the_square(
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: szego_distance(ToeplitzOperator.causal(torch.ones(3))), ConfigError, "must be Hermitian"),
-        (lambda: szego_distance(kms(0.5, 4097)), UnsupportedError, "up to 4096 rows; got 4097"),
-        (
-            lambda: distance_rate(szego_distance, lambda n: kms(0.5, n), [9]),
-            ConfigError,
-            "two values or more",
-        ),
-        (
-            lambda: distance_rate(szego_distance, lambda n: ToeplitzOperator(torch.zeros(2 * n - 1)), [2, 3]),
-            ConfigError,
-            "the spectrum equals the symbol",
-        ),
+        (lambda: eigenvalue_match(ToeplitzOperator.causal(torch.ones(3))), ConfigError, "must be Hermitian"),
+        (lambda: eigenvalue_match(kms(0.5, 4097)), UnsupportedError, "up to 4096 rows; got 4097"),
+        (lambda: singular_value_match(kms(0.5, 4097)), UnsupportedError, "up to 4096 rows; got 4097"),
         (lambda: rope_kernel_eigenvalues(torch.ones(2), 0), ConfigError, "n must be at least 1"),
         (lambda: rope_kernel(torch.ones(2) * 1j, 5), ConfigError, "frequencies must be real"),
         (lambda: rope_kernel(torch.tensor([math.nan]), 5), ConfigError, "frequencies must be finite"),
-        (lambda: geometric_kernel_limit(torch.ones(2), 1.0), ConfigError, "base must exceed 1"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(call, error, match):

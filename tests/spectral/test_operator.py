@@ -8,10 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.solve import toeplitz_solve
-from spectrope.spectral.symbol import modulus_bound, symbol_range
+from spectrope.core.errors import ConfigError
+from spectrope.spectral import ToeplitzOperator, symbol_range
 
 SIZES = st.sampled_from([1, 2, 3, 31, 63, 64, 97])
 SEEDS = st.integers(0, 2**32 - 1)
@@ -34,7 +32,7 @@ def fejer(width, n):
     columns=st.integers(1, 3),
     band=st.sampled_from([0, 1, 5, 62, 96]),
 )
-def test_products_adjoint_and_energy_equal_the_dense_ones(n, seed, is_complex, columns, band):
+def test_products_equal_the_dense_ones(n, seed, is_complex, columns, band):
     within = torch.arange(1 - n, n).abs() <= band
     operator = ToeplitzOperator(lags(n, seed, is_complex) * within)
     assert operator.bandwidth == min(band, n - 1)
@@ -42,9 +40,6 @@ def test_products_adjoint_and_energy_equal_the_dense_ones(n, seed, is_complex, c
     dense = operator.dense()
     torch.testing.assert_close(operator @ x, dense @ x)
     torch.testing.assert_close(operator @ y, dense @ y.to(dense))
-    torch.testing.assert_close(operator.rmatvec(x.mT), (dense.mH @ x).mT)
-    torch.testing.assert_close(operator.adjoint().dense(), dense.mH)
-    assert operator.energy() == pytest.approx((dense.abs() ** 2).sum().item())
 
 
 @given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
@@ -55,9 +50,7 @@ def test_dense_is_scipys_and_the_flags_tell_the_kind(n, seed, is_complex):
     assert operator.n == n
     assert torch.equal(operator.dense(), torch.from_numpy(reference))
     assert operator.hermitian_part().is_hermitian
-    assert ToeplitzOperator.causal(t[n - 1 :]).is_causal
     assert operator.is_hermitian == (n == 1 and not is_complex)
-    assert operator.is_causal == (n == 1)
     torch.testing.assert_close(ToeplitzOperator.causal(t[n - 1 :]).dense(), operator.dense().tril())
 
 
@@ -68,7 +61,7 @@ def test_an_operator_of_a_lag_function_and_a_hadamard_product():
     torch.testing.assert_close(decay.hadamard(wave).dense(), decay.dense() * wave.dense())
 
 
-@given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), points=st.integers(193, 300))
+@given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), points=st.integers(1, 300))
 def test_symbols_on_a_grid_are_those_at_its_angles(n, seed, is_complex, points):
     operator = ToeplitzOperator(lags(n, seed, is_complex))
     for kind in (operator, operator.hermitian_part()):
@@ -83,7 +76,7 @@ def test_fejer_means_are_rayleigh_quotients_of_plane_waves(n, seed, is_complex):
     operator = ToeplitzOperator(lags(n, seed, is_complex))
     theta = torch.tensor([0.0, 0.7, 3.0], dtype=torch.float64)
     waves = torch.exp(-1j * theta[:, None] * torch.arange(n)) / math.sqrt(n)
-    quotients = (waves.conj() * operator.matvec(waves)).sum(1)
+    quotients = (waves.conj() * (operator @ waves.T).T).sum(1)
     torch.testing.assert_close(operator.fejer().symbol(theta).to(quotients), quotients)
 
 
@@ -94,11 +87,11 @@ def test_fejers_kernel_has_its_closed_symbol(width):
     torch.testing.assert_close(fejer(width, 40).symbol(theta), closed)
 
 
-@given(n=SIZES, seed=SEEDS, is_complex=st.booleans(), oversampling=st.sampled_from([3, 4, 8]))
-def test_the_bracket_holds_the_eigenvalues_and_the_symbol(n, seed, is_complex, oversampling):
+@given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
+def test_the_bracket_holds_the_eigenvalues_and_the_symbol(n, seed, is_complex):
     operator = ToeplitzOperator(lags(n, seed, is_complex)).hermitian_part()
     values = torch.linalg.eigvalsh(operator.dense())
-    found = symbol_range(operator, oversampling)
+    found = symbol_range(operator)
     fine = operator.symbol(torch.linspace(-math.pi, math.pi, 4001, dtype=torch.float64))
     slack = 1e-10 * (1 + values.abs().max().item())
     assert found.lower_bound - slack <= fine.min().item()
@@ -111,38 +104,6 @@ def test_decaying_lags_are_bracketed_far_tighter_than_by_the_grid_alone():
     found = symbol_range(ToeplitzOperator.of(lambda d: 0.5 ** d.abs(), 2048))
     assert 3 <= found.upper_bound <= 3 + 1e-6  # (1 + .5) / (1 - .5), where Ehlich and Zeller alone give 3.1
     assert 1 / 3 - 1e-6 <= found.lower_bound <= 1 / 3
-
-
-@given(n=SIZES, seed=SEEDS, is_complex=st.booleans())
-def test_the_modulus_bounds_the_spectral_norm(n, seed, is_complex):
-    operator = ToeplitzOperator(lags(n, seed, is_complex))
-    assert torch.linalg.matrix_norm(operator.dense(), 2).item() <= modulus_bound(operator) * (1 + 1e-12)
-
-
-@given(n=SIZES, seed=SEEDS)
-def test_levinson_solves_positive_definite_systems(n, seed):
-    t = lags(n, seed)[n - 1 :]
-    t[0] = 1 + 2 * t[1:].abs().sum()
-    operator, b = ToeplitzOperator.hermitian(t), lags(n, seed + 1)[:n]
-    torch.testing.assert_close(toeplitz_solve(operator, b), torch.linalg.solve(operator.dense(), b))
-    b = torch.stack([b, -b], 1)
-    torch.testing.assert_close(toeplitz_solve(operator, b), torch.linalg.solve(operator.dense(), b))
-
-
-def test_levinson_refuses_what_it_cannot_solve():
-    singular = ToeplitzOperator.hermitian(
-        torch.tensor([0.0, 1.0, 2.0])
-    )  # |i - j|: its leading 1 x 1 block is 0
-    with pytest.raises(UnsupportedError, match="singular leading block"):
-        toeplitz_solve(singular, torch.ones(3))
-    smooth = ToeplitzOperator.of(lambda d: torch.exp(-((d / 4) ** 2)), 40)  # condition number beyond 1e16
-    with pytest.raises(UnsupportedError, match="lost its digits"):
-        toeplitz_solve(smooth, torch.randn(40, generator=torch.Generator().manual_seed(0)))
-    steep = ToeplitzOperator.hermitian(10.0 ** torch.linspace(-300, 60, 140, dtype=torch.float64))
-    with pytest.raises(UnsupportedError, match=r"lost its digits \(residual inf\)"):
-        toeplitz_solve(steep, torch.ones(140))
-    with pytest.raises(ConfigError, match="rhs must have 3 rows"):
-        toeplitz_solve(singular, torch.ones(4))
 
 
 def test_low_precision_and_strided_lags_are_read_exactly():
@@ -165,12 +126,9 @@ def test_low_precision_and_strided_lags_are_read_exactly():
         (lambda: ToeplitzOperator(torch.tensor([1e200], dtype=torch.float64)), "Rescale it"),
         (lambda: ToeplitzOperator(torch.tensor([1e-200], dtype=torch.float64)), "Rescale it"),
         (lambda: ToeplitzOperator.hermitian(torch.tensor([1j, 1.0])), "must be real; got 1j"),
-        (lambda: fejer(2, 3).matvec(torch.ones(2)), r"shape \(..., 3\)"),
+        (lambda: fejer(2, 3) @ torch.ones(2), r"x must have shape \(3,\) or \(3, c\); got \(2,\)"),
         (lambda: fejer(2, 3).hadamard(fejer(2, 4)), "sizes must agree; got 3 and 4"),
-        (lambda: fejer(2, 3).symbol_on_grid(4), "at least 2n - 1 = 5"),
         (lambda: symbol_range(ToeplitzOperator.causal(torch.ones(3))), "must be Hermitian"),
-        (lambda: symbol_range(fejer(2, 3), 2), "oversampling must be at least 3"),
-        (lambda: modulus_bound(fejer(2, 3), 2), "oversampling must be at least 3"),
     ],
 )
 def test_wrong_input_is_refused_in_one_line(make, match):
@@ -182,4 +140,3 @@ def test_the_zero_matrix_is_a_right_answer():
     zero = ToeplitzOperator(torch.zeros(9))
     assert not (zero @ torch.ones(5)).any()
     assert symbol_range(zero) == symbol_range(ToeplitzOperator(torch.zeros(3)))
-    assert modulus_bound(zero) == 0

@@ -1,42 +1,52 @@
 """Commands that take a run or a checkpoint: which of the two a name stands for."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from spectrope.checkpoints.adapters import is_checkpoint
+from spectrope.console.own import resolve_own
 from spectrope.core.errors import ConfigError
-from spectrope.encodings.base import ENCODINGS
-from spectrope.lab.experiments import OWN
+from spectrope.lab.experiments import OWN, OWN_TASKS
 from spectrope.store import Run, resolve_run
 from spectrope.store.files import disk_errors
 
 
-def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: str | None) -> Run | str:
+def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: Sequence[str]) -> Run | str:
     """The run, or the name again where it is that of a checkpoint.
 
     Args:
         name: A folder, the beginning of a run's id, or the id of a model.
         root: Folder that holds the run folders.
         allow_download: Whether an id that is not in the local cache may be that of a model.
-        own: The class of the run's encoding, as file.py:Class, where it comes from a file, which is run.
+        own: Classes of the run's encoding and task, as file.py:Class, where they come from files, which are
+            run.
 
     Raises:
-        ConfigError: If it is neither, or needs no encoding of the user's own, or another one.
+        ConfigError: If it is neither, or has no encoding or task of the user's own, or another one.
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
     target = _found(name, root, allow_download)
-    if own is not None:
-        _take_up(own, target)
+    take_up(own, target)
     return target
 
 
-def _take_up(own: str, target: Run | str) -> None:
-    versions = target.config.get(OWN, {}) if isinstance(target, Run) else {}
-    if not versions:
-        raise ConfigError("--own goes with a run whose encoding comes from a file.")
-    name = ENCODINGS.resolve(own)
-    if name not in versions:
-        raise ConfigError(f"--own {own} is encoding {name!r}; the run has {', '.join(versions)}.")
+def take_up(own: Sequence[str], target: Run | str) -> None:
+    """Run the files that a run's encoding and task come from, where any is named.
+
+    Raises:
+        ConfigError: If a file cannot be run, or the run has no such encoding or task.
+    """
+    if not own:
+        return
+    config = target.config if isinstance(target, Run) else {}
+    names = [*config.get(OWN, {}), *config.get(OWN_TASKS, {})]
+    if not names:
+        raise ConfigError("--own goes with a run whose encoding or task comes from a file.")
+    for spec in own:
+        registry, name = resolve_own(spec)
+        if name not in names:
+            raise ConfigError(f"--own {spec} is {registry.what} {name!r}; the run has {', '.join(names)}.")
 
 
 def _found(name: str, root: Path, allow_download: bool) -> Run | str:

@@ -1,22 +1,30 @@
-"""Encodings of the user's own on the command line: named by their file, and tried before they are trained."""
+"""Encodings and tasks of the user's own on the command line: named by their file, tried before training."""
 
-from typing import Annotated, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 import tyro
 
 from spectrope.attention.heads import ATTENTIONS
 from spectrope.console.terminal import table
-from spectrope.core.errors import ConfigError
-from spectrope.core.foreign import blamed, is_foreign, loaded_files, reason
+from spectrope.core.errors import ConfigError, SpectropeError
+from spectrope.core.foreign import blamed, digest_of, is_foreign, load_object, loaded_files, reason
+from spectrope.core.registry import Registry
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.laws import Sizes, laws_of
+from spectrope.tasks.base import TASKS, Task, TaskConfig
+from spectrope.tasks.checks import check_task
 
 Own = Annotated[
-    str | None,
+    tuple[str, ...],
+    tyro.conf.UseAppendAction,
     tyro.conf.arg(
-        help="file.py:Class, for a run whose encoding comes from a file of yours; the file is executed."
+        help="file.py:Class of an encoding or task of the run that comes from a file of yours, which is "
+        "executed; default: none",
     ),
 ]
+
+Tried = TypeVar("Tried")
 
 
 def named(spec: str) -> str:
@@ -29,6 +37,18 @@ def named(spec: str) -> str:
     if plus and attention in ATTENTIONS:
         return f"{attention}+{named(encoding)}"
     return ENCODINGS.resolve(spec) if is_foreign(spec) else spec
+
+
+def resolve_own(spec: str) -> tuple[Registry[Any], str]:
+    """The registry and the name of an encoding or a task in a file, which is run.
+
+    Raises:
+        ConfigError: If the file cannot be run, or has no such class.
+    """
+    member = load_object(spec)
+    is_task = isinstance(member, type) and issubclass(member, Task)
+    registry: Registry[Any] = TASKS if is_task else ENCODINGS
+    return registry, registry.resolve(spec)
 
 
 @runtime_checkable
@@ -59,11 +79,7 @@ def try_own(spec: str, model: HasHeads) -> None:
         return
     name = model.encoding.kind
     sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
-    try:
-        checks = laws_of(name, sizes)
-    except Exception as error:
-        told = blamed(error, loaded_files()) or reason(error)
-        raise ConfigError(f"{spec} fails when it is tried: {told}.") from error
+    checks = _tried(spec, lambda: laws_of(name, sizes))
     rows = [
         (
             check.law.name.lower().replace("_", " "),
@@ -74,3 +90,24 @@ def try_own(spec: str, model: HasHeads) -> None:
         for check in checks
     ]
     table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
+
+
+def try_task(config: TaskConfig) -> None:
+    """Draw and solve some examples of a task that comes from a file; others are tried by tests.
+
+    Raises:
+        ConfigError: If it fails, with the line of the file, or breaks a rule of tasks.
+    """
+    if digest_of(TASKS[config.kind]) is not None:
+        _tried(f"task {config.kind!r}", lambda: check_task(config.build()))
+
+
+def _tried(what: str, attempt: Callable[[], Tried]) -> Tried:
+    try:
+        return attempt()
+    except Exception as error:
+        told = blamed(error, loaded_files())
+        if told is None and isinstance(error, SpectropeError):
+            raise
+        told = told or reason(error)
+        raise ConfigError(f"{what} fails when it is tried: {told}.") from error

@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
@@ -34,8 +35,10 @@ class Registry(Generic[Member]):
         """Enter a member under `name`; the dataclass of a class (itself, or its `Config`) gets it as `kind`.
 
         Raises:
-            ConfigError: If another member has the name.
+            ConfigError: If another member has the name, or it could not be part of a file's name.
         """
+        if re.fullmatch(r"\w[\w-]*", name) is None:
+            raise ConfigError(f"{self.what} {name!r}: a name holds letters, digits, '-' and '_' alone.")
         if not f"{getattr(member, '__module__', '')}.".startswith(f"{self.package}."):
             self._discover()  # Names of the package's own take precedence.
         holder = self._members.get(name)
@@ -78,6 +81,9 @@ class Registry(Generic[Member]):
         try:
             self.config_of(member)()
         except TypeError as error:
+            if missing := sorted(getattr(member, "__abstractmethods__", ())):
+                lacks = f"defines no {' and no '.join(missing)}"
+                raise ConfigError(f"{spec} {lacks}, which every {self.what} has.") from None
             raise ConfigError(f"{spec}: every field needs a default; {reason(error)}.") from None
         return kind
 

@@ -1,4 +1,4 @@
-"""Pairs of coordinates as complex numbers."""
+"""Coordinate pairs as complex numbers."""
 
 from typing import Literal
 
@@ -6,7 +6,23 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-Pairing = Literal["adjacent", "halves"]
+from spectrope.core.errors import ConfigError
+
+Pairing = Literal["adjacent", "halves"]  # Coordinates (2j, 2j+1), or (j, j+m).
+
+
+def complex_pairs(x: Float[Tensor, "*b d"], pairing: Pairing = "adjacent") -> Complex[Tensor, "*b m"]:
+    r"""The m = d/2 coordinate pairs of x as complex numbers :math:`z_j = x_{(j,1)} + i x_{(j,2)}`.
+
+    A rotation multiplies each of them by a phase.
+
+    Raises:
+        ConfigError: If the width is odd.
+    """
+    if x.shape[-1] % 2:
+        raise ConfigError(f"x must have an even width to pair coordinates; got {x.shape[-1]}.")
+    pairs = x.unflatten(-1, (-1, 2)) if pairing == "adjacent" else x.unflatten(-1, (2, -1)).mT
+    return torch.complex(*(part.contiguous() for part in pairs.unbind(-1)))
 
 
 def multiply_pairs(
@@ -20,7 +36,7 @@ def multiply_pairs(
     Args:
         x: Real vectors.
         factor: One complex number per pair.
-        pairing: "adjacent" pairs coordinates (2j, 2j+1), "halves" pairs (j, j+m).
+        pairing: Which coordinates form pairs.
 
     Returns:
         The products, in the layout and dtype of x.

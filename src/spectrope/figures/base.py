@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import altair as alt
 import polars as pl
 
-from spectrope.core.errors import StoreError
+from spectrope.core.errors import ConfigError, StoreError
 from spectrope.core.registry import Registry
 from spectrope.figures.palette import styles
 from spectrope.figures.tables import Tables
@@ -60,14 +60,26 @@ class Figure(ABC):
 
     kind: ClassVar[str]
     title: ClassVar[str]
-    needs: ClassVar[str] = "metrics"  # The table that it draws.
+    needs: ClassVar[str] = "metrics"  # The table that it draws, as `tables[self.needs]`.
+    reads: ClassVar[
+        Mapping[str, Any]
+    ] = {}  # Columns of it, and their types, where `Tables` has no such field.
     key: ClassVar[Literal["encodings", "drops", "none"]] = "none"  # What colour tells that needs explaining.
     width: ClassVar[int] = 360  # Of a panel in a file, and about the least on the page, in pixels.
     columns: ClassVar[int] = 2  # Panels side by side in a file.
 
     def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None:
-        """Register the class under `name`."""
+        """Register the class under `name`.
+
+        Raises:
+            ConfigError: If it draws a table of which it does not say what columns it has.
+        """
         super().__init_subclass__(**kwargs)
+        if not cls.reads and cls.needs not in {field.name for field in fields(Tables)}:
+            raise ConfigError(
+                f"figure {name!r} draws table {cls.needs!r} and must say what it reads of it, as in "
+                'reads = {"layer": pl.Int64, "drop": pl.Float64}.'
+            )
         FIGURES.register(name, cls)
 
     @abstractmethod
@@ -88,10 +100,19 @@ class Figure(ABC):
         Raises:
             StoreError: If no run has the table.
         """
-        if getattr(tables, self.needs).is_empty():
+        if tables[self.needs].is_empty():
             raise StoreError(
                 f"figure {self.kind!r} draws table {self.needs!r}, which none of these runs has."
             )
+
+
+def declared_tables(figures: Iterable[type[Figure]]) -> dict[str, dict[str, Any]]:
+    """The columns that some figures declare, by table, with their types."""
+    declared: dict[str, dict[str, Any]] = {}
+    for figure in figures:
+        if figure.reads:
+            declared.setdefault(figure.needs, {}).update(figure.reads)
+    return declared
 
 
 def rows(frame: pl.DataFrame, *quantities: str) -> list[dict[str, Any]]:

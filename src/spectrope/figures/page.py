@@ -7,7 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from spectrope.figures.about import about, rebuild_command
-from spectrope.figures.base import FIGURES, Figure, Panel
+from spectrope.figures.base import FIGURES, Figure, Panel, declared_tables
 from spectrope.figures.palette import DIVERGING, styles
 from spectrope.figures.shell import rendered, write_page
 from spectrope.figures.summary import headline, rows_of
@@ -52,7 +52,8 @@ def write_report(runs: Sequence[Run], path: str | Path) -> Path:
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
     path = Path(path)
-    return write_page(render(read_tables(runs), path), path)
+    tables = read_tables(runs, declared_tables(FIGURES[name] for name in FIGURES))
+    return write_page(render(tables, path), path)
 
 
 def render(tables: Tables, path: Path) -> str:
@@ -80,7 +81,7 @@ def _sections(tables: Tables) -> list[FigureSection]:
     figures = [FIGURES[name]() for name in names]
     sections = []
     for figure in figures:
-        if getattr(tables, figure.needs).is_empty():
+        if tables[figure.needs].is_empty():
             continue
         groups = []
         for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):

@@ -8,7 +8,7 @@ from typing import Any
 import vl_convert
 
 from spectrope.core.errors import ConfigError
-from spectrope.figures.base import FIGURES
+from spectrope.figures.base import FIGURES, declared_tables
 from spectrope.figures.spec import file_spec
 from spectrope.figures.tables import read_tables
 from spectrope.store import Run, check_place
@@ -33,7 +33,8 @@ def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
 
     Args:
         runs: Finished runs.
-        name: A registered figure, such as "accuracy", "heatmap" or "kernel".
+        name: A registered figure, such as "accuracy", "heatmap" or "kernel", or one in a file
+            (`file.py:Class`), which is run.
         path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
             nothing) or .json (the Vega-Lite specification).
 
@@ -42,12 +43,12 @@ def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
 
     Raises:
         UnknownNameError: If no figure has that name.
-        ConfigError: If the suffix is another, or there is no run.
+        ConfigError: If the suffix is another, there is no run, or a file cannot be run.
         StoreError: If a run lacks what the figure draws, or the file cannot be written.
     """
-    figure, path = FIGURES[name](), Path(path)
+    figure, path = FIGURES[FIGURES.resolve(name)], Path(path)
     check_figure(path)
-    return write_spec(file_spec(figure, read_tables(runs)), path)
+    return write_spec(file_spec(figure(), read_tables(runs, declared_tables([figure]))), path)
 
 
 def check_figure(path: Path) -> None:

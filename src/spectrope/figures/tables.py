@@ -84,6 +84,7 @@ class Tables:
         screen: A row per head: its first-order estimate beside its drop.
         spectrum: A row per measured head: its Toeplitz share, and the other quantities that its run has. It
             and the tables below are those that `spectrope spectrum` keeps.
+        declared: Further tables, whose columns figures declare, in the units of the run.
     """
 
     sources: list[Run]
@@ -105,6 +106,11 @@ class Tables:
     learning: pl.DataFrame = field(default_factory=pl.DataFrame)
     participation: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuning: pl.DataFrame = field(default_factory=pl.DataFrame)
+    declared: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        """A table by its name, as a figure has declared it; empty where no run has it."""
+        return self.declared[name] if name in self.declared else getattr(self, name)
 
     @property
     def settings(self) -> list[str]:
@@ -122,8 +128,12 @@ class Tables:
         return sorted(set(self.runs["seed"].to_list()))
 
 
-def read_tables(runs: Sequence[Run]) -> Tables:
+def read_tables(runs: Sequence[Run], declared: Mapping[str, Mapping[str, Any]] | None = None) -> Tables:
     """Read finished runs; the tables do not depend on their order, and a run given twice counts once.
+
+    Args:
+        runs: Finished runs.
+        declared: Columns with their types, by table, that figures declare; see `declared_tables`.
 
     Raises:
         ConfigError: If there is no run, or two are the same experiment.
@@ -138,16 +148,16 @@ def read_tables(runs: Sequence[Run]) -> Tables:
         runs=pl.DataFrame([key | _scores(run) for run, key in keyed]),
         metrics=pl.concat([_metrics(run, key) for run, key in keyed]),
         ablation=pl.concat(heads) if heads else pl.DataFrame(),
-        **{name: _measured(keyed, name) for name in MEASURED},
+        **{name: _measured(keyed, name, columns) for name, columns in MEASURED.items()},
+        declared={name: _measured(keyed, name, columns) for name, columns in (declared or {}).items()},
     )
 
 
-def _measured(keyed: Sequence[tuple[Run, dict[str, Any]]], name: str) -> pl.DataFrame:
+def _measured(
+    keyed: Sequence[tuple[Run, dict[str, Any]]], name: str, columns: Mapping[str, Any]
+) -> pl.DataFrame:
     stored = [(run, key, own) for run, key in keyed if (own := _stored(run, name))]
-    found = [
-        _labelled(_frame(run, own, MEASURED[name], TAKEN_ALONG.get(name, ())), key)
-        for run, key, own in stored
-    ]
+    found = [_labelled(_frame(run, own, columns, TAKEN_ALONG.get(name, ())), key) for run, key, own in stored]
     return pl.concat(found, how="diagonal") if found else pl.DataFrame()
 
 

@@ -16,10 +16,13 @@ from spectrope.core.registry import Registry
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.training.probe import Probe
 from spectrope.store import Run
+from spectrope.tasks.base import TASKS
 
 MARK = "laboratory"  # Field of a written experiment that names its laboratory; the decoder's has none.
 DECODER = "decoder"
 OWN = "own_encodings"  # Field with the digests of files that encodings come from, where any does.
+OWN_TASKS = "own_tasks"  # The same of tasks.
+OWNERS: Mapping[str, Registry[Any]] = {OWN: ENCODINGS, OWN_TASKS: TASKS}
 
 
 class AnyExperiment(Configured):
@@ -117,25 +120,27 @@ def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
-    """An experiment as JSON-ready values that name its laboratory and the files of its encodings."""
+    """An experiment as JSON-ready values, with its laboratory and the files of the user's that it needs."""
     fields = to_dict(experiment)
-    own = ENCODINGS.digests(fields)
     mark = {} if experiment.laboratory == DECODER else {MARK: experiment.laboratory}
-    return mark | fields | ({OWN: own} if own else {})
+    # Each registry looks at its own field alone: an encoding and a task may have one name.
+    parts = {OWN: fields.get("model", {}).get("encoding"), OWN_TASKS: fields.get("task")}
+    digests = {field: registry.digests(parts[field]) for field, registry in OWNERS.items()}
+    return mark | fields | {field: found for field, found in digests.items() if found}
 
 
 def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
     """Read an experiment back.
 
     Raises:
-        ConfigError: If it is none of today's, or of an encoding from a file that has not been run or has been
-            edited since.
+        ConfigError: If it is none of today's, or of an encoding or task from a file that has not been run or
+            has been edited since.
     """
-    own = fields.get(OWN, {})
-    if not isinstance(own, Mapping):
-        raise ConfigError(f"{OWN} must hold a version for each encoding; got {own!r}.")
-    ENCODINGS.require_digests(own)
+    for field, registry in OWNERS.items():
+        digests = fields.get(field, {})
+        if not isinstance(digests, Mapping):
+            raise ConfigError(f"{field} must hold a version for each {registry.what}; got {digests!r}.")
+        registry.require_digests(digests)
     laboratory = LABORATORIES[str(fields.get(MARK, DECODER))]
-    return from_dict(
-        laboratory.Experiment, {name: value for name, value in fields.items() if name not in (MARK, OWN)}
-    )
+    kept = {name: value for name, value in fields.items() if name != MARK and name not in OWNERS}
+    return from_dict(laboratory.Experiment, kept)

@@ -15,7 +15,7 @@ from spectrope.core.interrupt import Stop, never
 from spectrope.core.peak_memory import PeakMemory, peak_memory
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
-from spectrope.lab.measures import MEASURES, require_measures
+from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.probe import Probe
 from spectrope.lab.training.state import CHECKPOINT
@@ -28,7 +28,7 @@ class Job:
 
     Args:
         experiment: What to train.
-        tables: Names in `MEASURES`.
+        tables: Names in `MEASURES`, or measures in files (`file.py:Class`), which are run.
         precision: Of matrix products, where the experiment does not say.
 
     Raises:
@@ -41,7 +41,7 @@ class Job:
     precision: Precision = "auto"
 
     def __post_init__(self) -> None:
-        require_measures(self.tables)
+        object.__setattr__(self, "tables", tuple(map(MEASURES.resolve, self.tables)))
         if self.tables and not laboratory_of(self.experiment).measured:
             raise UnsupportedError(
                 f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
@@ -60,7 +60,7 @@ class Job:
 
     def is_done(self, run: Run) -> bool:
         """Whether a run holds all that this job makes."""
-        return run.finished and all(run.has_frame(name) for name in self.tables)
+        return run.finished and all(MEASURES[name]().is_taken(run) for name in self.tables)
 
 
 def train(
@@ -116,8 +116,9 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
         raise Interrupted("stopped between two runs.")
     run = train(job.experiment, root, device, watch, stop, precision=job.precision)
     for name in job.tables:
-        if not run.has_frame(name):
-            MEASURES[name].take(run, device, watch)
+        measure = MEASURES[name]()
+        if not measure.is_taken(run):
+            measure.take(run, device, watch)
     watch(Progress("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

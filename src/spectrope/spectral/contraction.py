@@ -1,28 +1,15 @@
 """Spectral contraction: what a Hadamard product with a correlation matrix proves, and what a head does."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from spectrope.spectral.anova import ratio
-from spectrope.spectral.checks import check, factors, square
+from spectrope.spectral.checks import check, square, wide
+from spectrope.spectral.logits import masked, ratio, row_centred
 from spectrope.spectral.majorisation import Majorisation, majorises, support_function
 from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.product import logit_energy, row_centred
-from spectrope.spectral.singular import causal_singular_values, product_singular_values
-
-DENSE_ROWS = 2048
-
-
-@runtime_checkable
-class Rotation(Protocol):
-    """What turns queries and keys according to their positions, such as an encoding."""
-
-    def rotate(self, x: Tensor, pos: Tensor, side: Literal["query", "key"]) -> Tensor:
-        """(b, h, t, d) and (b or 1, t) -> (b, h, t, d)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -61,6 +48,11 @@ def hadamard_contraction(w: Tensor, c: Tensor) -> HadamardContraction:
     the field of values only shrinks; all that is a theorem, for any other C it is a question. A unimodular
     Hermitian C keeps trace and variance and may expand.
 
+    >>> w, c = torch.tensor([[1.0, -1.0], [1.0, -1.0]]), torch.tensor([[1.0, 0.6], [0.6, 1.0]])
+    >>> found = hadamard_contraction(w, c)  # not Hermitian: norms contract, the spectral radius grows from 0
+    >>> found.singular_values.holds, f"{found.radius_after:.3f}"
+    (True, '0.800')
+
     Args:
         w: With shape (n, n).
         c: With shape (n, n).
@@ -98,17 +90,22 @@ def variance_ratio(w: Tensor, c: Tensor) -> float:
                    {\sum|W_{ij}|^2 - (\operatorname{tr} W)^2/n}
 
     Not a number where W is a multiple of the identity.
+
+    >>> w, c = torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.tensor([[1.0, 0.5], [0.5, 1.0]])
+    >>> variance_ratio(w, c)  # eigenvalues -1 and 3 become 0 and 2
+    0.25
     """
     w, c = square(w, "w"), square(c, "c")
-    return ratio(spread(w * c), spread(w), (w.abs() ** 2).sum().item())
+    return ratio(_spread(w * c), _spread(w), (w.abs() ** 2).sum()).item()
 
 
-def spread(matrix: Tensor) -> float:
+def _spread(matrices: Inexact[Tensor, "*b n n"]) -> Float[Tensor, "*b"]:
     r"""Squared distance :math:`\|M\|_F^2 - |\operatorname{tr} M|^2/n` to the multiples of the identity.
 
     For a Hermitian matrix it is n times the variance of its eigenvalues.
     """
-    return (matrix.abs() ** 2).sum().item() - abs(matrix.diagonal().sum().item()) ** 2 / len(matrix)
+    trace = matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return (matrices.abs() ** 2).sum((-1, -2)) - trace.abs() ** 2 / matrices.shape[-1]
 
 
 def schur_bounds(w: Tensor, c: Tensor) -> tuple[float, float]:
@@ -116,6 +113,10 @@ def schur_bounds(w: Tensor, c: Tensor) -> tuple[float, float]:
 
     :math:`\lambda_{\max} \le \min(\lambda_{\max}(W) \max C_{ii}, \max W_{ii}\,\lambda_{\max}(C))`, and the
     least eigenvalue likewise from below; units of W times those of C.
+
+    >>> low, high = schur_bounds(torch.tensor([[2.0, 1.0], [1.0, 2.0]]), torch.ones(2, 2))
+    >>> f"{low:.3f} {high:.3f}"  # the eigenvalues themselves, 1 and 3
+    '1.000 3.000'
 
     Raises:
         ConfigError: If one of them is not positive semidefinite up to rounding.
@@ -143,6 +144,10 @@ def contracted_symbol(operator: ToeplitzOperator, frequencies: Tensor, theta: Te
     :math:`\tfrac12 \operatorname{mean}_t [f(\theta + \theta_t) + f(\theta - \theta_t)]`; a mean never leaves
     the range of f. (The symbol of T ∘ C is what `operator.hadamard(rope_kernel(...)).symbol` sums directly.)
 
+    >>> cosine = ToeplitzOperator(torch.tensor([1.0, 0.0, 1.0]))  # its symbol is 2 cos(θ)
+    >>> f"{contracted_symbol(cosine, torch.tensor([torch.pi / 3]), torch.zeros(1)).item():.6f}"
+    '1.000000'
+
     Args:
         operator: T.
         frequencies: Radians per position, with shape (m,).
@@ -152,26 +157,27 @@ def contracted_symbol(operator: ToeplitzOperator, frequencies: Tensor, theta: Te
     return operator.symbol(shifted).mean(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NormRatios:
     """Logits with rotation against logits without, as ratios; below 1 is contraction.
+
+    Not numbers where the logits without it are rounding noise.
 
     Args:
         spectral: Of the largest singular values.
         frobenius: Of Frobenius norms.
-        nuclear: Of sums of singular values; None for causal logits beyond 2,048 positions, whose small
-            singular values are out of reach.
+        nuclear: Of sums of singular values.
         spread: Of squared distances to the multiples of the identity: the ratio of the eigenvalues' variances
             where the logits are Hermitian.
     """
 
-    spectral: float
-    frobenius: float
-    nuclear: float | None
-    spread: float
+    spectral: Float[Tensor, "*b"]
+    frobenius: Float[Tensor, "*b"]
+    nuclear: Float[Tensor, "*b"]
+    spread: Float[Tensor, "*b"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Contraction:
     """What rotation does to the spectrum of one head's logits.
 
@@ -184,65 +190,34 @@ class Contraction:
     gauge_fixed: NormRatios
 
 
-def contraction(q: Tensor, k: Tensor, encoding: Rotation, causal: bool = False) -> Contraction:
-    r"""Measure one head with and without its rotation, raw and in the softmax gauge.
+def head_contraction(turned: Tensor, plain: Tensor, causal: bool = False) -> Contraction:
+    r"""Measure many heads with and without their rotation, raw and in the gauge of softmax.
 
     Rotated logits are not a Hadamard product with the RoPE kernel, but
     :math:`\operatorname{Re}\sum_t (q^t k^{t*})\circ E_t`, one unimodular matrix per frequency: no theorem
-    makes them contract. The same q and k serve both sides; causal logits are compared by singular values.
+    makes them contract. Causal eigenvalues are the diagonal, which rotation keeps, so that singular values
+    are compared.
+
+    >>> q, k = torch.randn(2, 8, 30, 4)
+    >>> f"{head_contraction(2 * q @ k.mT, q @ k.mT, causal=True).gauge_fixed.spectral.mean():.6f}"
+    '2.000000'
 
     Args:
-        q: Queries before rotation, with shape (n, d).
-        k: Keys before rotation, with shape (n, d).
-        encoding: Anything with the `rotate` of an encoding.
-        causal: Whether query i sees keys j <= i alone.
-
-    Raises:
-        ConfigError: If the logits without rotation are all zero.
+        turned: Logits with rotation, with shape (*b, n, n).
+        plain: Logits of the same queries and keys without it.
+        causal: Whether query i sees keys j <= i alone; entries above the diagonal are never read.
     """
-    q, k = factors(q, k)
-    check(logit_energy(q, k, causal) > 0, "logits must not all be zero: ratios to nothing are undefined.")
-    rotated = _rotated(q, encoding, "query"), _rotated(k, encoding, "key")
-    return Contraction(
-        raw=norm_ratios(rotated, (q, k), causal),
-        gauge_fixed=norm_ratios(row_centred(*rotated, causal), row_centred(q, k, causal), causal),
-    )
+    raw = [wide(masked(logits, causal), "logits") for logits in (turned, plain)]
+    fixed = [row_centred(logits, causal) for logits in raw]
+    sizes = _sizes(raw[1])
+    scale = torch.stack([*sizes[:3], sizes[1] ** 2])
+    return Contraction(*(NormRatios(*ratio(_sizes(a), _sizes(b), scale)) for a, b in (raw, fixed)))
 
 
-def norm_ratios(
-    after: tuple[Tensor, Tensor], before: tuple[Tensor, Tensor], causal: bool = False
-) -> NormRatios:
-    """Norms of the logits of one pair of factors (q, k) relative to those of another.
-
-    Not numbers where the second logits are rounding noise of their factors, as those of equal keys are once
-    the gauge is fixed.
-    """
-    (energy, values, trace), (energy0, values0, trace0) = (_sizes(*pair, causal) for pair in (after, before))
-    n = len(after[0])
-    scale = (before[0].norm() * before[1].norm()).item() ** 2
-    complete = len(values0) == min(before[0].shape) if not causal else len(values0) == n
-    return NormRatios(
-        spectral=ratio(values[0].item(), values0[0].item(), scale**0.5),
-        frobenius=ratio(energy, energy0, scale) ** 0.5,
-        nuclear=ratio(values.sum().item(), values0.sum().item(), scale**0.5) if complete else None,
-        spread=ratio(energy - trace**2 / n, energy0 - trace0**2 / n, scale),
-    )
-
-
-def _sizes(q: Tensor, k: Tensor, causal: bool) -> tuple[float, Tensor, float]:
-    """Energy, singular values and trace of the logits of one pair of factors."""
-    return logit_energy(q, k, causal), _singular_values(q, k, causal), (q * k).sum().item()
-
-
-def _singular_values(q: Tensor, k: Tensor, causal: bool) -> Tensor:
-    if not causal:
-        return product_singular_values(q, k)
-    return causal_singular_values(q, k, len(q) if len(q) <= DENSE_ROWS else 1)
-
-
-def _rotated(x: Tensor, encoding: Rotation, side: Literal["query", "key"]) -> Tensor:
-    pos = torch.arange(len(x), device=x.device)[None]
-    return encoding.rotate(x[None, None], pos, side)[0, 0]
+def _sizes(logits: Float[Tensor, "*b n n"]) -> Float[Tensor, "4 *b"]:
+    """Spectral, Frobenius and nuclear norm, and the spread."""
+    values = torch.linalg.svdvals(logits)
+    return torch.stack([values[..., 0], values.norm(dim=-1), values.sum(-1), _spread(logits)])
 
 
 def _is_hermitian(matrix: Tensor) -> bool:

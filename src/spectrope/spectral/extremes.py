@@ -1,20 +1,17 @@
-"""Extreme eigenvalues of Hermitian Toeplitz matrices at a million rows, with certificates."""
+"""Extreme eigenvalues of Hermitian Toeplitz matrices, with certificates."""
 
 import math
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Inexact
 from torch import Tensor
 
-from spectrope.spectral.banded import WIDEST, banded_extreme
-from spectrope.spectral.checks import check
-from spectrope.spectral.lanczos import RitzValue, best_ritz_value, best_starts
+from spectrope.spectral.lanczos import RitzValue, best_start, largest_ritz_value
 from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.symbol import OVERSAMPLING, SymbolRange, bracket, grids, require_hermitian
+from spectrope.spectral.symbol import SymbolRange, bracket, grids, require_hermitian
 
-DENSE_ROWS = 128
+DENSE_ROWS = 256
 PEAKS, MOST_PEAKS, TIE, TIED_ROWS = 2, 8, 0.003, 65_536
 MOST_WORK = 400_000  # rows times products per run
 
@@ -29,27 +26,27 @@ class Extreme:
         residual_bound: An eigenvalue lies within this distance of `value_estimate`, up to rounding.
         lower_bound: The extreme eigenvalue is not below this, up to rounding.
         upper_bound: The extreme eigenvalue is not above this, up to rounding.
-        products: Matrix-vector products taken.
     """
 
     value_estimate: float
     residual_bound: float
     lower_bound: float
     upper_bound: float
-    products: int
-
-    @property
-    def width_bound(self) -> float:
-        """Width of the certificate, in the units of the entries."""
-        return self.upper_bound - self.lower_bound
 
 
 @dataclass(frozen=True)
 class Extremes:
-    """Both ends of a spectrum."""
+    """Both ends of a spectrum.
+
+    Args:
+        smallest: The least eigenvalue.
+        largest: The greatest.
+        symbol: What the symbol alone proves of both.
+    """
 
     smallest: Extreme
     largest: Extreme
+    symbol: SymbolRange
 
 
 def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -> Extremes:
@@ -58,14 +55,16 @@ def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -
     Near the extremum :math:`\theta^*` of its symbol the matrix acts like a second derivative with zero
     boundary values, so its eigenvector is close to a modulated half wave
     :math:`\sin(\pi(j+1)/(n+1))\,e^{-ij\theta^*}`, and closer still to a slightly stretched one. Lanczos
-    starts from the best mix of both (`trial_vectors`) at the leading peaks of the Fejér mean; a random start
-    finds a wrong eigenvalue, or none. Real matrices commute with reversal, so symmetric and skew vectors are
-    searched apart: their extremes nearly coincide. The bracket of `symbol_range` certifies what was found.
-    Matrices of up to 32 lags beside the diagonal, whose eigenvalues crowd wherever such a symbol is flat, are
-    inverted instead, and their bracket is as narrow as the error: see `banded_extreme`.
+    starts from the best mix of both at the leading peaks of the Fejér mean; a random start finds a wrong
+    eigenvalue, or none. Real matrices commute with reversal, so symmetric and skew vectors are searched
+    apart: their extremes nearly coincide. The bracket of `symbol_range` certifies what was found.
+
+    >>> ends = extremal_eigenvalues(ToeplitzOperator.of(lambda lag: 0.9 ** lag.abs(), 20_000))
+    >>> ends.largest.lower_bound <= ends.largest.value_estimate <= ends.largest.upper_bound
+    True
 
     Args:
-        operator: Hermitian, n x n; up to 128 rows are solved densely.
+        operator: Hermitian, n x n; up to 256 rows are solved densely.
         tolerance: Aimed error of both values, relative to the largest one in modulus; clustered extremes have
             missed it twentyfold.
 
@@ -77,102 +76,39 @@ def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -
         Cantoni and Butler (1976), Thm. 1, on symmetric and skew eigenvectors.
     """
     require_hermitian(operator)
-    truncated, smoothed = grids(operator, OVERSAMPLING)
+    truncated, smoothed = grids(operator)
     limits = bracket(operator, truncated, smoothed)
     if operator.n <= DENSE_ROWS:
-        return _dense_extremes(operator, limits)
-    goal = tolerance * max(abs(limits.min_bound), abs(limits.max_bound))
-    search = _search_banded if 0 < operator.bandwidth <= WIDEST else _search
-    top, above = search(operator, smoothed, (limits.max_bound, limits.upper_bound), 1.0, goal)
-    bottom, below = search(operator, smoothed, (-limits.min_bound, -limits.lower_bound), -1.0, goal)
-    limits = replace(limits, lower_bound=-below, upper_bound=above)
-    return Extremes(_smallest(-bottom.value, bottom, limits), _largest(top.value, top, limits))
-
-
-def condition_number_estimate(operator: ToeplitzOperator, tolerance: float = 1e-10) -> float:
-    r"""The condition number :math:`\lambda_{\max}/\lambda_{\min}` of a positive definite Toeplitz matrix.
-
-    It means something only there; for other matrices compare singular values.
-
-    Raises:
-        ConfigError: If the matrix is not Hermitian and positive definite beyond rounding.
-    """
-    ends = extremal_eigenvalues(operator, tolerance)
-    low, high = ends.smallest.value_estimate, ends.largest.value_estimate
-    floor = 64 * torch.finfo(torch.float64).eps * max(abs(low), abs(high))
-    check(
-        low > floor,
-        f"operator must be positive definite for a condition number; its least eigenvalue is {low:.3g}.",
+        values = torch.linalg.eigvalsh(operator.dense())
+        rounding = operator.n * torch.finfo(torch.float64).eps * values.abs().amax().item()
+        bottom, top = (RitzValue(value.item(), rounding) for value in (-values[0], values[-1]))
+    else:
+        goal = tolerance * max(abs(limits.min_bound), abs(limits.max_bound))
+        bottom = _largest(operator, -1.0, -smoothed, -limits.lower_bound, goal)
+        top = _largest(operator, 1.0, smoothed, limits.upper_bound, goal)
+    low, high = -bottom.value, top.value
+    return Extremes(
+        Extreme(low, bottom.residual_bound, limits.lower_bound, min(low, limits.min_bound)),
+        Extreme(high, top.residual_bound, max(high, limits.max_bound), limits.upper_bound),
+        limits,
     )
-    return high / low
 
 
-def trial_vectors(n: int, theta: float, like: Tensor) -> tuple[Float[Tensor, "2 n"], Float[Tensor, "2 n"]]:
-    r"""Symmetric and skew vectors close to the extreme eigenvectors of a real matrix, two of each.
+def _largest(
+    operator: ToeplitzOperator, sign: float, smoothed: Tensor, ceiling: float, goal: float
+) -> RitzValue:
+    """The largest eigenvalue of sign * operator: the best of one Lanczos run per class of trial vectors."""
 
-    With :math:`x = j - (n-1)/2` and :math:`\kappa = \pi/(n+1)`: the half wave :math:`\cos\kappa x`, times
-    :math:`\cos\theta x` or :math:`\sin\theta x`, and its stretch, the derivative by :math:`\log\kappa`, with
-    which a mix fits the depth beyond the edge at which the eigenvector vanishes. Where one of the carriers is
-    zero (θ = 0 or π) the full wave :math:`\sin 2\kappa x` on the other carrier takes its place.
-    """
-    x = torch.arange(n, dtype=torch.float64, device=like.device) - (n - 1) / 2
-    phase, carrier = x * (math.pi / (n + 1)), x * theta
-    half = torch.stack([phase.cos(), phase * phase.sin()])
-    full = torch.stack([(2 * phase).sin(), phase * (2 * phase).cos()])
-    even, odd = carrier.cos(), carrier.sin()
-    size = math.sqrt(n) / 1000
-    symmetric = half * even if even.norm() > size else full * odd
-    skew = half * odd if odd.norm() > size else full * even
-    return symmetric, skew
-
-
-def complex_trial_vectors(n: int, theta: float, like: Tensor) -> Inexact[Tensor, "2 n"]:
-    r"""The half wave and its stretch on the carrier :math:`e^{-i\theta x}`, for complex matrices."""
-    x = torch.arange(n, dtype=torch.float64, device=like.device) - (n - 1) / 2
-    phase = x * (math.pi / (n + 1))
-    return torch.stack([phase.cos(), phase * phase.sin()]) * torch.exp(-1j * theta * x)
-
-
-def mixed_wave(operator: ToeplitzOperator, angles: list[float]) -> Inexact[Tensor, " n"]:
-    """A sum of half waves, with a tenth of a full one, at these angles: neither symmetric nor skew."""
-    n, lags = operator.n, operator.lags
-    x = torch.arange(n, dtype=torch.float64, device=lags.device) - (n - 1) / 2
-    phase = x * (math.pi / (n + 1))
-    carriers = torch.outer(torch.tensor(angles, dtype=x.dtype, device=x.device), x)
-    waves = (carriers - math.pi / 4).cos() if operator.is_real else torch.exp(-1j * carriers)
-    return (phase.cos() + 0.1 * (2 * phase).sin()) * waves.sum(0)
-
-
-def _search_banded(
-    operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
-) -> tuple[RitzValue, float]:
-    """The largest eigenvalue of sign * operator, from waves at all peaks, and an upper bound on it."""
-    start = mixed_wave(operator, _peaks(operator, sign * smoothed))
-    return banded_extreme(operator, start, limits, sign, goal)
-
-
-def _search(
-    operator: ToeplitzOperator, smoothed: Tensor, limits: tuple[float, float], sign: float, goal: float
-) -> tuple[RitzValue, float]:
-    """The best of the Lanczos runs, one per class of trial vectors, for the largest of sign * operator."""
-    _, ceiling = limits
-    most = min(max(MOST_WORK // operator.n, 40), 1000)
-    angles = _peaks(operator, sign * smoothed)
-
-    apply = partial(_apply_by_class, operator, sign)
-    starts = best_starts(apply, _trials(operator, angles), ceiling)
-    return best_ritz_value(apply, starts, goal, most), ceiling
-
-
-def _apply_by_class(
-    operator: ToeplitzOperator, sign: float, x: Inexact[Tensor, "c *m n"]
-) -> Inexact[Tensor, "c *m n"]:
-    """sign T x; for a real T one product of the sum of both classes, which it maps to themselves."""
-    if not operator.is_real:
+    def apply(x: Tensor) -> Tensor:
         return operator.apply(x).mul_(sign)
-    image = operator.apply(x[0] + x[1]).mul_(sign / 2)
-    mirrored = image.flip(-1)
-    return torch.stack([image + mirrored, image - mirrored])
+
+    most = min(max(MOST_WORK // operator.n, 40), 1000)
+    trials = _trial_vectors(operator, _peaks(operator, smoothed))
+    found = RitzValue(-math.inf, math.inf)
+    for trial in trials:
+        run = largest_ritz_value(apply, best_start(apply, trial, ceiling), goal, most, found.value)
+        found = max(found, run, key=lambda one: one.value)
+    return found
 
 
 def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
@@ -191,26 +127,29 @@ def _peaks(operator: ToeplitzOperator, smoothed: Tensor) -> list[float]:
     return ((best + shift) * (2 * math.pi / points)).tolist()
 
 
-def _trials(operator: ToeplitzOperator, angles: list[float]) -> Inexact[Tensor, "c m n"]:
-    """Trial vectors of each class: symmetric and skew ones for real matrices, one class for complex ones."""
-    if operator.is_real:
-        pairs = [trial_vectors(operator.n, theta, operator.lags) for theta in angles]
-        return torch.stack([torch.cat(vectors) for vectors in zip(*pairs, strict=True)])
-    return torch.cat([complex_trial_vectors(operator.n, theta, operator.lags) for theta in angles])[None]
+def _trial_vectors(operator: ToeplitzOperator, angles: list[float]) -> list[Inexact[Tensor, "m n"]]:
+    r"""Vectors close to the extreme eigenvectors: symmetric and skew ones apart for a real matrix.
+
+    With :math:`x = j - (n-1)/2` and :math:`\kappa = \pi/(n+1)`: the half wave :math:`\cos\kappa x` and its
+    stretch, the derivative by :math:`\log\kappa`, with which a mix fits the depth beyond the edge at which
+    the eigenvector vanishes; both times the carrier :math:`e^{-i\theta x}`, or :math:`\cos\theta x` or
+    :math:`\sin\theta x`. Where one of these is zero (θ = 0 or π) the full wave :math:`\sin 2\kappa x` on the
+    other carrier takes its place.
+    """
+    n, device = operator.n, operator.lags.device
+    x = torch.arange(n, dtype=torch.float64, device=device) - (n - 1) / 2
+    phase = x * (math.pi / (n + 1))
+    half = torch.stack([phase.cos(), phase * phase.sin()])
+    if not operator.is_real:
+        return [torch.cat([half * torch.exp(-1j * theta * x) for theta in angles])]
+    full = torch.stack([(2 * phase).sin(), phase * (2 * phase).cos()])
+    symmetric, skew = zip(*(_by_symmetry(half, full, x * theta) for theta in angles), strict=True)
+    return [torch.cat(symmetric), torch.cat(skew)]
 
 
-def _dense_extremes(operator: ToeplitzOperator, limits: SymbolRange) -> Extremes:
-    values = torch.linalg.eigvalsh(operator.dense())
-    rounding = operator.n * torch.finfo(torch.float64).eps * values.abs().amax().item()
-    low, high = (RitzValue(value.item(), rounding, 0) for value in (values[0], values[-1]))
-    return Extremes(_smallest(low.value, low, limits), _largest(high.value, high, limits))
-
-
-def _smallest(value: float, run: RitzValue, limits: SymbolRange) -> Extreme:
-    upper = min(value, limits.min_bound)
-    return Extreme(value, run.residual_bound, limits.lower_bound, upper, run.products)
-
-
-def _largest(value: float, run: RitzValue, limits: SymbolRange) -> Extreme:
-    lower = max(value, limits.max_bound)
-    return Extreme(value, run.residual_bound, lower, limits.upper_bound, run.products)
+def _by_symmetry(
+    half: Float[Tensor, "2 n"], full: Float[Tensor, "2 n"], carrier: Float[Tensor, " n"]
+) -> tuple[Float[Tensor, "2 n"], Float[Tensor, "2 n"]]:
+    even, odd = carrier.cos(), carrier.sin()
+    size = math.sqrt(len(carrier)) / 1000
+    return half * even if even.norm() > size else full * odd, half * odd if odd.norm() > size else full * even

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.spectral.anova import ratio
+from spectrope.core.errors import ConfigError
 from spectrope.spectral.checks import check, matrix, real_matrix
 
 PARTS = ("mean", "content", "position", "residual")
@@ -58,16 +58,6 @@ class EffectShares:
     content_null: float
     position_null: float
 
-    @property
-    def adjusted_content(self) -> float:
-        """Share of content beyond its null, as a fraction of the rest: 0 on average under it."""
-        return ratio(self.content - self.content_null, 1 - self.content_null, 1.0)
-
-    @property
-    def adjusted_position(self) -> float:
-        """Share of position beyond its null, as a fraction of the rest."""
-        return ratio(self.position - self.position_null, 1 - self.position_null, 1.0)
-
 
 @dataclass(frozen=True, eq=False)
 class LogitTerms:
@@ -93,6 +83,10 @@ def balanced_effects(x: Tensor) -> Effects:
     r"""The four effects on a balanced design: every token at every position.
 
     Means over positions, over tokens and over both; the four parts are orthogonal, exactly.
+
+    >>> states = torch.randn(5, 1, 4) + torch.randn(1, 7, 4)  # token plus position
+    >>> effect_shares(balanced_effects(states)).residual < 1e-12
+    True
 
     Args:
         x: Hidden states by token and position, with shape (W, P, d), W, P >= 2.
@@ -121,6 +115,11 @@ def backfitted_effects(
     converges to the least-squares fit. Content and position are centred over the rows. They need not be
     orthogonal, so look at the Gram matrix of terms, not at shares alone.
 
+    >>> tokens, positions = torch.randint(0, 3, (40,)), torch.arange(40) % 10
+    >>> states = torch.randn(3, 2)[tokens] + torch.randn(10, 2)[positions]
+    >>> effect_shares(backfitted_effects(states, tokens, positions)).residual < 1e-12
+    True
+
     Args:
         x: Hidden states, with shape (n, d).
         tokens: Token id of each row, with shape (n,).
@@ -145,8 +144,9 @@ def backfitted_effects(
             residual = centred - content - position
             sizes = by_token.number, by_position.number
             return Effects(mean, content, position, residual, sizes[0], sizes[1], sweep)
-    check(False, f"max_sweeps must suffice for backfitting; {max_sweeps} sweeps did not reach {tolerance:g}.")
-    raise AssertionError
+    raise ConfigError(
+        f"max_sweeps must suffice for backfitting; {max_sweeps} sweeps did not reach {tolerance:g}."
+    )
 
 
 class _Groups:
@@ -165,6 +165,10 @@ class _Groups:
 
 def effect_shares(effects: Effects) -> EffectShares:
     """Shares of content, position and residual, with what chance alone would give.
+
+    >>> shares = effect_shares(balanced_effects(torch.randn(5, 7, 4)))
+    >>> f"{shares.content + shares.position + shares.residual:.6f}", shares.content_null == 4 / 34
+    ('1.000000', True)
 
     Raises:
         ConfigError: If all states are equal.
@@ -193,6 +197,10 @@ def logit_terms(effects: Effects, form: Tensor) -> LogitTerms:
     on natural text the off-diagonal entries say how far content and position can be told apart. The paper's
     Eq. 8 is the four terms of content and position.
 
+    >>> terms = logit_terms(balanced_effects(torch.randn(5, 7, 4)), torch.eye(4))
+    >>> f"{sum(terms.shares.values()):.6f}", len(terms.names)
+    ('1.000000', 16)
+
     Args:
         effects: Of the hidden states, of width d.
         form: :math:`M = W_Q^\top W_K` of one head, with shape (d, d).
@@ -215,6 +223,9 @@ def commutes_with_rotations(form: Tensor, planes: int, tolerance: float = 1e-10)
 
     Adjacent coordinates (2t, 2t + 1) form a plane, turned by its own frequency; matrices that commute with
     all turns are a space of dimension d within d².
+
+    >>> commutes_with_rotations(torch.tensor([[1.0, -2.0], [2.0, 1.0]]), planes=1)
+    True
 
     Args:
         form: M, with shape (2 planes, 2 planes).

@@ -1,10 +1,9 @@
-"""Lanczos' method for one end of a spectrum, stopped by an estimate of the value's own error."""
+"""Lanczos' method for the largest eigenvalue, stopped by an estimate of the value's own error."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import scipy.linalg
 import torch
 from jaxtyping import Inexact
@@ -12,9 +11,8 @@ from torch import Tensor
 
 from spectrope.spectral.checks import check
 
-BEHIND = 10
+FAR = 10  # Residuals by which a run must be below the best value to be given up.
 TINY = torch.finfo(torch.float64).tiny
-(STEMR,) = scipy.linalg.get_lapack_funcs(("stemr",), dtype=np.float64)  # without eigh_tridiagonal's checks
 
 
 @dataclass(frozen=True)
@@ -24,12 +22,10 @@ class RitzValue:
     Args:
         value: In the units of the operator.
         residual_bound: An eigenvalue lies within this distance of `value`.
-        products: Matrix-vector products taken.
     """
 
     value: float
     residual_bound: float
-    products: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,133 +44,83 @@ class Start:
 
 
 def largest_ritz_value(
-    apply: Callable[[Tensor], Tensor], start: Start, tolerance: float, max_products: int
+    apply: Callable[[Tensor], Tensor],
+    start: Start,
+    tolerance: float,
+    max_products: int,
+    best: float = -math.inf,
 ) -> RitzValue:
-    """As `best_ritz_value`, of one run, with x -> A x for a vector."""
-    return best_ritz_value(lambda x: apply(x[0])[None], [start], tolerance, max_products)
-
-
-def best_ritz_value(
-    apply: Callable[[Tensor], Tensor], starts: Sequence[Start], tolerance: float, max_products: int
-) -> RitzValue:
-    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator, from some starts.
+    r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator.
 
     ARPACK can only be told to stop on the residual r. The extremes of a Toeplitz matrix are
     :math:`O(n^{-3})` apart, so r falls hundreds of products later than the value's own error, which is at
     most :math:`r^2 / \text{gap}` (Kato and Temple). Here the gap is the lesser of the one given and that
     between the two leading Ritz values, an estimate; the residual reported is the proven one. Rounding makes
     the vectors lose their orthogonality only as Ritz values converge (Paige), and we stop when the one sought
-    does: none is kept. Runs go in step, so that one product may serve them all, counted once. The row of one
-    that is done is zero from then on; so is that of one left behind, `BEHIND` residuals below a run that is
-    done.
+    does: none is kept.
 
     Args:
-        apply: X -> A X for rows that are the vectors of the runs, with shape (runs, n).
-        starts: The vectors to start from, not zero.
+        apply: x -> A x for a vector.
+        start: Where to start, not at zero.
         tolerance: Error of the value at which to stop, in the units of A.
         max_products: When to stop in any case, at least 1.
+        best: A value found elsewhere; the run stops once it is clear that it stays below.
 
     Raises:
-        ConfigError: If a start is zero.
+        ConfigError: If the start is zero.
 
     References:
         Accuracy and effectiveness of the Lanczos algorithm (Paige, 1980).
     """
-    now = torch.stack([start.vector for start in starts])
-    norms = torch.linalg.vector_norm(now, dim=1, keepdim=True)
-    check(bool((norms > 0).all()), "start of the Lanczos process must not vanish.")
-    runs = [_Run(start, tolerance, max_products) for start in starts]
-    before, now, norms = torch.zeros_like(now), now / norms, torch.zeros_like(norms)
-    while not all(run.is_done for run in runs):
-        image = apply(now).sub_(before.mul_(norms))
-        diagonal = torch.linalg.vecdot(now, image).real[:, None]
-        image.sub_(now * diagonal)
-        norms = torch.linalg.vector_norm(image, dim=1, keepdim=True)
-        running = [run for run in runs if not run.is_done]
-        for run, *pair in zip(runs, diagonal.flatten().tolist(), norms.flatten().tolist(), strict=True):
-            run.extend(*pair)
-        for run in running:
-            run.compare(runs)
-        done = [row for row, run in enumerate(runs) if run.is_done and run in running]
-        now[done], image[done] = 0, 0
-        before, now = now, image.div_(norms.clamp_(min=TINY))
-    best = max(runs, key=lambda run: run.value)
-    return RitzValue(best.value, best.residual, max(len(run.diagonal) for run in runs))
+    norm = torch.linalg.vector_norm(start.vector)
+    check(norm.item() > 0, "start of the Lanczos process must not vanish.")
+    before, now = torch.zeros_like(start.vector), start.vector / norm
+    diagonal, off = [], [0.0]
+    while True:
+        image = apply(now).sub_(before, alpha=off[-1])
+        diagonal.append(torch.linalg.vecdot(now, image).real.item())
+        image.sub_(now, alpha=diagonal[-1])
+        off.append(torch.linalg.vector_norm(image).item())
+        is_last = len(diagonal) == max_products
+        if is_last or off[-1] <= tolerance or _is_checked(len(diagonal)):
+            value, residual, gap = _leading(diagonal, off[1:])
+            is_near = min(residual, start.ceiling - value) <= tolerance
+            has_converged = is_near or residual**2 <= tolerance * min(gap, start.gap)
+            if is_last or has_converged or value + FAR * residual < best:
+                return RitzValue(value, residual)
+        before, now = now, image.div_(max(off[-1], TINY))
 
 
-class _Run:
-    """The tridiagonal matrix of one run, and whether its leading Ritz value is good enough."""
-
-    def __init__(self, start: Start, tolerance: float, most: int) -> None:
-        self.start, self.tolerance, self.most = start, tolerance, most
-        self.diagonal: list[float] = []
-        self.off: list[float] = []
-        self.is_done, self.value, self.residual = False, -math.inf, math.inf
-
-    def extend(self, diagonal: float, off: float) -> None:
-        """Take the entries of one more product, unless it is done."""
-        if self.is_done:
-            return
-        self.diagonal.append(diagonal)
-        self.off.append(off)
-        m, is_last = len(self.diagonal) - 1, len(self.diagonal) == self.most
-        if is_checked(m) or is_last or off <= self.tolerance:
-            self.value, self.residual, gap = _leading(np.array(self.diagonal), np.array(self.off))
-            self.is_done = is_last or self._has_converged(gap)
-
-    def compare(self, runs: "Sequence[_Run]") -> None:
-        """Be done if a run that is done is far ahead."""
-        ahead = max((run.value for run in runs if run.is_done), default=-math.inf)
-        self.is_done |= self.value + BEHIND * self.residual < ahead
-
-    def _has_converged(self, gap: float) -> bool:
-        error = min(self.residual, self.start.ceiling - self.value)
-        return error <= self.tolerance or self.residual**2 <= self.tolerance * min(gap, self.start.gap)
+def _is_checked(products: int) -> bool:
+    """Whether to look for convergence: after 1, 2 and every fourth product, later every sixteenth."""
+    return products <= 2 or products % (4 if products <= 64 else 16) == 0
 
 
-def is_checked(m: int) -> bool:
-    """Whether to look for convergence after product m: 0, 1, 3, then every fourth, later every sixteenth."""
-    return m < 2 or (m + 1) % (4 if m < 64 else 16) == 0
-
-
-def _leading(diagonal: np.ndarray, off: np.ndarray) -> tuple[float, float, float]:
+def _leading(diagonal: list[float], off: list[float]) -> tuple[float, float, float]:
     """Largest Ritz value, its residual and its distance to the next one (0 while there is none)."""
-    if len(diagonal) == 1:
-        return float(diagonal[0]), float(off[0]), 0.0
-    m, by_index = len(diagonal), 2
-    _, values, vectors, info = STEMR(diagonal, off.copy(), by_index, 0.0, 0.0, m - 1, m)
-    assert info == 0, f"LAPACK's stemr failed with {info}"
-    error = off[-1] * abs(vectors[m - 1, 1])
-    return float(values[1]), float(error), float(values[1] - values[0])
+    m = len(diagonal)
+    if m == 1:
+        return diagonal[0], off[0], 0.0
+    values, vectors = scipy.linalg.eigh_tridiagonal(
+        diagonal, off[:-1], select="i", select_range=(m - 2, m - 1), check_finite=False
+    )
+    return float(values[1]), float(off[-1] * abs(vectors[-1, 1])), float(values[1] - values[0])
 
 
-def best_starts(
-    apply: Callable[[Tensor], Tensor], trials: Inexact[Tensor, "c m n"], ceiling: float = math.inf
-) -> list[Start]:
-    """The leading Ritz vector of a Hermitian operator on each span of a few rows; the next gives the gap.
+def best_start(apply: Callable[[Tensor], Tensor], trial: Inexact[Tensor, "m n"], ceiling: float) -> Start:
+    """The leading Ritz vector of a Hermitian operator on the span of a few rows; the next gives the gap.
 
-    Directions of a span that rounding cannot tell from zero are left out.
+    Directions of the span that rounding cannot tell from zero are left out.
 
     Args:
-        apply: X -> A X along the last dimension, for (c, m, n).
-        trials: Rows that span the trial spaces, not all zero, one space for each c.
+        apply: X -> A X along the last dimension.
+        trial: Rows that span the trial space, not all zero.
         ceiling: An upper bound on the operator's largest eigenvalue.
     """
-    bases, kept = zip(*(_orthonormal(trial) for trial in trials), strict=True)
-    spaces = zip(bases, apply(torch.stack(bases)), kept, strict=True)
-    return [_leading_start(base[-rows:], image[-rows:], ceiling) for base, image, rows in spaces]
-
-
-def _orthonormal(trial: Inexact[Tensor, "m n"]) -> tuple[Inexact[Tensor, "m n"], int]:
-    """Orthonormal rows of the same span, last in an array of its shape; the others are zero."""
     sizes, directions = torch.linalg.eigh(trial.conj() @ trial.T)
     keep = sizes > 1e-10 * sizes[-1]
-    scale = torch.where(keep, sizes, math.inf).rsqrt()
-    return (directions * scale).T @ trial, int(keep.sum())
-
-
-def _leading_start(base: Inexact[Tensor, "m n"], image: Inexact[Tensor, "m n"], ceiling: float) -> Start:
-    projected = base.conj() @ image.T
+    base = (directions[:, keep] * sizes[keep].rsqrt()).T @ trial
+    projected = base.conj() @ apply(base).T
     values, vectors = torch.linalg.eigh((projected + projected.mH) / 2)
     gap = (values[-1] - values[-2]).item() if len(values) > 1 else math.inf
     return Start(vectors[:, -1] @ base, gap, ceiling)

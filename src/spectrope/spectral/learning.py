@@ -7,23 +7,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from spectrope.spectral.anova import ratio
 from spectrope.spectral.checks import angles, check, vector, wide
-from spectrope.spectral.significance import RandomisationTest, null_distribution, randomised
-
-
-def logit_gradient(pattern: Tensor, pattern_gradient: Tensor) -> Float[Tensor, "b n n"]:
-    r"""From the gradient g by the pattern A to that by the logits,
-    :math:`G_{ij} = A_{ij}(g_{ij} - \sum_k A_{ik}g_{ik})`.
-
-    Rows of G sum to 0, as softmax ignores row effects.
-
-    Args:
-        pattern: A of one head, with shape (b, n, n).
-        pattern_gradient: g, with shape (b, n, n).
-    """
-    a, g = wide(pattern, "pattern"), wide(pattern_gradient, "pattern_gradient")
-    return a * (g - (a * g).sum(-1, keepdim=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +38,7 @@ class GradientSpectrum:
     @property
     def positional_share(self) -> float:
         r""":math:`1 - \|\hat\Gamma(0)\|^2/(N\sum_\delta\|\Gamma_\delta\|^2)`, N lags: 0 if all agree."""
-        return 1 - ratio(self.constant_energy, len(self.lag_energy) * self.lag_energy.sum().item(), 0.0)
+        return 1 - (self.constant_energy / (len(self.lag_energy) * self.lag_energy.sum())).item()
 
     @property
     def positional_null(self) -> float:
@@ -69,27 +53,24 @@ class GradientSpectrum:
 
 def lag_gradients(
     logit_grad: Tensor, x: Tensor, causal: bool = True, x_keys: Tensor | None = None
-) -> Float[Tensor, "lags c c"]:
+) -> Float[Tensor, "h lags c c"]:
     r""":math:`\Gamma_\delta = \sum_{b,\,i-j=\delta} G_{bij}\, x_{bi}x_{bj}^\top`, the gradient by M at each
-    lag.
+    lag, for all heads of a layer.
+
+    >>> gradients = lag_gradients(torch.ones(1, 2, 3, 3), torch.ones(1, 3, 1))
+    >>> gradients.flatten(1)  # pairs at each lag, for two heads
+    tensor([[3., 2., 1.],
+            [3., 2., 1.]], dtype=torch.float64)
 
     Args:
-        logit_grad: G of one head, with shape (b, n, n).
+        logit_grad: G, with shape (b, h, n, n).
         x: Inputs to the projections, with shape (b, n, c).
         causal: Whether to take lags from 0, not from -(n-1).
         x_keys: Inputs to the projection of keys where they are not x, with shape (b, n, c).
 
     Returns:
-        With shape (n or 2n-1, c, c); :math:`O(bn^2c^2)` operations.
+        With n or 2n-1 lags; :math:`O(hbn^2c^2)` operations, one product per lag.
     """
-    check(logit_grad.ndim == 3, f"logit_grad must be (b, n, n); got {tuple(logit_grad.shape)}.")
-    return head_lag_gradients(logit_grad[:, None], x, causal, x_keys)[0]
-
-
-def head_lag_gradients(
-    logit_grad: Tensor, x: Tensor, causal: bool = True, x_keys: Tensor | None = None
-) -> Float[Tensor, "h lags c c"]:
-    """`lag_gradients` of all heads of a layer, from G with shape (b, h, n, n): one product per lag."""
     y = x if x_keys is None else x_keys
     check(
         logit_grad.ndim == 4
@@ -117,16 +98,21 @@ def gradient_spectrum(
     r"""Energies of :math:`\hat\Gamma(\theta) = \sum_\delta e^{-i\delta\theta}\Gamma_\delta` from the
     gradients by lag.
 
+    >>> spectrum = gradient_spectrum(torch.ones(10, 3, 3), torch.tensor([1.0]))  # the same at every lag
+    >>> f"{spectrum.positional_share:.3f}"
+    '0.000'
+
     Args:
-        by_lag: From `lag_gradients`.
+        by_lag: Of one head, from `lag_gradients`, with shape (lags, c, c).
         frequencies: θ in radians per position, with shape (m,).
         causal: Whether lags start from 0, not from -(n-1).
     """
     theta = angles(frequencies)
     first = 0 if causal else -(len(by_lag) // 2)
     lag = torch.arange(first, first + len(by_lag), dtype=torch.float64, device=by_lag.device)
-    flat = by_lag.flatten(1)
-    turned = _transformed(flat, torch.outer(theta, lag))
+    flat = wide(by_lag, "by_lag").flatten(1)
+    phase = torch.outer(theta, lag)
+    turned = torch.complex(phase.cos() @ flat, -(phase.sin() @ flat))
     return GradientSpectrum(
         lag_energy=(flat**2).sum(1),
         constant_energy=(flat.sum(0) ** 2).sum().item(),
@@ -134,48 +120,12 @@ def gradient_spectrum(
     )
 
 
-def _transformed(flat: Float[Tensor, "lags e"], phase: Float[Tensor, "m lags"]) -> Complex[Tensor, "m e"]:
-    return torch.complex(phase.cos() @ flat, -(phase.sin() @ flat))
-
-
-def frequency_share_test(
-    by_lag: Float[Tensor, "lags c c"],
-    frequencies: Tensor,
-    causal: bool = True,
-    draws: int = 199,
-    seed: int = 0,
-) -> RandomisationTest:
-    """Test that gradients do not depend on the lag's order, by permuting lags.
-
-    The statistic is the largest of the frequency shares; permuting lags keeps every gradient and the constant
-    part, and destroys all rhythm.
-
-    Args:
-        by_lag: From `lag_gradients`.
-        frequencies: Radians per position, with shape (m,).
-        causal: Whether lags start from 0, not from -(n-1).
-        draws: Permutations.
-        seed: Of the permutations.
-    """
-    first = 0 if causal else -(len(by_lag) // 2)
-    lag = torch.arange(first, first + len(by_lag), dtype=torch.float64, device=by_lag.device)
-    phase = torch.outer(angles(frequencies), lag)
-    gram = by_lag.flatten(1) @ by_lag.flatten(1).T
-    total = len(lag) * gram.trace()
-    check(total.item() > 0, "gradients must not all be zero: shares of no energy are undefined.")
-    turns = torch.exp(-1j * phase)
-
-    def largest(order: Tensor) -> float:
-        shuffled = gram[order][:, order].to(turns.dtype)
-        return ((turns @ shuffled) * turns.conj()).sum(1).real.max().item() / total.item()
-
-    index = torch.arange(len(lag), device=by_lag.device)
-    return randomised(largest(index), null_distribution(largest, index, draws, seed))
-
-
 def head_participation(energies: Tensor) -> float:
     r"""Participation ratio :math:`(\sum_h e_h)^2 / (H\sum_h e_h^2)` of H heads: 1/H for one head alone, 1 for
     equals.
+
+    >>> head_participation(torch.tensor([0.0, 3.0, 0.0, 0.0]))
+    0.25
 
     Args:
         energies: One per head, not negative, in any unit, with shape (H,).

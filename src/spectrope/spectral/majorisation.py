@@ -26,7 +26,11 @@ class Majorisation:
 
 
 def ky_fan_sums(x: Tensor) -> Float[Tensor, " n"]:
-    """Sums of the 1, 2, ..., n largest entries of x."""
+    """Sums of the 1, 2, ..., n largest entries of x.
+
+    >>> ky_fan_sums(torch.tensor([1.0, 3.0, 2.0]))
+    tensor([3., 5., 6.], dtype=torch.float64)
+    """
     check(not x.is_complex(), f"x must be real to be ordered; got {x.dtype}.")
     return vector(x, "x").sort(descending=True).values.cumsum(0)
 
@@ -36,6 +40,9 @@ def majorises(x: Tensor, y: Tensor, weak: bool = False, tolerance: float = 1e-10
 
     For eigenvalues: every convex function summed over x is at most that over y. Weakly (:math:`\prec_w`, no
     claim on totals), for singular values: every unitarily invariant norm is at most as large.
+
+    >>> majorises(torch.tensor([2.0, 2.0]), torch.tensor([3.0, 1.0])).holds
+    True
 
     Args:
         x: Real, with shape (n,).
@@ -61,6 +68,10 @@ def support_function(matrix: Tensor, directions: int = 32) -> Float[Tensor, " di
     :math:`h(\varphi) = \lambda_{\max}(\operatorname{Re} e^{-i\varphi}M)`.
 
     One field of values lies in another exactly if its support function is nowhere greater.
+
+    >>> block = torch.tensor([[0.0, 1.0], [0.0, 0.0]])  # its field of values is a disc of radius 1/2
+    >>> support_function(block, directions=3)
+    tensor([0.5000, 0.5000, 0.5000], dtype=torch.float64)
 
     Args:
         matrix: With shape (n, n).

@@ -1,4 +1,4 @@
-"""Toeplitz matrices by their lags: products by FFT, algebra, symbols; never formed unless asked for."""
+"""Toeplitz matrices by their lags: products by FFT, symbols; never formed unless asked for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,10 @@ class ToeplitzOperator:
     r"""The matrix :math:`T_{ij} = t_{i-j}`, :math:`0 \le i, j < n`, real or complex, Hermitian or not.
 
     Products cost :math:`O(n \log n)`; memory is linear in n.
+
+    >>> decay = ToeplitzOperator.of(lambda lag: 0.5 ** lag.abs(), 1_000_000)
+    >>> f"{(decay @ torch.ones(1_000_000))[500_000]:.3f}"  # the symbol at 0, (1 + .5) / (1 - .5)
+    '3.000'
 
     Args:
         lags: :math:`t_{-(n-1)}, \dots, t_{n-1}`, with shape (2n-1,); kept in float64 or complex128.
@@ -73,19 +77,10 @@ class ToeplitzOperator:
         return bool((difference <= 8 * torch.finfo(torch.float64).eps * self.lags.abs()).all())
 
     @cached_property
-    def is_causal(self) -> bool:
-        """Whether all lags below 0 vanish, exactly."""
-        return not bool(self.lags[: self.n - 1].any())
-
-    @cached_property
     def bandwidth(self) -> int:
-        """The largest lag, either way, whose entry is not zero: all matrices are banded, some narrowly."""
+        """The largest lag, either way, whose entry is not zero."""
         filled = self.lags.nonzero()[:, 0]
         return int((filled - (self.n - 1)).abs().max()) if len(filled) else 0
-
-    def adjoint(self) -> "ToeplitzOperator":
-        """The conjugate transpose."""
-        return ToeplitzOperator(self.lags.flip(0).conj().resolve_conj())
 
     def hermitian_part(self) -> "ToeplitzOperator":
         """(T + T*) / 2, whose extreme eigenvalues bound the field of values of T."""
@@ -101,35 +96,24 @@ class ToeplitzOperator:
         i = torch.arange(self.n, device=self.lags.device)
         return self.lags[i[:, None] - i + self.n - 1]
 
-    def energy(self) -> float:
-        r"""Squared Frobenius norm :math:`\sum_d (n - |d|)\,|t_d|^2`, in squared units of the entries."""
-        return (self.counts() * self.lags.abs() ** 2).sum().item()
-
     def counts(self) -> Float[Tensor, " lags"]:
         """Entries on each diagonal, n - abs(d)."""
         d = torch.arange(1 - self.n, self.n, dtype=torch.float64, device=self.lags.device)
         return self.n - d.abs()
 
-    def matvec(self, x: Tensor) -> Tensor:
-        """T x along the last dimension of x, of shape (*batch, n)."""
-        check(x.shape[-1:] == (self.n,), f"x must have shape (..., {self.n}); got {tuple(x.shape)}.")
-        return self.apply(wide(x, "x").contiguous())
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """T X for a vector of shape (n,) or columns of shape (n, c)."""
+        fits = x.ndim in (1, 2) and len(x) == self.n
+        check(fits, f"x must have shape ({self.n},) or ({self.n}, c); got {tuple(x.shape)}.")
+        return self.apply(wide(x, "x").movedim(0, -1).contiguous()).movedim(-1, 0)
 
     def apply(self, x: Inexact[Tensor, "*batch n"]) -> Inexact[Tensor, "*batch n"]:
-        """`matvec` for contiguous x in float64 or complex128, which is not checked."""
+        """T x along the last dimension of contiguous x in float64 or complex128, which is not checked."""
         size = self._size
         if self.is_real and not x.is_complex():
             return irfft(rfft(x, size).mul_(self._transfer), size)[..., : self.n]
         transfer = fft(circulant_column(self._band, size), size)
         return ifft(fft(x, size).mul_(transfer), size)[..., : self.n]
-
-    def rmatvec(self, x: Tensor) -> Tensor:
-        """T* x along the last dimension of x, of shape (*batch, n)."""
-        return self.adjoint().matvec(x)
-
-    def __matmul__(self, x: Tensor) -> Tensor:
-        """T X for a vector of shape (n,) or columns of shape (n, c)."""
-        return self.matvec(x) if x.ndim == 1 else self.matvec(x.movedim(-2, -1)).movedim(-1, -2)
 
     def symbol(self, theta: Tensor) -> Tensor:
         r"""The truncated symbol :math:`f_n(\theta) = \sum_{|d|<n} t_d e^{id\theta}` at any angles."""
@@ -139,12 +123,14 @@ class ToeplitzOperator:
         return values.real if self.is_hermitian else values
 
     def symbol_on_grid(self, points: int) -> Tensor:
-        r"""The truncated symbol at :math:`\theta_k = 2\pi k / M`, for k < M; a real one only up to M // 2.
+        r"""The truncated symbol at :math:`\theta_k = 2\pi k / M`, k < M; that of a real matrix up to M // 2.
+
+        >>> ToeplitzOperator(torch.tensor([1.0, 0.0, 1.0])).symbol_on_grid(4)  # 2 cos(θ)
+        tensor([ 2.,  0., -2.], dtype=torch.float64)
 
         Args:
-            points: M, at least 2n - 1.
+            points: M, of any size: lags that are equal modulo M share their angle.
         """
-        check(points >= 2 * self.n - 1, f"points must be at least 2n - 1 = {2 * self.n - 1}; got {points}.")
         column = circulant_column(self._band, points)
         values = rfft(column, points).conj() if self.is_real else ifft(column, points) * points
         return values.real if self.is_hermitian else values.resolve_conj()
@@ -173,9 +159,7 @@ class ToeplitzOperator:
 
 
 def circulant_column(lags: Inexact[Tensor, " lags"], size: int) -> Inexact[Tensor, " size"]:
-    """First column of the circulant of this size with these lags, -(n-1) to n-1, around its diagonal."""
+    """First column of the circulant of this size that sums the lags, -(n-1) to n-1, modulo its size."""
     n = (len(lags) + 1) // 2
-    column = lags.new_zeros(size)
-    column[:n] = lags[n - 1 :]
-    column[size - n + 1 :] = lags[: n - 1]
-    return column
+    lag = torch.arange(1 - n, n, device=lags.device)
+    return lags.new_zeros(size).index_add_(0, lag % size, lags)

@@ -10,7 +10,7 @@ from spectrope.spectral.checks import check
 from spectrope.spectral.fourier import fast_length
 from spectrope.spectral.operator import ToeplitzOperator
 
-OVERSAMPLING = 8
+OVERSAMPLING = 8  # Grid points per row.
 
 
 @dataclass(frozen=True)
@@ -32,28 +32,31 @@ class SymbolRange:
     upper_bound: float
 
 
-def symbol_range(operator: ToeplitzOperator, oversampling: int = OVERSAMPLING) -> SymbolRange:
+def symbol_range(operator: ToeplitzOperator) -> SymbolRange:
     r"""Bracket both ends of the spectrum of a Hermitian Toeplitz matrix in :math:`O(n \log n)`.
 
     Eigenvalues lie in :math:`[\min f_n, \max f_n]` of the truncated symbol, and Rayleigh quotients at plane
     waves, which are the Fejér means, lie between the extreme ones. See `grid_excess_bound` for what the grid
     may miss of :math:`f_n`.
 
+    >>> decay = ToeplitzOperator.of(lambda lag: 0.5 ** lag.abs(), 2000)
+    >>> found = symbol_range(decay)
+    >>> f"{found.lower_bound:.5f} {found.upper_bound:.5f}"  # of 1/3 and 3
+    '0.33333 3.00000'
+
     Args:
         operator: Hermitian, n x n.
-        oversampling: Grid points per row, at least 3.
 
     Raises:
-        ConfigError: If the matrix is not Hermitian, or the grid is too coarse.
+        ConfigError: If the matrix is not Hermitian.
     """
     require_hermitian(operator)
-    check(oversampling >= 3, f"oversampling must be at least 3; got {oversampling}.")
-    return bracket(operator, *grids(operator, oversampling))
+    return bracket(operator, *grids(operator))
 
 
-def grids(operator: ToeplitzOperator, oversampling: int) -> tuple[Tensor, Tensor]:
+def grids(operator: ToeplitzOperator) -> tuple[Tensor, Tensor]:
     """The truncated and the Fejér-smoothed symbol of a Hermitian matrix on one grid."""
-    points = fast_length(oversampling * operator.n)
+    points = fast_length(OVERSAMPLING * operator.n)
     return operator.symbol_on_grid(points), operator.fejer().symbol_on_grid(points)
 
 
@@ -87,21 +90,6 @@ def grid_excess_bound(operator: ToeplitzOperator, points: int, half_width: float
     curvature = 2 * (d**2 * operator.lags[n - 1 :].abs()).sum().item()
     taylor = 0.5 * (math.pi / points) ** 2 * curvature
     return min(half_width * (1 / math.cos(math.pi * b / points) - 1), taylor)
-
-
-def modulus_bound(operator: ToeplitzOperator, oversampling: int = OVERSAMPLING) -> float:
-    r"""A bound on :math:`\max|f_n|`, and so on the spectral norm of any Toeplitz matrix, in its units.
-
-    :math:`\|T\|_2 \le \max_\theta |f_n(\theta)| \le \max_k |f_n(\theta_k)| / \cos(\pi b/M)`,
-    b the largest lag.
-
-    References:
-        Schwankung von Polynomen zwischen Gitterpunkten (Ehlich and Zeller, 1964).
-    """
-    check(oversampling >= 3, f"oversampling must be at least 3; got {oversampling}.")
-    points = fast_length(oversampling * operator.n)
-    on_grid = operator.symbol_on_grid(points).abs().amax().item()
-    return on_grid / math.cos(math.pi * operator.bandwidth / points)
 
 
 def require_hermitian(operator: ToeplitzOperator) -> None:

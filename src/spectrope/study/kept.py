@@ -8,7 +8,8 @@ import polars as pl
 
 from spectrope.core.device import Precision
 from spectrope.core.errors import StoreError
-from spectrope.lab.measures import MEASURES
+from spectrope.lab.measures.ablation import Ablation
+from spectrope.study.released.measures import RELEASED
 
 LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.
 MOST = 1e12  # Of what is counted: seconds, parameters, steps.
@@ -111,7 +112,7 @@ def _require_limits(column: pl.Series) -> None:
 HEAD = ("layer", "head")
 DROPS = Kept((*HEAD, "drop", "low", "high"), others=False)
 DEPOSITS = Kept(("layer", "gap", "deposit"))
-ABLATIONS = [name for name in MEASURES if name.startswith("ablation")]
+ABLATIONS = [measure.kind for measure in (Ablation, *RELEASED)]
 KEPT: Mapping[str, Kept] = {
     "metrics": Kept(("epoch", "step", "split", "loss", "accuracy"), others=False),
     **dict.fromkeys(ABLATIONS, DROPS),

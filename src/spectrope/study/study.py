@@ -11,7 +11,7 @@ from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError, SpectropeError, StoreError, UnknownNameError, require
 from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.engines.base import Engine
-from spectrope.lab.experiments import OWN, AnyExperiment, read_experiment
+from spectrope.lab.experiments import OWN, OWN_TASKS, AnyExperiment, read_experiment
 from spectrope.lab.job import Job
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES
@@ -193,7 +193,9 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     found = 0
     for run in runs:
         try:
-            if OWN in run.config or not run.finished or (one := read_experiment(run.config)) not in wanted:
+            if {OWN, OWN_TASKS} & set(run.config) or not run.finished:
+                continue
+            if (one := read_experiment(run.config)) not in wanted:
                 continue
             if run.id != run_name(one):
                 raise StoreError(

@@ -1,7 +1,8 @@
 """The next digit of a sum, with position ids that say which digits belong together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_integers
 from spectrope.encodings.positions.digits import digit_positions
-from spectrope.tasks.base import PADDING, Batch, Task, TaskConfig
+from spectrope.tasks.base import PADDING, Batch, Size, Task, TaskConfig
 
 ZERO = 1  # Token id of the digit 0; the other digits follow.
 PLUS, EQUALS = ZERO + 10, ZERO + 11
@@ -48,6 +49,12 @@ class Addition(Task, name="addition"):
         def __post_init__(self) -> None:
             require(self.n_digits >= 1, self, "n_digits", "at least 1")
             require(self.ids in ("coupled", "index"), self, "ids", "'coupled' or 'index'")
+
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "mini": Size(config=Config(n_digits=4), epochs=8, pooling="last"),
+        "small": Size(config=Config(n_digits=10), pooling="last"),
+        "paper": Size(config=Config(n_digits=20), pooling="last"),
+    }
 
     def __init__(self, config: "Addition.Config") -> None:
         super().__init__(config)

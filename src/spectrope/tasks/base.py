@@ -1,13 +1,15 @@
 """What a task is: labelled token sequences, an oracle, and the best accuracy that its labels allow."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from spectrope.core.config import Configured
+from spectrope.core.errors import ConfigError
 from spectrope.core.registry import Registry
 
 PADDING = 0
@@ -63,19 +65,42 @@ class TaskConfig(Configured):
         return TASKS[self.kind](self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a task is at one scale; None keeps the default, of the task's fields or of the scale.
+
+    Args:
+        config: The task's fields.
+        n_examples: Examples in all, of training and held out.
+        epochs: Passes over the training examples.
+        pooling: Which tokens' states the classifier reads.
+    """
+
+    config: TaskConfig | None = None
+    n_examples: int | None = None
+    epochs: int | None = None
+    pooling: Literal["mean", "last"] | None = None
+
+
 class Task:
     """A source of examples, reproducible per index: example i under a seed never depends on the others.
+
+    A subclass names itself (`class Counting(Task, name="counting")`) and may declare its `sizes`; commands,
+    experiments at every scale and comparisons follow.
 
     Args:
         config: The task's own configuration.
     """
 
     Config: ClassVar[type[TaskConfig]] = TaskConfig
+    sizes: ClassVar[Mapping[str, Size]] = {}  # By scale; one that is missing takes the defaults.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
         super().__init_subclass__(**kwargs)
         if name is not None:
+            if "Config" not in cls.__dict__:
+                raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
             TASKS.register(name, cls)
 
     def __init__(self, config: TaskConfig) -> None:
@@ -103,6 +128,14 @@ class Task:
     def split(self, n_train: int, n_test: int, seed: int) -> tuple[Batch, Batch]:
         """Disjoint training and held-out examples of one data set."""
         return self.sample(n_train, seed), self.sample(n_test, seed, start=n_train)
+
+    def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:
+        """Examples as `sample` draws them, but `factor` times as long, with the labels of training's range.
+
+        Raises:
+            ConfigError: If the task has no such form.
+        """
+        raise ConfigError(f"task {self.config.kind!r} has no longer form: its class defines no `longer`.")
 
     def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
         """The label that the task's own rule gives each sequence: the oracle."""

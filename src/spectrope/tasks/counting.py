@@ -1,6 +1,8 @@
 """Task 2 of arXiv 2505.13027: how many trigger words are there?"""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import scipy.stats
@@ -10,7 +12,7 @@ from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_integers, indexed_subsets
-from spectrope.tasks.base import Batch
+from spectrope.tasks.base import Batch, Size
 from spectrope.tasks.triggers import (
     Rows,
     TriggerConfig,
@@ -55,6 +57,16 @@ class Counting(TriggerTask, name="counting"):
             require(self.max_count <= self.length, self, "max_count", f"at most length, {self.length}", hint)
             require_vocabulary(self, self.n_triggers, 1, "Lower n_triggers or raise vocabulary.")
 
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "mini": Size(
+            config=Config(vocabulary=128, length=32, n_triggers=10, max_count=26), n_examples=12_000
+        ),
+        "small": Size(
+            config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52), n_examples=30_000
+        ),
+        "paper": Size(n_examples=50_000, epochs=150),
+    }
+
     def __init__(self, config: "Counting.Config") -> None:
         super().__init__(config)
         self.config, self.n_triggers = config, config.n_triggers
@@ -66,6 +78,10 @@ class Counting(TriggerTask, name="counting"):
     @property
     def max_length(self) -> int:
         return self.config.length
+
+    def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:
+        longer = replace(self.config, length=round(factor * self.config.length))
+        return longer.build().sample(n, seed, start)
 
     def draw(self, index: np.ndarray, seed: int) -> Rows:
         places, triggers, fillers = self.config.length, self.trigger_words(seed), self.filler_words(seed)

@@ -1,7 +1,8 @@
 """Task 1 of arXiv 2505.13027: how far apart are two trigger words?"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.core.random import indexed_draws, indexed_integers
-from spectrope.tasks.base import PADDING, Batch
+from spectrope.tasks.base import PADDING, Batch, Size
 from spectrope.tasks.triggers import (
     Rows,
     TriggerConfig,
@@ -59,6 +60,10 @@ class Distance(TriggerTask, name="distance"):
             hint = "Lower max_gap or max_side: a segment never repeats a word."
             require_vocabulary(self, 2, max(self.max_side, self.max_gap), hint)
 
+    sizes: ClassVar[Mapping[str, Size]] = {
+        "mini": Size(config=Config(vocabulary=128, max_side=6, max_gap=18, max_length=32)),
+        "small": Size(config=Config(vocabulary=256, max_side=12, max_gap=36, max_length=64)),
+    }
     n_triggers = 2
 
     def __init__(self, config: "Distance.Config") -> None:
@@ -72,6 +77,10 @@ class Distance(TriggerTask, name="distance"):
     @property
     def max_length(self) -> int:
         return self.config.max_length
+
+    def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:
+        """Examples of training's own length, with words before and after them."""
+        return extended(self.sample(n, seed, start), factor, self.plain_words(seed), seed, start)
 
     def draw(self, index: np.ndarray, seed: int) -> Rows:
         side, most = self.config.max_side, self.config.max_gap
@@ -131,6 +140,31 @@ class Distance(TriggerTask, name="distance"):
             fits &= (is_first.sum(1) + is_second.sum(1))[row] == 2
         found = np.stack([row, left, gap, right, ways])[:, fits]
         return found[:, _repeat_free(words, lengths, *found[:3])]
+
+
+def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: int = 0) -> Batch:
+    """Each sequence with words before and after it, so that it has `factor` times its own number.
+
+    How many come before is uniform; words are drawn with replacement.
+
+    Args:
+        batch: Examples from number `start` on.
+        factor: At least 1.
+        words: What is added.
+        seed: Of the words.
+        start: Number of the first example.
+    """
+    index = np.arange(start, start + len(batch))
+    own = batch.lengths.numpy()
+    whole = np.rint(factor * own).astype(np.int64)
+    before = indexed_integers(seed, "lengths/before", index, 1, (whole - own + 1)[:, None])
+    place = np.arange(whole.max())
+    chosen = words[indexed_integers(seed, "lengths/words", index, len(place), len(words))]
+    inside = (place >= before) & (place < before + own[:, None])
+    kept = np.arange(batch.inputs.shape[1]) < own[:, None]
+    chosen[inside] = batch.inputs.numpy()[kept]
+    chosen[place >= whole[:, None]] = PADDING
+    return replace(batch, inputs=torch.from_numpy(chosen), lengths=torch.from_numpy(whole))
 
 
 def _joined(pieces: Sequence[tuple[np.ndarray, np.ndarray]], width: int) -> np.ndarray:

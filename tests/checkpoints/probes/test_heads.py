@@ -14,7 +14,7 @@ from spectrope.checkpoints.spectrum import checkpoint_spectrum, layer_heads
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.core.progress import Progress
 from spectrope.lab.probes.quantities import Quantities
-from spectrope.spectral.lag_design import LagDesign
+from spectrope.spectral import lag_effects
 
 IDS = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(2))
 
@@ -106,9 +106,8 @@ def test_tables_hold_what_the_toolkit_measures(batch):
     told = []
     data = whole_sequences(model, IDS)
     tables = checkpoint_spectrum(model, data, draws=19, batch=batch, watch=told.append)
-    design = LagDesign(12, causal=True)
     layers = captured(model)
-    expected = [design.gauge_fixed_shares(layer.logits.double()).mean(0) for layer in layers]
+    expected = [lag_effects(layer.logits, causal=True).share.mean(0) for layer in layers]
     found = torch.from_numpy(tables["spectrum"]["toeplitz"].to_numpy().copy()).reshape(2, 4)
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-6, rtol=1e-5)
     contraction = Quantities(layers[1], 12).all()["contraction_spectral"].mean(0)

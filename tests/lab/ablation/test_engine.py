@@ -282,7 +282,7 @@ def test_what_a_model_does_not_have_is_refused():
         next(ablated_logits(model, data, [(HeadAblation(0, 4),)]))
     with pytest.raises(ConfigError, match=r"HeadAblation.layer must be between 0 and 2; got -1"):
         next(ablated_logits(model, data, [(HeadAblation(-1, 0),)]))
-    with pytest.raises(ConfigError, match="'resample' needs at least 2 examples; got 1"):
+    with pytest.raises(ConfigError, match="fills that take other examples need at least 2 of them; got 1"):
         next(ablated_logits(model, data[:1], [(HeadAblation(0, 0, "resample"),)]))
     with pytest.raises(UnknownNameError, match="unknown fill 'zeros'; did you mean zero"):
         HeadAblation(0, 0, "zeros")

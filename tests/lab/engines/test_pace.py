@@ -115,6 +115,6 @@ def test_cost_grows_with_epochs_and_examples(monkeypatch):
 
 def test_measures_are_taken_on_as_many_examples_as_there_are():
     few, many = (experiment("distance", "nope", n_examples=n * 1000) for n in (1, 30))
-    assert MEASURES["ablation"].examples(many) == 2000
-    assert MEASURES["ablation-all"].examples(few) == 1000
-    assert MEASURES["ablation-all"].examples(many) == 2000
+    assert MEASURES["ablation"]().examples(many) == 2000
+    assert MEASURES["ablation-all"]().examples(few) == 1000
+    assert MEASURES["ablation-all"]().examples(many) == 2000

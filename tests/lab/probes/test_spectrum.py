@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from spectrope.core.config import from_dict
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.pairs import complex_pairs
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.rotary import Rotary
@@ -19,12 +20,15 @@ from spectrope.lab.probes.rotation import encoding_of_head, steady_rotation
 from spectrope.lab.probes.shares import state_shares
 from spectrope.lab.probes.spectrum import layer_spectrum, toeplitz_tests
 from spectrope.models.decoder import Decoder, DecoderConfig
-from spectrope.spectral.contraction import contraction
-from spectrope.spectral.factorisation import factorisation_residual
-from spectrope.spectral.lag_design import LagDesign
-from spectrope.spectral.rope import band_gram
-from spectrope.spectral.singular import causal_singular_values, effective_ranks
-from spectrope.spectral.toeplitzness import toeplitz_share
+from spectrope.spectral import (
+    band_gram,
+    effective_ranks,
+    factorisation_residuals,
+    head_contraction,
+    rope_logits,
+    row_centred,
+    toeplitz_shares_of_product,
+)
 from spectrope.stats.examples import mean_intervals
 from spectrope.tasks.base import Batch
 
@@ -112,37 +116,37 @@ def test_means_are_those_of_single_heads(causal):
     turned = list(zip(*(x[:, 2, :N] for x in layer.rotated), strict=True))
     plain = list(zip(q, k, strict=True))
     theta = steady_rotation(layer.encoding, 6).frequencies
-    ratios = [contraction(*pair, layer.encoding, causal) for pair in plain]
-    shares = [toeplitz_share(*pair, causal) for pair in turned]
+    as_complex = [[complex_pairs(x.double()) for x in pair] for pair in plain]
+    logits = [(rope_logits(*pair, theta), (pair[0] @ pair[1].mH).real) for pair in as_complex]
+    ratios = [head_contraction(*pair, causal) for pair in logits]
+    shares = [toeplitz_shares_of_product(*pair, causal) for pair in turned]
     expected = {
         "toeplitz": [share.gauge_fixed for share in shares],
         "toeplitz_raw": [share.raw for share in shares],
         "toeplitz_mean_removed": [share.mean_removed for share in shares],
-        "toeplitz_content": [toeplitz_share(*pair, causal).gauge_fixed for pair in plain],
+        "toeplitz_content": [toeplitz_shares_of_product(*pair, causal).gauge_fixed for pair in plain],
         "contraction_spectral": [ratio.gauge_fixed.spectral for ratio in ratios],
         "contraction_frobenius": [ratio.gauge_fixed.frobenius for ratio in ratios],
         "contraction_nuclear": [ratio.gauge_fixed.nuclear for ratio in ratios],
         "contraction_raw_spectral": [ratio.raw.spectral for ratio in ratios],
-        "factorisation": [factorisation_residual(*pair, theta, causal=causal).residual for pair in plain],
+        "factorisation": [factorisation_residuals(*pair, theta, causal=causal) for pair in as_complex],
     }
     for name, values in expected.items():
         interval = mean_intervals(np.array(values)).at()
         for end in ("estimate", "low", "high"):
             assert getattr(getattr(found.heads[2], name), end) == pytest.approx(getattr(interval, end)), name
-    bands = np.array([band_gram(*pair, causal).shares.numpy() for pair in turned])
+    grams = [band_gram(*map(complex_pairs, pair), causal) for pair in turned]
+    bands = np.array([gram.shares.numpy() for gram in grams])
     assert found.bands[2].shares.estimate == pytest.approx(bands.mean(0))
     assert found.bands[2].frequencies == pytest.approx(np.stack([theta, theta], 1))
 
 
 def test_ranks_are_those_of_gauge_fixed_causal_logits():
     layer, found = measured(decoder("nope"), full())
-    design = LagDesign(N, True)
-    values = torch.linalg.svdvals(design.centred(layer.logits[:, 0, :N, :N]))
-    ranks = [effective_ranks(row) for row in values]
-    assert found.heads[0].stable_rank.estimate == pytest.approx(np.mean([rank.stable for rank in ranks]))
-    assert found.heads[0].entropy_rank.estimate == pytest.approx(np.mean([rank.entropy for rank in ranks]))
-    raw = causal_singular_values(*(x[0, 0] for x in layer.rotated), N)
-    assert_close(torch.linalg.svdvals(design.seen(layer.logits[0, 0])), raw / 6**0.5)
+    logits = row_centred(layer.logits[:, 0, :N, :N].double(), causal=True)
+    ranks = effective_ranks(torch.linalg.svdvals(logits))
+    assert found.heads[0].stable_rank.estimate == pytest.approx(ranks.stable.mean().item())
+    assert found.heads[0].entropy_rank.estimate == pytest.approx(ranks.entropy.mean().item())
 
 
 def test_padding_is_never_read():
@@ -195,11 +199,11 @@ class TestSignificance:
     """The test of Toeplitz shares keeps its size and sees structure."""
 
     def test_its_size_is_kept_for_content_alone(self):
-        design, p = LagDesign(8, True), []
+        p = []
         for seed in range(40):
             draw = torch.Generator().manual_seed(seed)
             q, k = torch.randn(2, 3, 5, 8, 4, generator=draw, dtype=torch.float64)
-            p += [test.p_value for test in toeplitz_tests(q @ k.mT, design, 19, seed)]
+            p += [test.p_value for test in toeplitz_tests(q @ k.mT, True, 19, seed)]
         assert np.mean(np.array(p) <= 0.05) < 0.09
         assert 0.4 < np.mean(p) < 0.65
 
@@ -207,13 +211,13 @@ class TestSignificance:
         draw = torch.Generator().manual_seed(0)
         q, k = torch.randn(2, 30, 1, 12, 4, generator=draw, dtype=torch.float64)
         lag = torch.arange(12)[:, None] - torch.arange(12)
-        (test,) = toeplitz_tests(q @ k.mT + (lag % 3 == 0), LagDesign(12, True), 99, 0)
+        (test,) = toeplitz_tests(q @ k.mT + (lag % 3 == 0), True, 99, 0)
         assert test.p_value == pytest.approx(0.01)
         assert test.null_mean < test.null_quantile < test.statistic
 
     def test_rows_alone_cannot_be_tested(self):
         logits = torch.ones(2, 1, 6, 6, dtype=torch.float64)
-        assert toeplitz_tests(logits, LagDesign(6, True), 9, 0) == (None,)
+        assert toeplitz_tests(logits, True, 9, 0) == (None,)
 
 
 class TestShares:

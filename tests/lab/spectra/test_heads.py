@@ -174,7 +174,6 @@ class TestKernels:
             assert found.smallest_estimate == pytest.approx(values[0].item())
             assert found.largest_estimate == pytest.approx(values[-1].item())
             assert found.symbol.lower_bound < values[0] < values[-1] < found.symbol.upper_bound
-            assert found.nonzero is None
 
     @pytest.mark.parametrize("n", [10, 200])
     def test_rope_has_the_kernel_of_its_frequencies_once_for_all_heads(self, n):
@@ -185,7 +184,6 @@ class TestKernels:
         found = kernel_spectrum(kernel)
         assert found.largest_estimate == pytest.approx(dense[-1].item())
         assert found.smallest_estimate == pytest.approx(dense[0].item(), abs=1e-9)
-        assert len(found.nonzero) == min(n, 16)
         assert found.symbol.lower_bound >= 0
 
     def test_bidirectional_biases_are_symmetrised(self):

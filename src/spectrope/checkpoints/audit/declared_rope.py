@@ -9,8 +9,8 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.rotary import Pairing
 from spectrope.core.errors import ConfigError
+from spectrope.encodings.pairs import Pairing
 from spectrope.encodings.schedules.base import geometric
 from spectrope.encodings.schedules.linear import Linear
 from spectrope.encodings.schedules.llama3 import Llama3

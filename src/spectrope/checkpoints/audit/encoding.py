@@ -7,8 +7,8 @@ import torch
 
 from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.mask import Mask
-from spectrope.checkpoints.audit.rotary import Pairing
 from spectrope.checkpoints.audit.schedule import Fit, fit_schedule
+from spectrope.encodings.pairs import Pairing
 
 Kind = Literal["none", "rotary", "linear bias", "bucketed bias", "lag bias", "unknown"]
 

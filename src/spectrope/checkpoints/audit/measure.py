@@ -14,7 +14,7 @@ from spectrope.checkpoints.audit.mask import Mask, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import Kernel
-from spectrope.spectral.anova import LogitSums, fit_lag_effects, lag_anova
+from spectrope.spectral.toeplitz_share import lag_effects, lag_effects_of_product
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
@@ -182,14 +182,13 @@ def _curve(
     q, k = kernel.call.q[0, head].double(), kernel.call.k[0].double()
     k, causal, n = k[head * len(k) // kernel.call.q.shape[1]], mask.shape.startswith("causal"), len(q)
     if bias is None and kernel.call.softcap is None:
-        effects = lag_anova(scale * q, k, causal)
+        effects = lag_effects_of_product(scale * q, k, causal)
     else:
         scores = kernel.call.capped(scale * q @ k.T)
-        effects = fit_lag_effects(
-            LogitSums.of_matrix(scores if bias is None else scores + bias[head], causal)
-        )
+        effects = lag_effects(scores if bias is None else scores + bias[head], causal)
     lag = torch.arange(0 if causal else 1 - n, n)
     kept = _kept(n) if causal else torch.cat([n - 1 - _kept(n).flip(0)[:-1], n - 1 + _kept(n)])
     values = effects.lags[kept] - effects.lags[0 if causal else n - 1]
-    distance = None if math.isnan(effects.share) else max(1 - effects.share, 0.0)
+    share = effects.share.item()
+    distance = None if math.isnan(share) else max(1 - share, 0.0)
     return distance, tuple(lag[kept].tolist()), tuple(values.tolist())

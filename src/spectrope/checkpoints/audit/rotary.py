@@ -1,15 +1,14 @@
 """Which rotation queries and keys went through: pairs, frequencies, gain."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
-Pairing = Literal["adjacent", "halves"]
+from spectrope.encodings.pairs import Pairing, complex_pairs
+
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
 NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
 
@@ -64,10 +63,7 @@ class Layout:
 
     def planes(self, x: Float[Tensor, "*n d"]) -> Complex[Tensor, "*n m"]:
         """The pairs as complex numbers."""
-        x = x[..., self.start : self.start + self.width]
-        shape = (2, -1) if self.pairing == "halves" else (-1, 2)
-        first, second = x.unflatten(-1, shape).unbind(-2 if self.pairing == "halves" else -1)
-        return torch.complex(first.contiguous(), second.contiguous())
+        return complex_pairs(x[..., self.start : self.start + self.width], self.pairing)
 
 
 def fit_rotation(
@@ -217,8 +213,3 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[
     cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
     best = int(cosines.argmax())
     return cosines[best].item(), (target.square().sum() / products[best]).item()
-
-
-def wavelengths(frequencies: tuple[float, ...]) -> list[float]:
-    """Positions per turn of each pair."""
-    return [2 * math.pi / abs(f) if f else math.inf for f in frequencies]

@@ -17,7 +17,7 @@ from spectrope.console.progress import bars
 from spectrope.console.terminal import explain, frame, say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
-from spectrope.lab.ablation.interventions import Fill
+from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.ablation.methods import (
     EXAMPLES,
     Adaptive,
@@ -29,6 +29,7 @@ from spectrope.lab.ablation.methods import (
     choose_protocol,
     screening_agreement,
 )
+from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.runs import experiment_of
 from spectrope.stats.sequential import Precision, Threshold
 from spectrope.store import Run
@@ -55,13 +56,15 @@ class Ablate(Checkpoints):
         tyro.conf.arg(help="run: all examples; as few as decide; head after head; first-order estimates."),
     ] = "exact"
     fill: Annotated[
-        Fill | None, tyro.conf.arg(help="What replaces a head's output; None keeps the protocol's (zero).")
+        str | None,
+        tyro.conf.arg(
+            help=f"What replaces a head's output: {', '.join(FILLS)}, or file.py:Class; "
+            "None keeps the protocol's (zero)."
+        ),
     ] = None
     protocol: Annotated[
         str,
-        tyro.conf.arg(
-            help="run: controlled, or the faults of the paper's code: R9, R10, R12, released, released-mla."
-        ),
+        tyro.conf.arg(help=f"run: {', '.join(PROTOCOLS)}; all but controlled are of the paper's code."),
     ] = "controlled"
     examples: Annotated[
         int | None,
@@ -84,7 +87,7 @@ class Ablate(Checkpoints):
     layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: change heads of these alone: 0:4.")] = None
     batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one batch.")] = None
     json: Annotated[bool, tyro.conf.arg(help="checkpoint: print the whole result as JSON.")] = False
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:

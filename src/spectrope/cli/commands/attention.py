@@ -57,7 +57,7 @@ class Plan(Checkpoints):
         Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
     ] = None
     json: Json = False
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ from spectrope.console.options import (
     Scale,
     refuse_given,
 )
-from spectrope.console.own import named, try_own
+from spectrope.console.own import try_own, try_task
 from spectrope.console.progress import bars
 from spectrope.console.runs import complain_of_divergence
 from spectrope.console.terminal import explain, say, table
@@ -43,7 +43,10 @@ class Compare:
         tuple[str, ...],
         tyro.conf.arg(help="Names that `spectrope encodings` lists, mla+NAME, or file.py:Class."),
     ] = ENCODINGS
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Names of tasks.")] = ("distance", "counting")
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
+        "distance",
+        "counting",
+    )
     scale: Scale = "mini"
     condition: Condition = "controlled"
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed, task and encoding.")] = (0,)
@@ -72,9 +75,6 @@ class Compare:
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         if not self.tune:
             refuse_given(self, ("rates",), "goes with --tune.")
-        for task in self.tasks:
-            TASKS[task]
-        names = [named(spec) for spec in self.encodings]
         plan = [
             experiment(
                 task,
@@ -87,10 +87,12 @@ class Compare:
             )
             for task in self.tasks
             for seed in self.seeds
-            for encoding in names
+            for encoding in self.encodings
         ]
         for spec, one in zip(self.encodings, plan, strict=False):  # The plan begins with each of them once.
             try_own(spec, one.model)
+        for task in dict.fromkeys(one.task for one in plan):
+            try_task(task)
         plan = list(dict.fromkeys(plan))  # two workers must not write one run
         with bars([one.label for one in plan]) as progress:
             finished = execute(plan, self.runs, watch=progress.watch, **self._place)

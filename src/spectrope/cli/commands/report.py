@@ -28,7 +28,8 @@ class Report:
         ),
     ] = ()
     figure: Annotated[
-        str | None, tyro.conf.arg(help="Save this figure alone; the suffix of --out says png, svg or pdf.")
+        str | None,
+        tyro.conf.arg(help="Save this one alone, a name or file.py:Class; --out says png, svg or pdf."),
     ] = None
     out: Annotated[
         Path | None,
@@ -57,8 +58,7 @@ class Report:
             out = self.out or Path("report.html")
             check_page(out)
         else:
-            _ = FIGURES[self.figure]  # An unknown name is refused before a file is named after it.
-            out = self.out or Path(f"{self.figure}.svg")
+            out = self.out or Path(f"{FIGURES.resolve(self.figure)}.svg")
             check_figure(out)
         return out
 

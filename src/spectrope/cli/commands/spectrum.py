@@ -19,11 +19,12 @@ from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError, require
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.ablation.methods import Tables
-from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.lab.probes.kernel import Kernel, encoding_kernels
 from spectrope.lab.runs import experiment_of
 from spectrope.lab.spectra.heads import Measurement, spectrum
 from spectrope.lab.spectra.kernels import kernel_tables
 from spectrope.models.decoder import DecoderConfig
+from spectrope.spectral.kernel import rope_kernel_eigenvalues
 from spectrope.store import Run
 from spectrope.store.files import disk_errors, write_parquet
 
@@ -63,7 +64,7 @@ class Spectrum(Checkpoints):
         None
     )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
@@ -219,8 +220,8 @@ def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:
     _print_extremes(tables["extremes"])
     _print_distances(tables["distances"])
     for kernel in kernels:
-        nonzero = kernel_spectrum(kernel).nonzero
-        if nonzero is not None:
+        if kernel.frequencies is not None:
+            nonzero = rope_kernel_eigenvalues(kernel.frequencies, n)
             leading = ", ".join(f"{value:.4g}" for value in nonzero[:EIGENVALUES_SHOWN].tolist())
             explain(f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ...")
 

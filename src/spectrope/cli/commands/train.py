@@ -17,7 +17,7 @@ from spectrope.console.options import (
     Scale,
     refuse_given,
 )
-from spectrope.console.own import Own, named, try_own
+from spectrope.console.own import Own, resolve_own, try_own, try_task
 from spectrope.console.progress import bars
 from spectrope.console.runs import complain_of_divergence
 from spectrope.console.terminal import say
@@ -30,6 +30,7 @@ from spectrope.lab.job import train
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.learning import LearningProbe
 from spectrope.lab.training.scales import experiment
+from spectrope.tasks.base import TASKS
 
 PROBES = {"learning": LearningProbe}
 REPLACED = ("encoding", "task", "scale", "condition", "seed", "epochs", "examples")  # by a recipe
@@ -42,7 +43,7 @@ class Train:
     encoding: Annotated[
         str, tyro.conf.arg(help="A name that `spectrope encodings` lists, or file.py:Class.")
     ] = "rope"
-    task: Annotated[str, tyro.conf.arg(help="distance, counting or addition.")] = "distance"
+    task: Annotated[str, tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = "distance"
     scale: Scale = "mini"
     condition: Condition = "controlled"
     seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0
@@ -57,7 +58,7 @@ class Train:
         Path | None,
         tyro.conf.arg(help="JSON file of a whole experiment, in place of the options up to --examples."),
     ] = None
-    own: Own = None
+    own: Own = ()
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
 
@@ -66,7 +67,9 @@ class Train:
         if self.probe is None:
             refuse_given(self, ("every",), "goes with --probe.")
         one, probe = self.experiment(), PROBES[self.probe](every=self.every) if self.probe else None
-        try_own(self.own or self.encoding, one.model)
+        for spec in self._encodings():
+            try_own(spec, one.model)
+        try_task(one.task)
         device = choose_device(self.device)
         with bars([one.label]) as progress, stop_on_signal() as stop:
             run = train(one, self.runs, device, progress.watch, stop, probe)
@@ -80,19 +83,25 @@ class Train:
         """The experiment of the recipe, or of the options."""
         if self.recipe is not None:
             refuse_given(self, REPLACED, f"does not go with --recipe; change it in {self.recipe}.")
-            if self.own is not None:
-                ENCODINGS.resolve(self.own)
+            for spec in self.own:
+                resolve_own(spec)
             return read_recipe(self.recipe)
-        refuse_given(self, ("own",), "goes with --recipe; --encoding takes file.py:Class.")
+        refuse_given(self, ("own",), "goes with --recipe; --encoding and --task take file.py:Class.")
         return experiment(
             self.task,
-            named(self.encoding),
+            self.encoding,
             scale=self.scale,
             condition=self.condition,
             seed=self.seed,
             epochs=self.epochs,
             n_examples=self.examples,
         )
+
+    def _encodings(self) -> list[str]:
+        """What the user calls the encoding: one name, or the classes that a recipe needs."""
+        if self.recipe is None:
+            return [self.encoding]
+        return [spec for spec in self.own if resolve_own(spec)[0] is ENCODINGS]
 
 
 def read_recipe(path: Path) -> Experiment:

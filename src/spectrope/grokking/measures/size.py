@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from spectrope.grokking.measures.base import Measure, Snapshot
-from spectrope.spectral.singular import effective_ranks
+from spectrope.spectral.ranks import effective_ranks
 
 
 class WeightNorm(Measure, name="weight_norm"):
@@ -37,4 +37,4 @@ class EffectiveRank(Measure, name="effective_rank"):
         values = [torch.linalg.svdvals(of - of.mean(0)) for of in snapshot.operands]
         if any(one.max() == 0 for one in values):
             return {"effective_rank": None}
-        return {"effective_rank": sum(effective_ranks(one).entropy for one in values) / 2}
+        return {"effective_rank": sum(effective_ranks(one).entropy.item() for one in values) / 2}

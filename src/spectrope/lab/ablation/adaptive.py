@@ -10,7 +10,8 @@ import torch
 from spectrope.core.errors import ConfigError
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.core.random import numpy_stream
-from spectrope.lab.ablation.engine import NEED_MEANS, correctness
+from spectrope.lab.ablation.engine import correctness
+from spectrope.lab.ablation.fills.base import needs_of
 from spectrope.lab.ablation.gather import data_means, derangement
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
@@ -93,9 +94,9 @@ def adaptive_sweep(
     data = data[counted_labels(model, data.labels) != IGNORED]
     if not len(data):
         raise ConfigError("an adaptive sweep needs at least one example whose label counts; got none.")
-    variants, fill = protocol.variants(model.config), protocol.fill
-    means = data_means(model, data, dtype=dtype) if fill in NEED_MEANS else None
-    donors = data[derangement(len(data), seed)] if fill == "resample" else None
+    variants, needs = protocol.variants(model.config), needs_of([protocol.fill])
+    means = data_means(model, data, dtype=dtype) if "means" in needs else None
+    donors = data[derangement(len(data), seed)] if "donors" in needs else None
     order = torch.from_numpy(numpy_stream(seed, "ablation", "order").permutation(len(data)))
     alpha = (1 - level) / (len(variants) if simultaneous else 1)
     ledger = _Ledger.blank(len(variants), len(data), aim, alpha)

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from spectrope.core.autocast import each_within, inference
 from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.lab.ablation.fills import LayerMeans, Site
+from spectrope.lab.ablation.change import changed_outputs
+from spectrope.lab.ablation.fills.base import LayerMeans, Site, layer_fills, needs_of
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
-from spectrope.lab.ablation.interventions import COLUMNS, Variant
+from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.passes import Piece
 from spectrope.lab.ablation.tree import Tree, changes_in, fills_of
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 
-NEED_MEANS = frozenset({"mean", "position-only"})
 # Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
 BUDGET = {"cpu": 2**19, "cuda": 2**26}
 
@@ -58,23 +58,23 @@ def ablated_logits(
         model: A trained decoder.
         data: Examples.
         variants: What to change; the empty variant is the intact model.
-        seed: Pairs examples for "resample", where `donors` does not.
+        seed: Pairs examples for fills that need donors, where `donors` does not.
         dtype: Precision of matrix products.
         tokens: Tokens in one batch, variants included; None takes what measured best on the device.
-        means: Means for "mean" and "position-only"; None takes those over `data`.
-        donors: For each example another one, for "resample"; None draws them from `data`.
+        means: Means for fills that need them; None takes those over `data`.
+        donors: For each example another one, for fills that need them; None draws them from `data`.
 
     Raises:
         ConfigError: If the model has no such head, or there is no other example to resample from.
         UnsupportedError: If a fill has no meaning for the model's encoding.
     """
-    fills = fills_of(variants)
+    needs = needs_of(fills_of(variants))
     for variant in variants:
         for ablation in variant:
             ablation.check(model.config)
-    if means is None and fills & NEED_MEANS:
+    if means is None and "means" in needs:
         means = data_means(model, data, dtype=dtype)
-    if donors is None and "resample" in fills:
+    if donors is None and "donors" in needs:
         donors = data[derangement(len(data), seed)]
     yield from _pieces(model, data, variants, dtype, tokens, means, donors)
 
@@ -117,7 +117,8 @@ class _Stages:
 
     def fork(self, layer: int, x: Tensor, changes: Sequence[Variant]) -> "_Fork":
         site, out = self.piece.site(layer, x[None]), self.piece.block(layer).out
-        fills = fills_of(changes) - {COLUMNS}
+        fills = fills_of(changes)
+        fills -= layer_fills(fills)
         differences: dict[str, Tensor] = {fill: site.filled(fill) - site.outputs for fill in fills}
         intact = x + out(site.outputs.transpose(1, 2).flatten(2))
         return _Fork(self.piece, layer, site, intact, differences, out.weight)
@@ -161,8 +162,8 @@ class _Fork:
     def _after(self, changes: Variant) -> Tensor:
         """The residual stream behind attention with some heads changed, through their columns alone."""
         x = self.intact
-        if COLUMNS in fills_of([changes]):  # changes every head
-            difference = self.site.changed(changes) - self.site.outputs
+        if layer_fills(fills_of([changes])):  # changes every head
+            difference = changed_outputs(self.site, changes) - self.site.outputs
             return x + F.linear(difference.transpose(1, 2).flatten(2), self.weight)
         for ablation in changes:
             difference = self.differences[ablation.fill][:, ablation.head]
@@ -177,11 +178,11 @@ class _Fork:
             return self.piece.outputs(layer, x)
         site = self.piece.site(layer, x)
         outputs = site.outputs.clone().unflatten(0, x.shape[:2])
-        known = fills_of(changes) - {COLUMNS}
-        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in known}
+        whole = layer_fills(fills_of(changes))
+        fills = {fill: site.filled(fill).unflatten(0, x.shape[:2]) for fill in fills_of(changes) - whole}
         for row, variant in enumerate(changes):
-            if COLUMNS in fills_of([variant]):
-                outputs[row] = self.piece.site(layer, x[row : row + 1]).changed(variant)
+            if fills_of([variant]) & whole:
+                outputs[row] = changed_outputs(self.piece.site(layer, x[row : row + 1]), variant)
                 continue
             for ablation in variant:
                 outputs[row, :, ablation.head] = fills[ablation.fill][row, :, ablation.head]

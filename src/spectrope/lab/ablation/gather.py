@@ -8,7 +8,7 @@ from torch import Tensor
 from spectrope.core.autocast import in_precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
-from spectrope.lab.ablation.fills import LayerMeans
+from spectrope.lab.ablation.fills.base import LayerMeans
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import by_length
 from spectrope.models.decoder import Decoder
@@ -51,7 +51,7 @@ def derangement(n: int, seed: int) -> Tensor:
         ConfigError: If there are fewer than two examples.
     """
     if n < 2:
-        raise ConfigError(f"fill 'resample' needs at least 2 examples; got {n}.")
+        raise ConfigError(f"fills that take other examples need at least 2 of them; got {n}.")
     order = torch.from_numpy(numpy_stream(seed, "ablation", "donors").permutation(n))
     partner = torch.empty_like(order)
     partner[order] = order.roll(-1)

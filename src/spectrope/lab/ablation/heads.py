@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.encodings.base import Encoding
-from spectrope.lab.ablation.fills import LayerMeans, Site
+from spectrope.lab.ablation.change import changed_outputs
+from spectrope.lab.ablation.fills.base import LayerMeans, Site
 from spectrope.lab.ablation.interventions import HeadAblation, Variant
 from spectrope.lab.evaluation.score import predict
 from spectrope.models.decoder import Block, Decoder, Heads, Stream
@@ -27,8 +28,8 @@ def ablated(
     Args:
         model: A decoder.
         ablations: The heads and what takes the place of their outputs.
-        means: Means of each layer, for "mean" and "position-only"; see `data_means`.
-        donors: Head outputs of each layer on other examples, for "resample"; see `donor_outputs`.
+        means: Means of each layer, where a fill needs them; see `data_means`.
+        donors: Head outputs of each layer on other examples, likewise; see `donor_outputs`.
 
     Raises:
         ConfigError: If the model has no such head.
@@ -60,7 +61,7 @@ def forward_per_variant(
     Args:
         model: A decoder.
         data: Examples.
-        variants: What to change; all fills but "resample".
+        variants: What to change; all fills but those that need donors.
         batch_size: Largest batch.
         dtype: Precision of matrix products.
         means: Means of each layer, where a fill needs them.
@@ -84,6 +85,6 @@ def _change(ablations: Sequence[HeadAblation], means: LayerMeans | None, donors:
         assert isinstance(module, Heads)
         x, stream, encoding, impl = inputs
         ctx, v = module.context(x, stream)
-        return Site(module, encoding, ctx, v, outputs, impl, means, donors).changed(ablations)
+        return changed_outputs(Site(module, encoding, ctx, v, outputs, impl, means, donors), ablations)
 
     return hook

@@ -3,13 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, combinations
-from typing import Literal, get_args
 
-from spectrope.core.errors import UnknownNameError, require
+from spectrope.core.errors import require
+from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.models.decoder import DecoderConfig
-
-Fill = Literal["zero", "mean", "resample", "position-only", "content-only", "value-bias", "latent-columns"]
-COLUMNS: Fill = "latent-columns"
 
 
 @dataclass(frozen=True, order=True)
@@ -19,11 +16,12 @@ class HeadAblation:
     Args:
         layer: Layer of the head.
         head: Its number within the layer.
-        fill: What takes the place of its output: "zero"; its "mean" over the tokens of a data set; the output
-            on another example ("resample"); its output with queries and keys replaced by their means
-            ("position-only"), or with all lags 0 ("content-only"); or its "value-bias", which is
-            what zeroing the head's rows of the value weights leaves. "latent-columns" changes all heads of
-            the layer instead, as the paper's code does to latent attention: see `fills.without_columns`.
+        fill: What takes the place of its output: a name in `FILLS`, such as "zero", "mean", "resample",
+            "position-only" or "content-only", or a class in a file (`file.py:Class`), which is run.
+
+    Raises:
+        UnknownNameError: If no fill has that name.
+        ConfigError: If the file cannot be run.
     """
 
     layer: int
@@ -31,8 +29,7 @@ class HeadAblation:
     fill: str = "zero"
 
     def __post_init__(self) -> None:
-        if self.fill not in get_args(Fill):
-            raise UnknownNameError("fill", self.fill, get_args(Fill))
+        object.__setattr__(self, "fill", FILLS.resolve(self.fill))
 
     def check(self, config: DecoderConfig) -> None:
         """Refuse a layer or head that a model does not have.

@@ -5,17 +5,17 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 import torch
 
-from spectrope.core.errors import UnknownNameError
 from spectrope.core.progress import Watch, unwatched
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.cumulative import cumulative_curve
 from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis, analyse
-from spectrope.lab.ablation.interventions import Fill
+from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
 from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, screen
 from spectrope.lab.ablation.sweep import Sweep, sweep
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
+from spectrope.lab.stamps import with_digest
 from spectrope.models.decoder import Decoder
 from spectrope.stats.interval import ends
 from spectrope.stats.sequential import Aim
@@ -127,13 +127,13 @@ class Cumulative:
 class Screen:
     """First-order estimates beside the exact drops that they stand for: table "screen"."""
 
-    fill: Fill = "zero"
+    fill: str = "zero"
     examples: int = EXAMPLES
 
     def measure(self, subject: Subject) -> Tables:
         data = subject.held_out[: self.examples]
-        estimates = screen(subject.model, data, fill=self.fill, dtype=subject.dtype, seed=subject.seed)
         protocol = replace(CONTROLLED, fill=self.fill)
+        estimates = screen(subject.model, data, fill=protocol.fill, dtype=subject.dtype, seed=subject.seed)
         drops = pl.DataFrame(subject.sweep(data, protocol).drops()).select("layer", "head", "drop")
         estimated = estimates.loss_increase_estimate.ravel()
         table = drops.with_columns(loss_increase_estimate=pl.Series(estimated))
@@ -165,15 +165,15 @@ def ablate(run: Run, device: torch.device, method: Method | None = None, watch: 
     return tables
 
 
-def choose_protocol(name: str, fill: Fill | None) -> Protocol:
-    """A named protocol, with another fill if one is given.
+def choose_protocol(name: str, fill: str | None) -> Protocol:
+    """A named protocol, with another fill, registered or in a file (`file.py:Class`), if one is given.
 
     Raises:
-        UnknownNameError: If no protocol has that name.
+        UnknownNameError: If no protocol or fill has that name.
+        ConfigError: If the file cannot be run.
     """
-    if name not in PROTOCOLS:
-        raise UnknownNameError("protocol", name, PROTOCOLS)
-    return PROTOCOLS[name] if fill is None else replace(PROTOCOLS[name], fill=fill)
+    protocol = PROTOCOLS[name]
+    return protocol if fill is None else replace(protocol, fill=FILLS.resolve(fill))
 
 
 def screening_agreement(table: pl.DataFrame) -> RankAgreement:
@@ -202,4 +202,5 @@ def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> Tables:
     marks += [] if protocol.restored else ["unrestored"]
     marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
     size = "" if examples == EXAMPLES else size_mark(examples)
-    return {"-".join([name, *marks]) + size: table for name, table in tables.items()}
+    member = FILLS[protocol.fill]
+    return {"-".join([name, *marks]) + size: with_digest(table, member) for name, table in tables.items()}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spectrope.attention import attention
 from spectrope.encodings.base import Context, Encoding, Form
-from spectrope.lab.ablation.fills import LayerMeans, Site
+from spectrope.lab.ablation.fills.base import LayerMeans, Site
 from spectrope.models.decoder import Block, Decoder, Stream
 from spectrope.tasks.base import Batch
 

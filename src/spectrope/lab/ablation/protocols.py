@@ -1,4 +1,4 @@
-"""How a sweep is carried out: ours, and the paper's public code with its faults, switch by switch."""
+"""How a sweep is carried out: what is changed for each head, and on which examples accuracy is measured."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -6,7 +6,9 @@ from typing import Literal
 import torch
 
 from spectrope.core.config import Configured
-from spectrope.lab.ablation.interventions import Fill, HeadAblation, Variant, single_heads
+from spectrope.core.registry import Registry
+from spectrope.lab.ablation.fills.base import FILLS
+from spectrope.lab.ablation.interventions import HeadAblation, Variant, single_heads
 from spectrope.models.decoder import DecoderConfig
 from spectrope.tasks.base import Batch
 
@@ -15,10 +17,13 @@ from spectrope.tasks.base import Batch
 class Protocol(Configured):
     """What is changed for each head, and on which examples accuracy is measured."""
 
-    # What takes the place of a head's output. R9 zeroes value rows: "value-bias"; R12 "latent-columns".
-    fill: Fill = "zero"
-    restored: bool = True  # Whether a layer's last head is put back before the next layer (R9: it is not).
-    data: Literal["held-out", "all"] = "held-out"  # R10 takes training examples too.
+    fill: str = "zero"  # What takes the place of a head's output: a name in `FILLS`, or `file.py:Class`.
+    restored: bool = True  # Whether a layer's last head is put back before the next layer.
+    data: Literal["held-out", "all"] = "held-out"  # "all" has the training examples too.
+
+    def __post_init__(self) -> None:
+        if self.fill != "zero":  # Looking for others imports plug-ins, which may import this module.
+            object.__setattr__(self, "fill", FILLS.resolve(self.fill))
 
     def variants(self, config: DecoderConfig) -> list[Variant]:
         """What is changed when the turn comes to each head, layer by layer."""
@@ -41,15 +46,9 @@ class Protocol(Configured):
 
 
 CONTROLLED = Protocol()
-# R9 and R10 are faults of the released code; R12 takes R9's place where attention is latent.
-PROTOCOLS = {
-    "controlled": CONTROLLED,
-    "R9": Protocol(fill="value-bias", restored=False),
-    "R10": Protocol(data="all"),
-    "R12": Protocol(fill="latent-columns"),
-    "released": Protocol(fill="value-bias", restored=False, data="all"),
-    "released-mla": Protocol(fill="latent-columns", restored=False, data="all"),
-}
+
+PROTOCOLS: Registry[Protocol] = Registry("protocol", "spectrope.lab.ablation.protocols")
+PROTOCOLS.register("controlled", CONTROLLED)
 
 
 def joined(first: Batch, second: Batch) -> Batch:

@@ -10,9 +10,8 @@ from scipy import stats
 from torch import Tensor
 
 from spectrope.core.autocast import in_precision
-from spectrope.lab.ablation.engine import NEED_MEANS
+from spectrope.lab.ablation.fills.base import FILLS, needs_of
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
-from spectrope.lab.ablation.interventions import Fill
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models.decoder import Decoder
@@ -39,7 +38,7 @@ def screen(
     model: Decoder,
     data: Batch,
     *,
-    fill: Fill = "zero",
+    fill: str = "zero",
     batch_size: int = 256,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
@@ -52,7 +51,7 @@ def screen(
     Args:
         model: A trained decoder.
         data: Held-out examples; those whose label does not count are left out.
-        fill: What would take the place of heads' outputs.
+        fill: What would take the place of heads' outputs: a name in `FILLS`, or `file.py:Class`.
         batch_size: Largest batch.
         dtype: Precision of matrix products.
         seed: Pairs examples where outputs would be resampled.
@@ -62,8 +61,9 @@ def screen(
         Eq. 2, of which this is the signed form.
     """
     data = data[counted_labels(model, data.labels) != IGNORED]
-    means = data_means(model, data, dtype=dtype) if fill in NEED_MEANS else None
-    donors = data[derangement(len(data), seed)] if fill == "resample" else None
+    fill = FILLS.resolve(fill)
+    means = data_means(model, data, dtype=dtype) if "means" in needs_of([fill]) else None
+    donors = data[derangement(len(data), seed)] if "donors" in needs_of([fill]) else None
     device = next(model.parameters()).device
     total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)
     for index, batch in by_length(data, batch_size, trim=model.padding_is_inert):
@@ -74,7 +74,7 @@ def screen(
     return Screening(fill, (total / len(data)).numpy(), len(data))
 
 
-def _attribution(piece: Piece, labels: Tensor, fill: Fill) -> Float[Tensor, "layers heads"]:
+def _attribution(piece: Piece, labels: Tensor, fill: str) -> Float[Tensor, "layers heads"]:
     """Estimated increase of the summed cross-entropy of one piece."""
     outputs, changes, x = [], [], piece.x
     for site in intact_sites(piece):

@@ -62,13 +62,14 @@ def time_measure(
 ) -> float:
     """Seconds that a measurement of the whole run will take, from one of a shortened run."""
     assert isinstance(experiment, Experiment)  # Jobs of other laboratories have no tables.
+    measure = MEASURES[name]()
     with tempfile.TemporaryDirectory() as folder:
         short = shortened(experiment)
         run = train(short, Path(folder), device, precision=precision)
         begun = time.perf_counter()
-        MEASURES[name].take(run, device)
+        measure.take(run, device)
         seconds = time.perf_counter() - begun
-    return seconds * MEASURES[name].examples(experiment) / MEASURES[name].examples(short)
+    return seconds * measure.examples(experiment) / measure.examples(short)
 
 
 def _kind(experiment: AnyExperiment) -> str:

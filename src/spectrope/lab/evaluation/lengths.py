@@ -1,21 +1,16 @@
 """Accuracy on sequences longer than those of training, with the same labels."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-import numpy as np
 import polars as pl
 import torch
 
 from spectrope.core.errors import ConfigError
 from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.core.random import indexed_integers
 from spectrope.lab.evaluation.score import score
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.store import Run
-from spectrope.tasks.base import PADDING, Batch, TaskConfig
-from spectrope.tasks.counting import Counting
-from spectrope.tasks.distance import Distance
+from spectrope.tasks.base import Batch, TaskConfig
 
 FACTORS = (1.0, 1.5, 2.0, 4.0)
 EXAMPLES = 2000
@@ -25,8 +20,7 @@ def longer_examples(task: TaskConfig, factor: float, n: int, seed: int, start: i
     """Examples `factor` times as long, each of them, whose labels are those of training.
 
     Distances between triggers, or their numbers, keep their range: only fillers are added, so that a model
-    sees positions, and numbers of words, that it was not trained on, but no new label. For the distance task
-    these are the examples of training's own length, with words before and after.
+    sees positions, and numbers of words, that it was not trained on, but no new label; see `Task.longer`.
 
     Args:
         task: The task of training.
@@ -36,41 +30,11 @@ def longer_examples(task: TaskConfig, factor: float, n: int, seed: int, start: i
         start: Number of the first.
 
     Raises:
-        ConfigError: If the task is neither distance nor counting, or the factor is below 1.
+        ConfigError: If the task has no longer form, or the factor is below 1.
     """
     if not factor >= 1:
         raise ConfigError(f"a longer sequence has at least 1 times its words; got {factor:g} times.")
-    if isinstance(task, Distance.Config):
-        own = Distance(task)
-        return extended(own.sample(n, seed, start), factor, own.plain_words(seed), seed, start)
-    if isinstance(task, Counting.Config):
-        return replace(task, length=round(factor * task.length)).build().sample(n, seed, start)
-    raise ConfigError(f"task {task.kind!r} has no longer form; distance and counting have.")
-
-
-def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: int = 0) -> Batch:
-    """Each sequence with words before and after it, so that it has `factor` times its own number.
-
-    How many come before is uniform; words are drawn with replacement.
-
-    Args:
-        batch: Examples from number `start` on.
-        factor: At least 1.
-        words: What is added.
-        seed: Of the words.
-        start: Number of the first example.
-    """
-    index = np.arange(start, start + len(batch))
-    own = batch.lengths.numpy()
-    whole = np.rint(factor * own).astype(np.int64)
-    before = indexed_integers(seed, "lengths/before", index, 1, (whole - own + 1)[:, None])
-    place = np.arange(whole.max())
-    chosen = words[indexed_integers(seed, "lengths/words", index, len(place), len(words))]
-    inside = (place >= before) & (place < before + own[:, None])
-    kept = np.arange(batch.inputs.shape[1]) < own[:, None]
-    chosen[inside] = batch.inputs.numpy()[kept]
-    chosen[place >= whole[:, None]] = PADDING
-    return replace(batch, inputs=torch.from_numpy(chosen), lengths=torch.from_numpy(whole))
+    return task.build().longer(factor, n, seed, start)
 
 
 def lengths(

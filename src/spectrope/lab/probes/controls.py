@@ -10,7 +10,7 @@ from spectrope.core.random import torch_stream
 from spectrope.encodings.nope import NoPE
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.models.decoder import Decoder
-from spectrope.spectral.lag_design import LagDesign
+from spectrope.spectral.toeplitz_share import lag_effects
 from spectrope.stats.examples import mean_intervals
 from spectrope.stats.interval import Intervals
 from spectrope.tasks.base import Batch
@@ -35,7 +35,7 @@ def toeplitz_shares(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
 
     def measure(layer: LayerHeads) -> None:
         logits = layer.logits[..., :n, :n].detach().to("cpu", torch.float64)
-        found.append(mean_intervals(LagDesign(n, layer.causal).gauge_fixed_shares(logits).numpy()))
+        found.append(mean_intervals(lag_effects(logits, layer.causal).share.numpy()))
 
     capture_heads(model, batch, measure)
     return found

@@ -49,13 +49,11 @@ class KernelSpectrum:
         smallest_estimate: Least eigenvalue.
         largest_estimate: Greatest eigenvalue.
         symbol: Certified bracket around both, from the range of the symbol.
-        nonzero: Eigenvalues that need not vanish, decreasing, of a rotation; else None.
     """
 
     smallest_estimate: float
     largest_estimate: float
     symbol: SymbolRange
-    nonzero: Float[Tensor, " r"] | None
 
 
 @torch.no_grad()
@@ -84,14 +82,14 @@ def encoding_kernels(encoding: Encoding, n: int, n_heads: int, width: int, causa
 
 def kernel_spectrum(kernel: Kernel) -> KernelSpectrum:
     """Extreme eigenvalues with their certificate; those of a rotation from its small Gram matrices."""
-    symbol = symbol_range(kernel.operator)
     if kernel.frequencies is None:
         ends = extremal_eigenvalues(kernel.operator)
-        return KernelSpectrum(ends.smallest.value_estimate, ends.largest.value_estimate, symbol, None)
+        return KernelSpectrum(ends.smallest.value_estimate, ends.largest.value_estimate, ends.symbol)
+    symbol = symbol_range(kernel.operator)
     symbol = replace(symbol, lower_bound=max(symbol.lower_bound, 0.0))  # a mean of Gram matrices
     nonzero = rope_kernel_eigenvalues(kernel.frequencies, kernel.operator.n)
     full = len(nonzero) == kernel.operator.n
-    return KernelSpectrum(nonzero[-1].item() if full else 0.0, nonzero[0].item(), symbol, nonzero)
+    return KernelSpectrum(nonzero[-1].item() if full else 0.0, nonzero[0].item(), symbol)
 
 
 def _biases(encoding: Encoding, n: int, n_heads: int, causal: bool) -> Iterator[Kernel]:

@@ -21,7 +21,7 @@ from spectrope.lab.probes.quantities import spacing
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
 from spectrope.lab.probes.tangents import Kernels, LastRows
 from spectrope.models.decoder import Decoder
-from spectrope.spectral.learning import GradientSpectrum, gradient_spectrum, head_lag_gradients
+from spectrope.spectral.learning import GradientSpectrum, gradient_spectrum, lag_gradients
 from spectrope.tasks.base import Batch
 
 ENTRIES = 2**25  # Of gradients by lag at once, 256 MiB.
@@ -121,7 +121,7 @@ def _by_lag(layer: LayerHeads, by_logits: Float[Tensor, "b h t t"]) -> Iterator[
     for some in (layer.encoding.scaled(by_logits) * ctx.scale).split(
         max(1, ENTRIES // (width * c**2)), dim=1
     ):
-        yield from head_lag_gradients(some, ctx.x_q, layer.causal, ctx.x_k).cpu()
+        yield from lag_gradients(some, ctx.x_q, layer.causal, ctx.x_k).cpu()
 
 
 def _logit_gradients(

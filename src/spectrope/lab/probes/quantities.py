@@ -4,18 +4,18 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.pairs import complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
-from spectrope.spectral.lag_design import LagDesign, separation_residuals
-from spectrope.spectral.rope import band_gram, complex_pairs
-from spectrope.spectral.singular import effective_ranks
-
-RANKS = ("stable_rank", "participation_rank", "entropy_rank")
-NORMS: tuple[str, ...] = ("contraction_spectral", "contraction_frobenius", "contraction_nuclear")
+from spectrope.spectral.contraction import head_contraction
+from spectrope.spectral.logits import row_centred
+from spectrope.spectral.ranks import effective_ranks
+from spectrope.spectral.rope import band_gram, factorisation_residuals
+from spectrope.spectral.toeplitz_share import lag_effects, toeplitz_shares
 
 
 class Quantities:
@@ -33,14 +33,13 @@ class Quantities:
 
     def __init__(self, layer: LayerHeads, n: int) -> None:
         self.layer, self.n = layer, n
-        self.design = LagDesign(n, layer.causal)
         self.spacing = spacing(layer.ctx.q_pos[:, :n])
         self.logits = _wide(layer.logits[..., :n, :n])
 
     @property
     def lags(self) -> Float[np.ndarray, " lags"]:
         """The lags that queries see, in positions."""
-        return np.array(self.design.lags) * self.spacing
+        return np.arange(0 if self.layer.causal else 1 - self.n, self.n) * self.spacing
 
     @cached_property
     def rotations(self) -> tuple[Rotation | None, ...]:
@@ -55,44 +54,43 @@ class Quantities:
 
     def kernels(self) -> Float[np.ndarray, "b h lags"]:
         """Lag effects beside row effects, in logit units, with mean 0 over lags."""
-        return self.design.lag_effects(self.logits).numpy()
+        return lag_effects(self.logits, self.layer.causal).lags.numpy()
 
     def band_shares(self, head: int, bands: int) -> Float[np.ndarray, "b bands"]:
         """Share of energy of each band of frequencies of one head, which must have a steady rotation."""
         rotation, causal = self.rotations[head], self.layer.causal
         assert rotation is not None
-        pairs = zip(*(x[:, head] for x in self._turned), strict=True)
-        grams = [band_gram(q, k, causal, rotation.pairs).grouped(bands) for q, k in pairs]
+        pairs = zip(*(complex_pairs(x[:, head], rotation.pairs) for x in self._turned), strict=True)
+        grams = [band_gram(q, k, causal).grouped(bands) for q, k in pairs]
         return np.array([gram.shares.tolist() if gram.energy > 0 else [np.nan] * bands for gram in grams])
 
     def _shares(self) -> dict[str, np.ndarray]:
-        design, logits = self.design, self.logits
+        shares = toeplitz_shares(self.logits, self.layer.causal)
         found = {
-            "toeplitz_raw": design.raw_shares(logits),
-            "toeplitz_mean_removed": design.mean_removed_shares(logits),
-            "toeplitz": design.gauge_fixed_shares(logits),
+            "toeplitz_raw": shares.raw,
+            "toeplitz_mean_removed": shares.mean_removed,
+            "toeplitz": shares.gauge_fixed,
         }
         encoding = self.layer.encoding
         if encoding.factors and (encoding.turns or self.layer.bias is not None):
-            found["toeplitz_content"] = design.gauge_fixed_shares(_product(*self._plain))
+            found["toeplitz_content"] = lag_effects(_product(*self._plain), self.layer.causal).share
         return {name: values.numpy() for name, values in found.items()}
 
     def _ranks(self) -> dict[str, np.ndarray]:
-        values = torch.linalg.svdvals(self.design.centred(self.logits))
-        found = np.array([_effective(row) for row in values.flatten(0, 1)]).T
-        return dict(zip(RANKS, found.reshape(3, *values.shape[:2]), strict=True))
+        ranks = effective_ranks(torch.linalg.svdvals(row_centred(self.logits, self.layer.causal)))
+        return {f"{name}_rank": values.numpy() for name, values in vars(ranks).items()}
 
     def _contractions(self) -> dict[str, np.ndarray]:
         turning = [encoding_of_head(self.layer.encoding, head).turns for head in range(self.logits.shape[1])]
         if not any(turning) or self.layer.rotated is None:
             return {}
-        before, after = _product(*self._plain), _product(*self._turned)
-        fixed, raw = (
-            [torch.linalg.svdvals(form(logits)) for logits in (after, before)]
-            for form in (self.design.centred, self.design.seen)
-        )
-        found = dict(zip(NORMS, _norm_ratios(*fixed), strict=True))
-        found["contraction_raw_spectral"] = _norm_ratios(*raw)[0]
+        ratios = head_contraction(_product(*self._turned), _product(*self._plain), self.layer.causal)
+        found = {
+            "contraction_spectral": ratios.gauge_fixed.spectral,
+            "contraction_frobenius": ratios.gauge_fixed.frobenius,
+            "contraction_nuclear": ratios.gauge_fixed.nuclear,
+            "contraction_raw_spectral": ratios.raw.spectral,
+        }
         still = ~torch.tensor(turning)
         return {name: values.masked_fill(still, torch.nan).numpy() for name, values in found.items()}
 
@@ -100,9 +98,9 @@ class Quantities:
         found = torch.full(self.logits.shape[:2], torch.nan, dtype=torch.float64)
         for head, rotation in enumerate(self.rotations):
             if rotation is not None:
-                q, k = (_complex(x[:, head], rotation) for x in self._plain)
+                q, k = (complex_pairs(x[:, head], rotation.pairs) for x in self._plain)
                 frequencies = rotation.frequencies * self.spacing
-                found[:, head] = separation_residuals(q, k, frequencies, self.design)
+                found[:, head] = factorisation_residuals(q, k, frequencies, causal=self.layer.causal)
         return {"factorisation": found.numpy()} if any(self.rotations) else {}
 
     @cached_property
@@ -135,25 +133,8 @@ def spacing(pos: Tensor) -> float:
     return step
 
 
-def _complex(x: Float[Tensor, "b n d"], rotation: Rotation) -> Complex[Tensor, "b n m"]:
-    return complex_pairs(x.flatten(0, 1), rotation.pairs).unflatten(0, x.shape[:2])
-
-
 def _product(q: Float[Tensor, "b h n d"], k: Float[Tensor, "b h n d"]) -> Float[Tensor, "b h n n"]:
     return q @ k.mT
-
-
-def _norm_ratios(after: Float[Tensor, "b h n"], before: Float[Tensor, "b h n"]) -> list[Float[Tensor, "b h"]]:
-    """Ratios of spectral, Frobenius and nuclear norms, from singular values; NaN where there were none."""
-    norms = [[s[..., 0], s.norm(dim=-1), s.sum(-1)] for s in (after, before)]
-    return [torch.where(old > 0, new / old, torch.nan) for new, old in zip(*norms, strict=True)]
-
-
-def _effective(values: Float[Tensor, " n"]) -> tuple[float, float, float]:
-    if values[0] <= 0:
-        return np.nan, np.nan, np.nan
-    ranks = effective_ranks(values)
-    return ranks.stable, ranks.participation, ranks.entropy
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ from spectrope.core.random import torch_stream
 from spectrope.lab.probes.head_spectrum import QUANTITIES, HeadSpectrum
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.quantities import Quantities
-from spectrope.spectral.lag_design import LagDesign
 from spectrope.spectral.rope import band_labels
-from spectrope.spectral.significance import RandomisationTest, randomised
+from spectrope.spectral.toeplitz_share import lag_effects, null_shares
 from spectrope.stats.examples import mean_intervals
 from spectrope.stats.interval import Intervals
+from spectrope.stats.randomisation import RandomisationTest, randomisation_test
 
 BANDS = 8
 
@@ -76,13 +76,13 @@ def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -
     heads = range(layer.ctx.q.shape[1])
     tests = (None,) * len(heads)
     if layer.encoding.pairwise and layer.encoding.factors:
-        tests = toeplitz_tests(found.logits, found.design, draws, seed, layer.layer)
+        tests = toeplitz_tests(found.logits, layer.causal, draws, seed, layer.layer)
     return LayerSpectrum(
         layer=layer.layer,
         n=n,
         heads=_records(found, len(heads)),
         tests=tests,
-        toeplitz_null=found.design.null,
+        toeplitz_null=null_shares(n, layer.causal).gauge_fixed.item(),
         bands=tuple(_bands(found, head) for head in heads),
         lags=found.lags,
         kernel=mean_intervals(found.kernels()),
@@ -90,17 +90,19 @@ def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -
 
 
 def toeplitz_tests(
-    logits: Float[Tensor, "b h n n"], design: LagDesign, draws: int, seed: int, *names: object
+    logits: Float[Tensor, "b h n n"], causal: bool, draws: int, seed: int, *names: object
 ) -> tuple[RandomisationTest | None, ...]:
     r"""Test of each head that lags explain no more of its logits than chance, all examples together.
 
-    As `toeplitz_share_test`, with the mean share over examples as the statistic: rows and columns of each
+    The statistic is the mean over examples of the share of lags beyond row effects. Rows and columns of each
     example's logits are permuted independently, before the mask is laid on. For a product that is permuting
-    queries and keys; what a bias or a rotation does is permuted with them and loses its order.
+    queries and keys; what a bias or a rotation does is permuted with them and loses its order. A small
+    p-value says that logits depend on the lag, be it by an encoding or by text whose content repeats, so
+    compare it with the same head without encoding, and on shuffled text.
 
     Args:
         logits: Before the mask, with shape (b, h, n, n).
-        design: For their size.
+        causal: Whether query i sees keys j <= i alone.
         draws: Permutations of all examples.
         seed: Of the permutations.
         names: Of the random stream, beside the seed.
@@ -108,15 +110,17 @@ def toeplitz_tests(
     Returns:
         A record per head; None where row effects explain all there is in some example.
     """
-    observed = design.gauge_fixed_shares(logits).mean(0)
     generator = torch_stream(seed, "toeplitz_tests", *names)
-    null = torch.stack(
-        [design.gauge_fixed_shares(_shuffled(logits, generator)).mean(0) for _ in range(draws)]
-    )
+    observed = _mean_shares(logits, causal)
+    null = np.stack([_mean_shares(_shuffled(logits, generator), causal) for _ in range(draws)])
     return tuple(
-        randomised(share, null[:, head]) if np.isfinite(share) else None
+        randomisation_test(share, null[:, head]) if np.isfinite(share) else None
         for head, share in enumerate(observed.tolist())
     )
+
+
+def _mean_shares(logits: Float[Tensor, "b h n n"], causal: bool) -> Float[np.ndarray, " h"]:
+    return lag_effects(logits, causal).share.mean(0).numpy()
 
 
 def _shuffled(logits: Float[Tensor, "b h n n"], generator: torch.Generator) -> Float[Tensor, "b h n n"]:

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from spectrope.encodings.pairs import Pairing, complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation
 from spectrope.spectral.tangent import (
     KernelSummary,
-    TangentKernel,
     gauss_newton,
     softmax_curvature,
     summarise,
@@ -51,7 +51,7 @@ class LastRows:
         """With the head's rotation, at positions that stand this far apart."""
         rows = [self.layer.logits[e, self.head, n - 1, :n] for e, n in self._examples]
         theta = (rotation.frequencies * spacing).to(self.layer.ctx.q.device)
-        return self._kernels(rows, TangentKernel(self._tangent(theta, rotation)))
+        return self._kernels(rows, self._tangent(theta, rotation.pairs))
 
     def plain(self) -> Kernels:
         """Without rotation, the bias kept."""
@@ -62,7 +62,7 @@ class LastRows:
             if bias is not None:
                 row = row + bias.expand(len(ctx.q), *self.layer.logits.shape[1:])[e, self.head, n - 1, :n]
             rows.append(row)
-        return self._kernels(rows, TangentKernel(self._tangent(None, None)))
+        return self._kernels(rows, self._tangent(None))
 
     @property
     def _scale(self) -> float:
@@ -74,20 +74,20 @@ class LastRows:
     def _examples(self) -> list[tuple[int, int]]:
         return list(enumerate(self.lengths[:ROWS].tolist()))
 
-    def _tangent(self, frequencies: Tensor | None, rotation: Rotation | None) -> Float[Tensor, "p p"]:
+    def _tangent(self, frequencies: Tensor | None, pairing: Pairing = "adjacent") -> Float[Tensor, "p p"]:
         ctx = self.layer.ctx
         assert ctx.x_q is not None
         assert ctx.x_k is not None
         x, y = (side[:ROWS].flatten(0, 1) for side in (ctx.x_q, ctx.x_k))
-        q, k = (side[:ROWS, self.head].flatten(0, 1) for side in (ctx.q, ctx.k))
+        sides = (side[:ROWS, self.head].flatten(0, 1).double() for side in (ctx.q, ctx.k))
+        q, k = (complex_pairs(side, pairing) for side in sides)
         width = ctx.q.shape[2]
         pairs = torch.cat([_last_row(e * width, n) for e, n in self._examples]).to(q.device)
-        style = "adjacent" if rotation is None else rotation.pairs
-        return tangent_kernel(x, q, k, pairs, frequencies, style, y).matrix * self._scale**2
+        return tangent_kernel(x, q, k, pairs, frequencies, y) * self._scale**2
 
-    def _kernels(self, rows: list[Tensor], kernel: TangentKernel) -> Kernels:
+    def _kernels(self, rows: list[Tensor], kernel: Float[Tensor, "p p"]) -> Kernels:
         curvature = torch.block_diag(*(softmax_curvature(row.double().softmax(0)) for row in rows))
-        return Kernels(kernel.summary(), summarise(gauss_newton(kernel, curvature)))
+        return Kernels(summarise(kernel), summarise(gauss_newton(kernel, curvature)))
 
 
 def _last_row(first: int, n: int) -> Int[Tensor, "n 2"]:

@@ -13,7 +13,7 @@ from spectrope.models.decoder import Decoder
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.szego import SymbolMatch, eigenvalue_match, fitted_rate, singular_value_match
 
-ANGLES = 257  # At which symbols are tabled, from 0 to pi.
+ANGLES = 257  # Equispaced, at which symbols are tabled, from 0 to pi.
 LONGEST = 256  # Positions of the largest section whose whole spectrum is taken.
 
 
@@ -59,11 +59,11 @@ def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
 
 def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     """A row per kernel and angle in radians: the truncated symbol and its Fejér mean."""
-    theta = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64)
+    theta, points = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64), 2 * (ANGLES - 1)
     tables = []
     for kernel in kernels:
-        columns = {"theta": theta, "symbol": kernel.operator.symbol(theta)}
-        columns["fejer"] = kernel.operator.fejer().symbol(theta)
+        symbol, fejer = (one.symbol_on_grid(points) for one in (kernel.operator, kernel.operator.fejer()))
+        columns = {"theta": theta, "symbol": symbol, "fejer": fejer}
         values = pl.DataFrame({name: column.numpy() for name, column in columns.items()})
         tables.append(values.select(*_named(kernel), pl.all()))
     return pl.concat(tables)

@@ -1,18 +1,18 @@
 """How large an experiment is: from minutes on two cores to the paper's own settings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spectrope.attention.heads import ATTENTIONS, AttentionConfig
 from spectrope.attention.multi_head import MultiHead
-from spectrope.core.config import from_dict
 from spectrope.core.errors import UnknownNameError
+from spectrope.core.foreign import is_foreign
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.rotary import Rotary
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models.decoder import DecoderConfig
-from spectrope.tasks.base import TASKS, TaskConfig
+from spectrope.tasks.base import TASKS, Size, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,75 +25,55 @@ class Preset:
     n_examples: int
 
 
-def _task(name: str, **sizes: object) -> TaskConfig:
-    return from_dict(TASKS.config(name), sizes)
+@dataclass(frozen=True, kw_only=True)
+class Scale(Mapping[str, Preset]):
+    """The presets of all registered tasks at one scale, by the tasks' names.
+
+    Args:
+        name: What tasks call it in their `sizes`.
+        model: Architecture, but for what follows from the task.
+        training: How models are trained, unless a task says otherwise.
+        n_examples: Examples in all, likewise.
+    """
+
+    name: str
+    model: DecoderConfig
+    training: TrainingConfig
+    n_examples: int
+
+    def __getitem__(self, task: str) -> Preset:
+        size = TASKS[task].sizes.get(self.name, Size())
+        model, training = self.model, self.training
+        return Preset(
+            task=size.config or TASKS.config(task)(),
+            model=model if size.pooling is None else replace(model, pooling=size.pooling),
+            training=training if size.epochs is None else replace(training, epochs=size.epochs),
+            n_examples=self.n_examples if size.n_examples is None else size.n_examples,
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(TASKS)
+
+    def __len__(self) -> int:
+        return len(TASKS)
 
 
-_MINI = DecoderConfig(d_model=64, n_layers=3, n_heads=8, head_dim=16, d_ff=128)
-_SMALL = DecoderConfig(d_model=128, n_layers=4, n_heads=8, head_dim=16, d_ff=256)
 _QUICK = TrainingConfig(epochs=4, batch_size=128, learning_rate=3e-3, betas=(0.9, 0.98))
 
 SCALES: Mapping[str, Mapping[str, Preset]] = {
-    "mini": {
-        "distance": Preset(
-            task=_task("distance", vocabulary=128, max_side=6, max_gap=18, max_length=32),
-            model=_MINI,
-            training=_QUICK,
-            n_examples=20_000,
-        ),
-        "counting": Preset(
-            task=_task("counting", vocabulary=128, length=32, n_triggers=10, max_count=26),
-            model=_MINI,
-            training=_QUICK,
-            n_examples=12_000,
-        ),
-        "addition": Preset(
-            task=_task("addition", n_digits=4),
-            model=replace(_MINI, pooling="last"),
-            training=replace(_QUICK, epochs=8),
-            n_examples=20_000,
-        ),
-    },
-    "small": {
-        "distance": Preset(
-            task=_task("distance", vocabulary=256, max_side=12, max_gap=36, max_length=64),
-            model=_SMALL,
-            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
-            n_examples=50_000,
-        ),
-        "counting": Preset(
-            task=_task("counting", vocabulary=256, length=64, n_triggers=15, max_count=52),
-            model=_SMALL,
-            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
-            n_examples=30_000,
-        ),
-        "addition": Preset(
-            task=_task("addition", n_digits=10),
-            model=replace(_SMALL, pooling="last"),
-            training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
-            n_examples=50_000,
-        ),
-    },
-    "paper": {
-        "distance": Preset(
-            task=_task("distance"),
-            model=DecoderConfig(),
-            training=TrainingConfig(),
-            n_examples=100_000,
-        ),
-        "counting": Preset(
-            task=_task("counting"),
-            model=DecoderConfig(),
-            training=TrainingConfig(epochs=150),
-            n_examples=50_000,
-        ),
-        "addition": Preset(
-            task=_task("addition", n_digits=20),
-            model=DecoderConfig(pooling="last"),
-            training=TrainingConfig(),
-            n_examples=100_000,
-        ),
-    },
+    "mini": Scale(
+        name="mini",
+        model=DecoderConfig(d_model=64, n_layers=3, n_heads=8, head_dim=16, d_ff=128),
+        training=_QUICK,
+        n_examples=20_000,
+    ),
+    "small": Scale(
+        name="small",
+        model=DecoderConfig(d_model=128, n_layers=4, n_heads=8, head_dim=16, d_ff=256),
+        training=replace(_QUICK, epochs=20, batch_size=256, learning_rate=1e-3),
+        n_examples=50_000,
+    ),
+    "paper": Scale(name="paper", model=DecoderConfig(), training=TrainingConfig(), n_examples=100_000),
 }
 
 TRAIN_SHARE = 0.7
@@ -113,9 +93,10 @@ def experiment(
     """The experiment that compares an encoding on a task at a scale, under a condition.
 
     Args:
-        task: A registered task.
-        encoding: A registered encoding, with its defaults, or its configuration; "mla" is latent attention
-            with RoPE, as wide as the scale asks, and "mla+alibi" the same with another encoding.
+        task: A registered task, or one in a file (`file.py:Class`), which is run.
+        encoding: A registered encoding, or one in a file, with its defaults, or its configuration; "mla" is
+            latent attention with RoPE, as wide as the scale asks, and "mla+alibi" the same with another
+            encoding.
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Of data, weights, order and dropout.
@@ -125,7 +106,7 @@ def experiment(
 
     Raises:
         UnknownNameError: If a name is not known.
-        ConfigError: If sizes break a rule.
+        ConfigError: If sizes break a rule, or a file cannot be run.
     """
     preset = _preset(task, scale)
     config, named = _named(encoding, preset.model.d_model)
@@ -156,10 +137,11 @@ def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig
         return encoding, MultiHead.Config()
     first, _, rest = encoding.partition("+")
     if first in ATTENTIONS:
-        return ENCODINGS.config(rest or Rotary.Config.kind)(), ATTENTIONS.config(first).for_width(d_model)
-    if encoding not in ENCODINGS:
+        kind = ENCODINGS.resolve(rest or Rotary.Config.kind)
+        return ENCODINGS.config(kind)(), ATTENTIONS.config(first).for_width(d_model)
+    if not is_foreign(encoding) and encoding not in ENCODINGS:
         raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS])
-    return ENCODINGS.config(encoding)(), MultiHead.Config()
+    return ENCODINGS.config(ENCODINGS.resolve(encoding))(), MultiHead.Config()
 
 
 def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:
@@ -172,6 +154,8 @@ def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:
 def _preset(task: str, scale: str) -> Preset:
     if scale not in SCALES:
         raise UnknownNameError("scale", scale, SCALES)
-    if task not in SCALES[scale]:
-        raise UnknownNameError("task", task, SCALES[scale])
-    return SCALES[scale][task]
+    kind = TASKS.resolve(task)
+    for name in TASKS[kind].sizes:
+        if name not in SCALES:
+            raise UnknownNameError("scale", name, SCALES)
+    return SCALES[scale][kind]

@@ -7,7 +7,7 @@ from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
 from spectrope.spectral.kernel import rope_kernel_eigenvalues
-from spectrope.spectral.singular import effective_ranks
+from spectrope.spectral.ranks import effective_ranks
 from spectrope.study.arms import ACCURACY, NAMES
 from spectrope.study.claim import Claim
 from spectrope.study.claims.contraction import CONTRACTED, Contraction
@@ -120,7 +120,7 @@ def kernel_rank(row: Row) -> float | None:
     model, lags = experiment.model, experiment.model.n_labels - 1  # Label 0 is no distance.
     assert isinstance(model.encoding, Rotary.Config)
     frequencies = model.encoding.schedule.frequencies(model.head_dim)
-    return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy
+    return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy.item()
 
 
 def in_growth(row: Row) -> float | None:

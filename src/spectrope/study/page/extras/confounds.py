@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from statistics import fmean
+from typing import Any
 
 import altair as alt
 
@@ -42,7 +43,7 @@ def waterfall(effects: Effects) -> Panel:
     return Panel("", effects.subject, {"zero": level_line(0.0), "steps": Layer(bars, chart)}, 170)
 
 
-def _bars(effects: Effects) -> list[dict[str, str | float]]:
+def _bars(effects: Effects) -> list[dict[str, Any]]:
     """Where each bar begins and ends."""
     shared = set(effects.whole).intersection(*effects.single.values())
     single = {name: _mean(values, shared) for name, values in effects.single.items()} if shared else {}

@@ -1,0 +1,44 @@
+"""`spectrope measure`: one measure of a finished run."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from spectrope.cli.targets import take_up
+from spectrope.console.options import ROOT, DeviceOption, RunsRoot
+from spectrope.console.own import Own
+from spectrope.console.progress import bars
+from spectrope.console.terminal import frame, say
+from spectrope.core.device import choose_device
+from spectrope.lab.measures import MEASURES
+from spectrope.lab.runs import experiment_of
+from spectrope.store import resolve_run
+
+ROWS_SHOWN = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """Measure a finished run and keep the table with it."""
+
+    target: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder of a run.")
+    ]
+    measure: Annotated[
+        tyro.conf.Positional[str], tyro.conf.arg(help=f"{', '.join(MEASURES)}, or file.py:Class.")
+    ]
+    own: Own = ()
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Measure, and print the first rows of the table."""
+        run = resolve_run(self.runs, self.target)
+        take_up(self.own, run)
+        name = MEASURES.resolve(self.measure)
+        with bars([experiment_of(run).label]) as progress:
+            MEASURES[name]().take(run, choose_device(self.device), progress.watch)
+        table = run.frame(name)
+        frame(name, table.head(ROWS_SHOWN))
+        say(f"Table {name!r}, {len(table)} rows, in {run.path}.")

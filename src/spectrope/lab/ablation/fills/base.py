@@ -1,0 +1,165 @@
+"""What a fill is: what takes the place of a head's output, and what it may look at to compute that."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.attention import attention
+from spectrope.attention.heads import Heads
+from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.registry import Registry
+from spectrope.encodings.base import Context, Encoding
+
+FILLS: Registry[type["Fill"]] = Registry("fill", "spectrope.lab.ablation.fills", "Fill")
+Need = Literal["means", "donors"]
+
+
+@dataclass(frozen=True)
+class LayerMeans:
+    """Means over the tokens of a data set, in the intact model, of one layer's heads."""
+
+    outputs: Float[Tensor, "h k"]
+    queries: Float[Tensor, "h d"]
+    keys: Float[Tensor, "h d"]
+
+
+@dataclass(frozen=True)
+class Site:
+    """The heads of one layer in one forward pass, and what fills may take from elsewhere.
+
+    Args:
+        heads: The module.
+        encoding: The encoding that acts there.
+        ctx: Queries and keys before rotation, positions and mask.
+        v: Values, with shape (b, h, j, k).
+        outputs: Outputs of all heads, with shape (b, h, i, k).
+        impl: Attention implementation, or "fastest".
+        data_means: Means over a data set, for fills that need "means".
+        donor_outputs: Outputs of the same heads on other examples, with shape (b, h, i, k), for fills that
+            need "donors".
+    """
+
+    heads: Heads
+    encoding: Encoding
+    ctx: Context
+    v: Tensor
+    outputs: Float[Tensor, "b h i k"]
+    impl: str
+    data_means: LayerMeans | None = None
+    donor_outputs: Tensor | None = None
+
+    @property
+    def means(self) -> LayerMeans:
+        """Means over a data set.
+
+        Raises:
+            UnsupportedError: If there are none, as where no fill has declared that it needs them.
+        """
+        if self.data_means is None:
+            raise UnsupportedError(_undeclared("means"))
+        return self.data_means
+
+    @property
+    def donors(self) -> Float[Tensor, "b h i k"]:
+        """Outputs of the same heads on other examples.
+
+        Raises:
+            UnsupportedError: If there are none, as where no fill has declared that it needs them.
+        """
+        if self.donor_outputs is None:
+            raise UnsupportedError(_undeclared("donors"))
+        return self.donor_outputs
+
+    def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
+        """What the heads would put out with another context or encoding, or on other values."""
+        v = self.v if v is None else v
+        return attention(ctx, v, encoding, causal=self.heads.causal, impl=self.impl)
+
+    def filled(self, fill: str) -> Float[Tensor, "b h i k"]:
+        """What takes the place of every head's output.
+
+        Raises:
+            UnsupportedError: If the fill has no meaning for the encoding, or changes no head by itself.
+            ConfigError: If what it puts out does not fit.
+        """
+        output = FILLS[fill]().output(self)
+        try:
+            return output.to(self.outputs.dtype).expand_as(self.outputs)
+        except RuntimeError:
+            got, wanted = tuple(output.shape), tuple(self.outputs.shape)
+            raise ConfigError(f"fill {fill!r} must broadcast to {wanted} (b, h, i, k); got {got}.") from None
+
+
+class Fill(ABC):
+    """What takes the place of a head's output, before the output projection.
+
+    A subclass names itself (`class Mean(Fill, name="mean")`); ablations, commands and tables follow.
+    """
+
+    kind: ClassVar[str]
+    needs: ClassVar[frozenset[Need]] = frozenset()  # What it takes from the rest of the data set.
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            FILLS.register(name, cls)
+
+    @abstractmethod
+    def output(self, site: Site) -> Tensor:
+        """What takes the place of every head's output; its shape broadcasts to (b, h, i, k).
+
+        Raises:
+            UnsupportedError: If it has no meaning for the encoding.
+        """
+
+
+class LayerFill(Fill):
+    """A fill that changes the outputs of all heads of a layer, whichever of them it was meant for."""
+
+    def output(self, site: Site) -> Tensor:
+        raise UnsupportedError(
+            f"fill {self.kind!r} changes all heads of a layer; it has no output for one head."
+        )
+
+    @abstractmethod
+    def layer_output(self, site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:
+        """Outputs of all heads of a layer where it was meant for some of them.
+
+        Raises:
+            UnsupportedError: If it has no meaning for the attention.
+        """
+
+
+def needs_of(fills: Iterable[str]) -> frozenset[Need]:
+    """What some fills take from the rest of the data set."""
+    return frozenset().union(*(FILLS[fill].needs for fill in fills))
+
+
+def layer_fills(fills: Iterable[str]) -> set[str]:
+    """Those of some fills that change all heads of a layer."""
+    return {fill for fill in fills if issubclass(FILLS[fill], LayerFill)}
+
+
+def require_pairwise(site: Site, fill: Fill) -> None:
+    """Refuse encodings that take position from tokens, so that content and position cannot be separated.
+
+    Raises:
+        UnsupportedError: If a logit depends on other tokens than its own query and key.
+    """
+    if not site.encoding.pairwise:
+        raise UnsupportedError(
+            f"fill {fill.kind!r} needs an encoding whose logits each depend on one query and one key; those "
+            f"of {type(site.encoding).__name__} depend on other tokens too."
+        )
+
+
+def _undeclared(need: Need) -> str:
+    return (
+        f"this fill takes {need} and was given none: a fill declares them by "
+        f"needs = frozenset({{{need!r}}}), and `ablated` takes them as {need}=."
+    )

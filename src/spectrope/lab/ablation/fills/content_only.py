@@ -1,0 +1,32 @@
+"""A head without positions: it attends by content alone."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import Form, Tag
+from spectrope.encodings.nope import NoPE
+from spectrope.lab.ablation.fills.base import Fill, Site, require_pairwise
+
+
+class ContentOnly(Fill, name="content-only"):
+    """The head's output with all lags 0.
+
+    A bias of positions alone is then the same for all keys, and no pattern changes by it.
+    """
+
+    def output(self, site: Site) -> Tensor:
+        if site.encoding.form is Form.GENERAL:
+            raise UnsupportedError(
+                f"fill {self.kind!r} needs an encoding that rotates or adds a bias; "
+                f"{type(site.encoding).__name__} computes its logits as a whole."
+            )
+        require_pairwise(site, self)
+        here = torch.zeros_like(site.ctx.q_pos), torch.zeros_like(site.ctx.k_pos)
+        if Tag.CONTENT_FREE not in site.encoding.tags:
+            return site.attend(replace(site.ctx, q_pos=here[0], k_pos=here[1]), site.encoding)
+        q = site.encoding.rotate(site.encoding.scaled(site.ctx.q), here[0], "query")
+        k = site.encoding.rotate(site.ctx.k, here[1], "key")
+        return site.attend(replace(site.ctx, q=q, k=k), NoPE(NoPE.Config()))

@@ -1,0 +1,12 @@
+"""Nothing in the place of a head's output."""
+
+from torch import Tensor
+
+from spectrope.lab.ablation.fills.base import Fill, Site
+
+
+class Zero(Fill, name="zero"):
+    """Zeros."""
+
+    def output(self, site: Site) -> Tensor:
+        return site.outputs.new_zeros(())

@@ -1,0 +1,42 @@
+"""R12: the paper's public code zeroes columns of latent attention's weights where a head was meant."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.attention.latent import Latent
+from spectrope.core.errors import UnsupportedError
+from spectrope.lab.ablation.fills.base import LayerFill, Site
+
+
+class LatentColumns(LayerFill, name="latent-columns"):
+    """Outputs of all heads where some columns of the up-projections of latent attention are zero.
+
+    What was meant for head h, its rows h * head_dim to (h + 1) * head_dim, is done to these columns instead:
+    to latents of queries, and of keys and values. Heads beyond the width of the latents change nothing.
+    """
+
+    def layer_output(self, site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:
+        latent = site.heads
+        if not isinstance(latent, Latent):
+            raise UnsupportedError(
+                f"fill {self.kind!r} needs attention 'mla'; this model has {type(latent).__name__}, "
+                "whose public protocol is 'R9'."
+            )
+        x_q, x_k = site.ctx.x_q, site.ctx.x_k
+        assert x_q is not None
+        assert x_k is not None
+
+        def cut(latents: Tensor) -> Tensor:
+            keep = torch.ones_like(latents[0, 0])
+            for head in heads:
+                keep[head * latent.head_dim : (head + 1) * latent.head_dim] = 0
+            return latents * keep
+
+        z, c = latent.query_down(x_q), latent.key_value_down(x_k)
+        q = latent.expand_queries(cut(z) if latent.compresses_queries else z)
+        k, v = latent.expand_keys_values(cut(c), latent.rotary_key(x_k))
+        return site.attend(replace(site.ctx, q=q, k=k), site.encoding, v)

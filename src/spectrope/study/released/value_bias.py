@@ -1,0 +1,19 @@
+"""R9: the paper's public code zeroes a head's rows of the value weights, and not their bias."""
+
+from torch import Tensor
+
+from spectrope.encodings.base import Form
+from spectrope.lab.ablation.fills.base import Fill, Site
+
+
+class ValueBias(Fill, name="value-bias"):
+    """What zeroing the head's rows of the value weights leaves.
+
+    Rows of a pattern sum to 1, so a mean of values that are all equal to their bias is that bias.
+    """
+
+    def output(self, site: Site) -> Tensor:
+        bias = site.heads.value_bias()
+        if site.encoding.form is not Form.GENERAL:
+            return bias
+        return site.attend(site.ctx, site.encoding, bias.to(site.v.dtype).expand_as(site.v))

@@ -1,0 +1,108 @@
+"""Experiments by name: those of the paper's tasks never change, and any other task has one at every scale."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.lab.training.scales import SCALES, experiment
+from spectrope.study.rows import run_name
+from spectrope.tasks.base import TASKS, Size, Task, TaskConfig
+
+IDS = {  # Of RoPE, seed 3: controlled, described, released.
+    ("distance", "mini"): ("f8909c452778", "3f0895f6ae95", "73a5b92a6fc6"),
+    ("distance", "small"): ("7bbfac136262", "bf0845f85d58", "419636ac7c08"),
+    ("distance", "paper"): ("41192118a196", "b2f4fb3efdd4", "46c041696beb"),
+    ("counting", "mini"): ("627f3be611e9", "3bc3b1397944", "8071d13c906e"),
+    ("counting", "small"): ("7708ff920963", "efd914f0e10d", "6b7d5acde65d"),
+    ("counting", "paper"): ("f8b1324b9d77", "21056a5d919d", "84be43244969"),
+    ("addition", "mini"): ("fa9de0cde341", "cfdaca7a099a", "c242a338dc57"),
+    ("addition", "small"): ("e491e2a8d8ca", "869fe8e9f025", "912305603fbe"),
+    ("addition", "paper"): ("6a18d8753d8f", "6afd9604b020", "15d02dc5c1b6"),
+}
+
+
+@pytest.mark.parametrize(("task", "scale"), IDS)
+def test_experiments_keep_their_runs(task, scale):
+    conditions = ("controlled", "described", "released")
+    found = [run_name(experiment(task, "rope", scale=scale, condition=c, seed=3)) for c in conditions]
+    assert tuple(found) == IDS[task, scale]
+
+
+@pytest.mark.parametrize("scale", list(SCALES))
+def test_every_registered_task_has_an_experiment_at_every_scale(scale):
+    assert list(SCALES[scale]) == list(TASKS)
+    assert len(SCALES[scale]) == len(TASKS)
+    for task in TASKS:
+        assert experiment(task, "rope", scale=scale).task.kind == task
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(TaskConfig):
+    words: int = 9
+
+
+class Words(Task):
+    """As many classes as words."""
+
+    n_classes = property(lambda self: self.config.words)
+    vocabulary = property(lambda self: self.config.words + 1)
+    max_length = property(lambda self: 5)
+
+
+def registered(monkeypatch, **sizes):
+    """A task that declares these sizes, for the time of a test."""
+    monkeypatch.setattr(TASKS, "_members", {name: TASKS[name] for name in TASKS})
+    return type("Mine", (Words,), {"Config": Config, "sizes": sizes}, name="mine")
+
+
+def test_a_task_that_declares_nothing_takes_the_defaults(monkeypatch):
+    registered(monkeypatch)
+    for name, scale in SCALES.items():
+        one, other = experiment("mine", "rope", scale=name), experiment("distance", "rope", scale=name)
+        assert (one.task.words, one.model.vocabulary, one.model.n_labels, one.model.max_length) == (
+            9,
+            10,
+            9,
+            5,
+        )
+        assert one.training == other.training
+        assert one.n_train + one.n_test == scale["mine"].n_examples == scale["distance"].n_examples
+        assert one.model.pooling == "mean"
+
+
+def test_a_task_declares_its_sizes_by_scale(monkeypatch):
+    registered(
+        monkeypatch, mini=Size(config=Config(words=4), epochs=7), paper=Size(n_examples=50, pooling="last")
+    )
+    mini, small, paper = (experiment("mine", "rope", scale=scale) for scale in ("mini", "small", "paper"))
+    assert [one.task.words for one in (mini, small, paper)] == [4, 9, 9]
+    assert (mini.training.epochs, small.training.epochs, paper.training.epochs) == (7, 20, 100)
+    assert (paper.n_train, paper.n_test) == (35, 15)
+    assert [one.model.pooling for one in (mini, small, paper)] == ["mean", "mean", "last"]
+
+
+def test_a_scale_that_is_none_is_refused(monkeypatch):
+    registered(monkeypatch, mnii=Size(epochs=2))
+    with pytest.raises(UnknownNameError, match="unknown scale 'mnii'; did you mean mini"):
+        experiment("mine", "rope")
+
+
+def test_a_task_without_a_configuration_of_its_own_is_refused():
+    with pytest.raises(TypeError, match="Mine needs a Config of its own to be registered"):
+        type("Mine", (Words,), {}, name="mine")
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("distanc", "rope"), "unknown task 'distanc'; did you mean distance"),
+        (("distance", "rpe"), "unknown encoding 'rpe'; did you mean rope"),
+        (("none.py:Mine", "rope"), r"none\.py is no file"),
+        (("distance", "none.py:Mine"), r"none\.py is no file"),
+        (("distance", "mla+none.py:Mine"), r"none\.py is no file"),
+    ],
+)
+def test_other_names_are_refused(names, told):
+    with pytest.raises(ConfigError, match=told):
+        experiment(*names)

@@ -14,7 +14,7 @@ from spectrope.core.device import Precision, choose_dtype, dtype_name
 from spectrope.core.interrupt import Stop, never
 from spectrope.core.noise import Noise
 from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.core.random import stream_seed, torch_stream
+from spectrope.core.random import initial_weights, stream_seed, torch_stream
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.probe import Probe, Recorder
@@ -35,8 +35,7 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
 
 def build_model(experiment: Experiment, device: torch.device) -> Decoder:
     """The untrained network of an experiment; its weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(experiment.seed, "weights"))
+    with initial_weights(experiment.seed):
         model = Decoder(experiment.model)
     return model.to(device)
 

@@ -9,8 +9,7 @@ from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
-from spectrope.core.config import to_dict
-from spectrope.core.strict_json import strict_json
+from spectrope.core.config import strict_json, to_dict
 from spectrope.fast import calibration
 from spectrope.fast.costs import DEFAULT, read_costs
 from spectrope.lab.engines.local import execute

@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spectrope.attention.base import attention, fastest
+from spectrope.core.device import seconds
 from spectrope.core.errors import ConfigError, SpectropeError
 from spectrope.core.random import torch_stream
-from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding
 from spectrope.encodings.nope import NoPE
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from spectrope.attention.base import additive_bias, attention
 from spectrope.attention.cost import Allocations
+from spectrope.core.device import seconds
 from spectrope.core.errors import ConfigError, require
 from spectrope.core.random import torch_stream
-from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import Setting, certify
 from spectrope.fast.chunkwise import PolynomialWeights

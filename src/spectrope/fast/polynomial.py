@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_bias, attention
-from spectrope.core.autocast import own_precision
+from spectrope.core.device import own_precision
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form

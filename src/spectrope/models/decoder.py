@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from spectrope.attention.heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream
 from spectrope.attention.multi_head import MultiHead
-from spectrope.core.autocast import own_precision
 from spectrope.core.config import Configured, OneOf
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
 from spectrope.core.random import SeededModule

@@ -18,9 +18,9 @@ from spectrope.console.options import ROOT, RunsRoot, refuse_given
 from spectrope.console.own import Own
 from spectrope.console.progress import counted
 from spectrope.console.terminal import frame, say
+from spectrope.core.config import strict_json
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
-from spectrope.core.strict_json import strict_json
 from spectrope.fast.commands._measure import Bench, Calibrate, Json, Tolerance
 from spectrope.fast.costs import DEFAULT, read_costs
 from spectrope.fast.model_plan import Aim, plan_run

@@ -12,11 +12,10 @@ from spectrope.console.options import DeviceOption
 from spectrope.console.own import named
 from spectrope.console.progress import counted
 from spectrope.console.terminal import frame, say, table
-from spectrope.core.config import to_dict
+from spectrope.core.config import strict_json, to_dict
 from spectrope.core.device import choose_device
 from spectrope.core.errors import require
 from spectrope.core.progress import Progress
-from spectrope.core.strict_json import strict_json
 from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
 from spectrope.fast.costs import CostModel
 from spectrope.fast.crossover import (

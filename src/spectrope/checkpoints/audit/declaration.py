@@ -8,8 +8,8 @@ from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.declared_rope import contradictions as twice_declared
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
-from spectrope.core.errors import ConfigError
-from spectrope.encodings.alibi import alibi_slopes
+from spectrope.core import ConfigError
+from spectrope.encodings import alibi_slopes
 
 
 @dataclass(frozen=True)

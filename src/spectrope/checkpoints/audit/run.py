@@ -33,9 +33,7 @@ from spectrope.checkpoints.audit.records import (
 )
 from spectrope.checkpoints.probes.constant_content import Kernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
-from spectrope.core.device import dtype_name
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import ConfigError, Progress, Watch, dtype_name, unwatched
 
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, numpy_stream
 from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis
-from spectrope.stats.concentration import INDICES
-from spectrope.stats.interval import Interval
-from spectrope.stats.seeds import SeedProportion, seed_bootstrap, seed_proportion, t_interval
+from spectrope.stats import INDICES, Interval, SeedProportion, seed_bootstrap, seed_proportion, t_interval
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Toeplitz structure at length: the toolkit against dense solvers, and its growth to a million positions.
 
-One thread, head width 64, float64 throughout. References are what a user of NumPy and SciPy would write;
-values must agree to 1e-8 of the largest one before anything is timed. Run as `python -m benchmarks.spectral`.
+One thread, head width 64, float64 throughout. References work on dense logits or matrices; values must agree
+to 1e-8 of the largest one before anything is timed. Run as `python -m benchmarks.spectral`.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,11 +12,14 @@ import torch
 from benchmarks.harness import Case, Row, Side, run
 from torch import Tensor
 
-from spectrope.spectral.anova import LagEffects, LogitSums, fit_lag_effects, lag_anova
-from spectrope.spectral.extremes import Extremes, extremal_eigenvalues
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.product import nearest_toeplitz_product
-from spectrope.spectral.singular import product_singular_values
+from spectrope.spectral import (
+    Extremes,
+    ToeplitzOperator,
+    extremal_eigenvalues,
+    lag_effects,
+    lag_effects_of_product,
+    nearest_toeplitz_of_product,
+)
 
 WIDTH = 64
 MILLION = 1_000_000
@@ -40,20 +43,6 @@ def dense_means(q: Tensor, k: Tensor) -> np.ndarray:
     """Mean of each diagonal of the dense logits, from lag -(n-1) to n-1."""
     logits, n = q.numpy() @ k.numpy().T, len(q)
     return np.array([np.trace(logits, -d) / (n - abs(d)) for d in range(1 - n, n)])
-
-
-def dense_lag_effects(q: Tensor, k: Tensor) -> LagEffects:
-    """Row and lag effects of the dense causal logits: their sums are taken densely, then solved alike."""
-    logits = np.tril(q.numpy() @ k.numpy().T)
-    diagonals = np.array([np.trace(logits, -d) for d in range(len(q))])
-    rows = torch.from_numpy(logits.sum(1))
-    energy = float(np.vdot(logits, logits))
-    return fit_lag_effects(LogitSums(energy, rows, rows[:0], torch.from_numpy(diagonals), causal=True))
-
-
-def dense_singular_values(q: Tensor, k: Tensor) -> np.ndarray:
-    """All singular values of the dense logits, decreasing."""
-    return np.asarray(scipy.linalg.svdvals((q @ k.T).numpy()))
 
 
 def trained_table(n: int, steps: int = 200) -> Tensor:
@@ -112,28 +101,20 @@ def against_dense() -> Iterator[Case]:
     q, k = head(10_000)
     yield Case(
         "nearest Toeplitz of QK', n = 10,000",
-        gate=lambda: close(nearest_toeplitz_product(q, k).lags.numpy(), dense_means(q, k)),
-        fast=lambda: nearest_toeplitz_product(q, k),
+        gate=lambda: close(nearest_toeplitz_of_product(q, k).lags.numpy(), dense_means(q, k)),
+        fast=lambda: nearest_toeplitz_of_product(q, k),
         reference=lambda: dense_means(q, k),
         goal=">= 100x",
     )
     yield Case(
-        "causal row + diagonal ANOVA, n = 10,000",
+        "causal lag effects and their share, n = 10,000",
         gate=lambda: close(
-            np.array(lag_anova(q, k, causal=True).share), np.array(dense_lag_effects(q, k).share)
+            lag_effects_of_product(q, k, causal=True).lags.numpy(),
+            lag_effects(q @ k.T, causal=True).lags.numpy(),
         ),
-        fast=lambda: lag_anova(q, k, causal=True),
-        reference=lambda: dense_lag_effects(q, k),
+        fast=lambda: lag_effects_of_product(q, k, causal=True),
+        reference=lambda: lag_effects(q @ k.T, causal=True),
         goal=">= 30x",
-    )
-    a, b = head(4096)
-    yield Case(
-        "singular values of QK', n = 4,096",
-        gate=lambda: close(product_singular_values(a, b).numpy(), dense_singular_values(a, b)[:WIDTH]),
-        fast=lambda: product_singular_values(a, b),
-        reference=lambda: dense_singular_values(a, b),
-        goal=">= 100x",
-        repeats=1,
     )
     for name, operator in biases(4096, trained_table(4096)).items():
         yield extremes_against_dense(name, operator)
@@ -150,9 +131,10 @@ def extremes_against_dense(name: str, operator: ToeplitzOperator) -> Case:
         values = dense()
         close(ends(found), values[[0, -1]])
         own = np.abs(ends(found) / values[[0, -1]] - 1)
+        widths = [end.upper_bound - end.lower_bound for end in (found.smallest, found.largest)]
         print(
             f"  {name}: relative to each value itself {own[0]:.1e}, {own[1]:.1e}; certificates "
-            f"{found.smallest.width_bound:.1e}, {found.largest.width_bound:.1e} wide, of {values[-1]:.3g}"
+            f"{widths[0]:.1e}, {widths[1]:.1e} wide, of {values[-1]:.3g}"
         )
 
     return Case(
@@ -171,9 +153,8 @@ def growing() -> Iterator[Case]:
     for n in LENGTHS:
         q, k = head(n)
         works: dict[str, Callable[[], object]] = {
-            "nearest Toeplitz of QK'": lambda: nearest_toeplitz_product(q, k),  # noqa: B023
-            "causal row + diagonal ANOVA": lambda: lag_anova(q, k, causal=True),  # noqa: B023
-            "singular values of QK'": lambda: product_singular_values(q, k),  # noqa: B023
+            "nearest Toeplitz of QK'": lambda: nearest_toeplitz_of_product(q, k),  # noqa: B023
+            "causal lag effects and their share": lambda: lag_effects_of_product(q, k, causal=True),  # noqa: B023
         }
         for name, work in works.items():
             yield Case(f"{name}, n = {n:,}", gate=lambda: None, fast=work, repeats=repeats_at(n))

@@ -81,8 +81,9 @@ from .errors import (
     require,
 )
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
-from .memory import PeakMemory, keep_freed_memory, peak_memory
+from .memory import keep_freed_memory
 from .noise import Noise, maybe_drop
+from .peak_memory import PeakMemory, peak_memory
 from .progress import Progress, Stop, Watch, never, stop_on_signal, unwatched
 from .random import (
     SeededModule,

@@ -149,10 +149,14 @@ class Registry(Generic[Member]):
     def _import_modules(self) -> None:
         if self._imported:
             return
-        self._imported = True
-        package = importlib.import_module(self.package)
-        for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
-            importlib.import_module(f"{self.package}.{module.name}")
+        self._imported = True  # Modules register members while they are imported.
+        try:
+            package = importlib.import_module(self.package)
+            for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+                importlib.import_module(f"{self.package}.{module.name}")
+        except BaseException:
+            self._imported = False  # The next lookup fails by the same error, not by an unknown name.
+            raise
 
     def _load_plugins(self) -> None:
         if self._loaded:

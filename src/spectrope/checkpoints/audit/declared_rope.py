@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.declaration import Declaration
 from spectrope.checkpoints.audit.encoding import Turning
+from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core import ConfigError
 from spectrope.encodings import (
     DynamicNTK,

@@ -1,7 +1,7 @@
 r"""Polynomial attention: weights are a polynomial of the logits, time and memory linear in the length.
 
-`polynomial_attention` takes any polynomial. `planned_attention` follows a `AttentionPlan`, head by head, and the
-implementations "polynomial" and "auto" make one with the default tolerance.
+`polynomial_attention` takes any polynomial. `planned_attention` follows an `AttentionPlan`, head by head, and
+the implementations "polynomial" and "auto" make one with the default tolerance.
 """
 
 from collections.abc import Sequence

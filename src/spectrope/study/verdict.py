@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.stats import ClaimVerdict as Outcome
-from spectrope.stats import holm
+from spectrope.stats import Outcome, holm
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
 

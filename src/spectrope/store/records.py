@@ -1,4 +1,7 @@
-"""Records as lines of JSON, one file for many: to be committed, appended to, and read past damage."""
+"""Records as lines of JSON, one file for many: to be committed, appended to, and read past damage.
+
+Run folders keep tables as Parquet, which is compact and typed; a study keeps lines of text, which git merges.
+"""
 
 import json
 import os

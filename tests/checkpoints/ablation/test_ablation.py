@@ -121,11 +121,16 @@ def inputs_of(model, name, data):
     return found[0]
 
 
+# Their routers weigh experts in float32 in whatever precision the model is, so that sums depend on the batch.
+ROUTED_IN_FLOAT32 = {"deepseek_v3"}
+
+
 @pytest.mark.parametrize("family", [*PROJECTIONS, *TWO_STACKS])
 def test_every_head_costs_what_one_hooked_forward_says(family):
     model, data = built(family), sequences(family, ragged=True)
     found = checkpoint_sweep(model, data, tokens=40)
-    torch.testing.assert_close(torch.from_numpy(found.intact), plain(model, data), rtol=1e-9, atol=1e-9)
+    near = 1e-9 if family not in ROUTED_IN_FLOAT32 else 1e-7
+    torch.testing.assert_close(torch.from_numpy(found.intact), plain(model, data), rtol=near, atol=near)
     assert sorted(found.heads) == [
         (role, i, h)
         for role in ROLES[family in TWO_STACKS]
@@ -135,7 +140,7 @@ def test_every_head_costs_what_one_hooked_forward_says(family):
     for (role, layer, head), scores in zip(found.heads, found.ablated, strict=True):
         name = projection(family, role, layer)
         expected = hooked(model, name, data, head, width_of(model, name), 0.0)
-        torch.testing.assert_close(torch.from_numpy(scores), expected, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(torch.from_numpy(scores), expected, rtol=near, atol=near)
     assert abs(found.ablated[..., 0] - found.intact[:, 0]).max() > 1e-3
 
 

@@ -45,7 +45,6 @@ def agree(model: Decoder, data: Batch, variants: list[Variant]) -> None:
 def case(scale: str, condition: str, n: int) -> Case:
     """One comparison, on a network whose weights are larger than at initialisation."""
     made = experiment("distance", "rope", scale=scale, condition=condition)
-    torch.manual_seed(0)
     model = Decoder(made.model).eval().to(choose_device())
     with torch.no_grad():
         for parameter in model.parameters():

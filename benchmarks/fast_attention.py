@@ -3,7 +3,8 @@
 `python -m benchmarks.fast_attention` takes about five minutes to 262,144 tokens; `--longest 16384` does less.
 Each case is one head with RoPE whose logits reach 0.495 by their norms; a plan must certify an error of 1e-2
 max|v|, the last queries' outputs must keep it, and gradients must point where exact ones do. The fast side
-rotates queries and keys; the plan is made before and timed by itself.
+rotates queries and keys; the plan is made before and timed by itself. The speed-up that each plan predicts is
+printed and stored beside the measured one.
 
 Up to 16,384 tokens exact attention is timed as a whole. Beyond, it is timed on 1,024 queries and its time
 multiplied by n / 1,024: these see all n keys without a mask, and n / 2 keys, the mean number, where attention
@@ -26,10 +27,11 @@ from torch import Tensor
 from spectrope.core.device import choose_device
 from spectrope.encodings.base import Context
 from spectrope.encodings.rotary import Rotary
-from spectrope.fast.certified import planned_attention
-from spectrope.fast.plan import Plan, plan, rotated
+from spectrope.fast.planning import Plan, plan, rotated
+from spectrope.fast.polynomial import planned_attention
 
 DEVICE = choose_device()
+PREDICTED: dict[str, float] = {}  # By label: the speed-up of the forward pass that the plan predicts.
 REACH, TOLERANCE, GATED = 0.495, 1e-2, 256
 LENGTHS, WHOLE, SLICE = (4096, 16_384, 65_536, 262_144), 16_384, 1024
 GOALS = {(16, 65_536, False): 40, (16, 65_536, True): 15, (64, 65_536, False): 4, (64, 65_536, True): 5}
@@ -125,8 +127,12 @@ def case(dim: int, n: int, causal: bool, backward: bool, reach: float = REACH) -
             return forward()
 
     goal = GOALS.get((dim, n, causal), 0) / (2 if backward else 1) if reach == REACH else 0
+    name = label(dim, n, causal, backward) + (f", |x| {reach:g}" if reach != REACH else "")
+    predicted = made.heads[0].speedup_estimate
+    if predicted is not None and not backward:
+        PREDICTED[name] = predicted
     return Case(
-        label(dim, n, causal, backward) + (f", |x| {reach:g}" if reach != REACH else ""),
+        name,
         (lambda: aligned(dim, causal)) if backward else (lambda: kept(one, made)),
         lambda: call(lambda: planned_attention(one[0], one[1], one[2], made)),
         lambda: call(lambda: reference(one, causal)),
@@ -161,6 +167,14 @@ def cases(longest: int) -> Iterator[Case]:
             yield case(16, n, True, False, reach=1.4)
 
 
+def summary(rows: list[Row]) -> dict[str, Any]:
+    """Predicted speed-ups beside the measured ones, and the growth of time and memory with the length."""
+    measured = {row.label: row.ratio for row in rows if row.label in PREDICTED and row.ratio is not None}
+    for name, ratio in measured.items():
+        print(f"{name:>36} {ratio:.2f}x measured, {PREDICTED[name]:.2f}x predicted")
+    return {"predicted": {name: PREDICTED[name] for name in measured}} | growth(rows)
+
+
 def growth(rows: list[Row]) -> dict[str, Any]:
     """By which powers of the length the fast side's time and memory grow from 16,384 tokens on."""
     powers: dict[str, dict[str, float]] = {}
@@ -187,4 +201,4 @@ if __name__ == "__main__":
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--repeats", type=int, default=2)
     chosen = parser.parse_args()
-    run("fast_attention", cases(chosen.longest), threads=1, repeats=chosen.repeats, summary=growth)
+    run("fast_attention", cases(chosen.longest), threads=1, repeats=chosen.repeats, summary=summary)

@@ -18,7 +18,6 @@ FAST = [name for name in IMPLEMENTATIONS if name != "reference" and IMPLEMENTATI
 
 
 def build(name: str) -> Encoding:
-    torch.manual_seed(1)
     return ENCODINGS.config(name)().fitted(**SIZES).build().double()
 
 

@@ -250,7 +250,6 @@ def batch(n: int = 6, width: int = 12) -> Batch:
 
 
 def decoder(config: DecoderConfig = DECODER) -> Decoder:
-    torch.manual_seed(3)
     return Decoder(config).double()
 
 

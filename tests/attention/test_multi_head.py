@@ -13,7 +13,6 @@ SIZES = HeadSizes(d_model=8, n_heads=2, head_dim=4, causal=True)
 
 
 def built(start):
-    torch.manual_seed(0)
     heads = MultiHead.Config(start=start).build(SIZES)
     assert isinstance(heads, MultiHead)
     return heads

@@ -18,7 +18,6 @@ MIXTURE = PerHead.Config(
 
 
 def mixture():
-    torch.manual_seed(0)
     return MIXTURE.fitted(**SIZES).build().double()
 
 

@@ -1,6 +1,7 @@
 """`spectrope attention`, as a user types it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.checkpoints.adapters.tokenizers import save_tokenizer
@@ -8,6 +9,9 @@ from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
+from spectrope.core.config import strict_json, to_dict
+from spectrope.fast import calibration
+from spectrope.fast.costs import DEFAULT, read_costs
 from spectrope.lab.engines.local import execute
 from spectrope.lab.training.scales import experiment
 from spectrope.store import find_runs
@@ -92,6 +96,12 @@ def test_the_table_says_how_many_and_why_not(models, capsys):
         (("plan", "{root}/smollm3", "--tokens", "1"), "tokens must be at least 2; got 1"),
         (("plan", "{root}/smollm3", "--examples", "1"), "examples must be at least 2; got 1"),
         (("plan", "{root}/sinks", "--tokens", "8"), "model.layers.0.self_attn has attention sinks"),
+        (
+            ("plan", "{root}/smollm3", "--costs", "{root}/none.json"),
+            "none.json holds no costs that can be read",
+        ),
+        (("plan", "{root}/smollm3", "--costs", "{root}/texts"), "texts holds no costs that can be read"),
+        (("calibrate", "--out", "{root}/none/costs.json"), "costs.json: No such file or directory"),
         (("bench", "--head-dim", "7"), "head_dim must be even and at least 2; got 7"),
         (("bench", "--reach", "-1"), "reach must be positive and at most 12"),
         (("bench", "--bias", "rope"), "bias must be an encoding that adds a bias of the lag; got 'rope'"),
@@ -155,3 +165,40 @@ def test_the_record_of_a_bench(capsys):
     for e in record["errors"]:
         assert e["error_bound"] is None or e["error"] <= e["error_bound"]
     assert set(record["crossover"]) == {"forward", "both"}
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """A calibration of a few short cases."""
+    monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
+    monkeypatch.setattr(calibration, "ROUNDS", 2)
+
+
+@pytest.mark.usefixtures("quick")
+def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(models, tmp_path, capsys):
+    before = set(models.iterdir())
+    path = tmp_path / "costs.json"
+    assert main(("attention", "calibrate", "--device", "cpu", "--out", str(path))) == 0
+    out = capsys.readouterr().out
+    assert "one floating-point operation" in out
+    assert "Predicted over measured time in 23 cases" in out
+    costs = read_costs(path)
+    source, options = str(models / "smollm3"), ("--tokens", "8", "--examples", "2")
+    usual = planned(capsys, source, *options)
+    assert usual["costs"] == to_dict(DEFAULT)
+    assert planned(capsys, source, *options, "--costs", str(path))["costs"] == to_dict(costs)
+    path.write_text(strict_json(to_dict(replace(costs, call=1e15))))
+    dear = planned(capsys, source, *options, "--costs", str(path))
+    assert {head["choice"] for head in dear["heads"]} == {"exact"}
+    assert planned(capsys, source, *options) == usual
+    assert main(("attention", "plan", source, *options)) == 0
+    assert f"Costs of operations: {DEFAULT.source}." in capsys.readouterr().out
+    assert main(("attention", "plan", source, *options, "--costs", str(path))) == 0
+    assert f"Costs of operations: {costs.source}." in capsys.readouterr().out
+    assert set(models.iterdir()) == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_record_of_a_calibration_is_the_costs(capsys):
+    assert main(("attention", "calibrate", "--device", "cpu", "--json")) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"flop", "byte", "exponential", "call", "source"}

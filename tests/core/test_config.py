@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from spectrope.core import device
-from spectrope.core.autocast import own_precision
-from spectrope.core.config import from_dict
+from spectrope.core.config import from_dict, strict_json
+from spectrope.core.device import own_precision, seconds
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.core.random import indexed_bits, indexed_integers
-from spectrope.core.strict_json import strict_json
-from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import DecoderConfig
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.random import initial_weights
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.blend import Blend
@@ -98,8 +99,8 @@ CASES = [pytest.param(fitted(config), id=label(config)) for config in CONFIGS]
 
 
 def built(config: EncodingConfig, seed: int = 0) -> Any:
-    torch.manual_seed(seed)
-    return config.build()
+    with initial_weights(seed):
+        return config.build()
 
 
 def trial(config: EncodingConfig, seed: int = 0, length: int = 12) -> Trial:
@@ -150,7 +151,6 @@ def _changes(value: Any, hint: Any = None) -> Iterator[list[Any]]:
 
 def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
     """Everything by which two encodings may differ: state, what is trained, logits near and far."""
-    torch.manual_seed(0)
     layers = config.build_layers(4)
     everything = torch.nn.ModuleList(layers)
     state = {f"buffer {name}": value for name, value in everything.named_buffers()}

@@ -14,6 +14,7 @@ from transformers.models.wav2vec2_bert import modeling_wav2vec2_bert as wav2vec2
 
 from spectrope.attention import attention
 from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core.random import initial_weights
 from spectrope.encodings.base import ENCODINGS, Context, Scope
 from spectrope.encodings.deberta import DeBERTa
 from spectrope.encodings.fire import FIRE
@@ -54,12 +55,12 @@ def numbers(encoding):
 
 @given(seed=st.integers(0, 999), lag=st.integers(-5000, 5000))
 def test_kerple_is_its_two_kernels_within_range(seed, lag):
-    torch.manual_seed(seed)
     for cls, kernel in (
         (KerpleLog, lambda r, s, n: -r * math.log(1 + s * n)),
         (KerplePower, lambda r, s, n: -r * n**s),
     ):
-        kerple = cls.Config(n_heads=3).build().double()
+        with initial_weights(seed):
+            kerple = cls.Config(n_heads=3).build().double()
         r, s = kerple.amplitude.clamp(min=0.01).tolist(), kerple.shape.clamp(min=0.01, max=2).tolist()
         expected = [kernel(r[h], s[h], abs(lag)) for h in range(3)]
         assert_close(kerple.lag_bias(torch.tensor(lag)).tolist(), expected, rtol=1e-6, atol=1e-6)
@@ -67,12 +68,13 @@ def test_kerple_is_its_two_kernels_within_range(seed, lag):
 
 @given(seed=st.integers(0, 999), positions=st.lists(st.integers(0, 300), min_size=2, max_size=7, unique=True))
 def test_kerple_is_conditionally_positive_definite(seed, positions):
-    torch.manual_seed(seed)
-    weights = torch.randn(len(positions), dtype=torch.float64)
+    weights = draw(len(positions), seed=seed)
     weights -= weights.mean()  # the condition: weights that sum to zero
     pos = torch.tensor(positions, dtype=torch.float64)
     for cls in (KerpleLog, KerplePower):
-        bias = cls.Config(n_heads=4).build().double().lag_bias(pos[:, None] - pos).detach()
+        with initial_weights(seed):
+            kerple = cls.Config(n_heads=4).build().double()
+        bias = kerple.lag_bias(pos[:, None] - pos).detach()
         forms = torch.einsum("i,ijh,j->h", weights, bias, weights)
         assert float(forms.min()) > -1e-9 * float(bias.abs().max())
 

@@ -27,7 +27,6 @@ def context(mask=None):
 
 
 def built(config):
-    torch.manual_seed(0)
     return config.fitted(**SIZES).build().double()
 
 

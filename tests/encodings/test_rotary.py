@@ -10,8 +10,7 @@ from transformers.models.llama import modeling_llama
 
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import Context
-from spectrope.encodings.constant import Constant
-from spectrope.encodings.pairs import complex_pairs, multiply_pairs
+from spectrope.encodings.parts import Constant, complex_pairs, multiply_pairs
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
 

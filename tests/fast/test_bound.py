@@ -13,9 +13,9 @@ from spectrope.encodings.nope import NoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
-from spectrope.fast.certified import moved, planned_attention
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.plan import Plan, rotated
+from spectrope.fast.planning import Plan, rotated
+from spectrope.fast.polynomial import planned_attention, projected
 
 EXAMPLES, HEADS, N, DIM = 84, 3, 24, 4
 TOLERANCES, SCALES = (1e-3, 1e-2, 0.3), (0.003, 0.01, 0.03, 0.06, 0.1)
@@ -42,12 +42,12 @@ def context(seed: int) -> Context:
 
 def worst_values(ctx: Context, encoding: Encoding, made: Plan) -> Tensor:
     """For some queries each: +1 where a key's weight comes out too large, -1 where too small."""
-    assert made.geometry is not None
+    assert made.bounds is not None
     turned = rotated(ctx, encoding)
     values = []
     for head, found in enumerate(made.heads):
         polynomial = (found.certificate or made.heads[0].certificate).polynomial
-        q, k = moved(turned, made.geometry, [head], DIM)
+        q, k = projected(turned, made.bounds, [head], DIM)
         x = (q[:, :, ::6] @ k.mT).double()
         approximate = sum(a * x**m for m, a in enumerate(polynomial.coefficients))
         values.append(torch.sign(approximate * (-x).exp() - 1).mT)
@@ -91,11 +91,11 @@ def test_the_cases_catch_a_polynomial_that_is_fitted_to_too_short_a_range(monkey
 
 
 def test_the_cases_catch_a_range_that_is_measured_too_short(monkeypatch):
-    measure = certificate.measure
+    bound_logits = certificate.bound_logits
 
     def short(*given, **named):
-        found = measure(*given, **named)
+        found = bound_logits(*given, **named)
         return dataclasses.replace(found, reach_bound=found.reach_bound / 3, norm_bound=found.norm_bound / 3)
 
-    monkeypatch.setattr(sys.modules[Plan.__module__], "measure", short)
+    monkeypatch.setattr(sys.modules[Plan.__module__], "bound_logits", short)
     assert every_case(FEW).max() > 1

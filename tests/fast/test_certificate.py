@@ -16,10 +16,10 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
-from spectrope.fast.certificate import Setting, certify, mean_error, measure, rounded_up
-from spectrope.fast.certified import planned_attention
+from spectrope.fast.certificate import Setting, bound_logits, certify, mean_error, rounded_up
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.plan import cheapest
+from spectrope.fast.planning import fewest_features
+from spectrope.fast.polynomial import planned_attention
 
 HEADS, DIM = 3, 4
 ENCODINGS = {
@@ -153,12 +153,12 @@ def test_every_bound_of_the_reach_holds_and_each_is_somewhere_the_best():
     k = torch.randn(2, 3, 50, 4, generator=draw, dtype=torch.float64) * scales
     k[:, 2] = k[:, 2].sign()
     q[:, 2] = torch.eye(4, dtype=torch.float64)[torch.arange(50) % 4]
-    geometry = measure(q, k)
-    logits = (q @ (k - geometry.centre).mT).abs().amax((0, 2, 3))
-    assert (logits <= geometry.reach_bound).all()
-    assert (geometry.reach_bound <= geometry.norm_bound * (1 + 1e-9)).all()
-    assert geometry.reach_bound[1] < geometry.norm_bound[1] / 3
-    assert geometry.reach_bound[2] < geometry.norm_bound[2] / 1.5
+    bounds = bound_logits(q, k)
+    logits = (q @ (k - bounds.centre).mT).abs().amax((0, 2, 3))
+    assert (logits <= bounds.reach_bound).all()
+    assert (bounds.reach_bound <= bounds.norm_bound * (1 + 1e-9)).all()
+    assert bounds.reach_bound[1] < bounds.norm_bound[1] / 3
+    assert bounds.reach_bound[2] < bounds.norm_bound[2] / 1.5
 
 
 def test_heads_in_a_subspace_get_its_features():
@@ -170,7 +170,7 @@ def test_heads_in_a_subspace_get_its_features():
     pos = torch.arange(60)[None]
     for ctx in (Context(q, k, pos, pos), Context(5 * k, 0.2 * q, pos, pos)):
         setting = Setting(60, 16, torch.float64, torch.float64)
-        found = cheapest(measure(ctx.q * ctx.scale, ctx.k), 0, 1e-2, setting)
+        found = fewest_features(bound_logits(ctx.q * ctx.scale, ctx.k), 0, 1e-2, setting)
         assert found is not None
         assert found.rank == 3
         assert max(worst(ctx, v, ENCODINGS["nope"], True, 1e-2)) <= 1
@@ -191,7 +191,7 @@ def test_the_plan_chooses_exact_where_that_is_faster_and_the_result_is_then_exac
     ctx, v = context(0, scale=0.05)
     made = plan(ctx, ENCODINGS["nope"], causal=True)
     assert {h.choice for h in made.heads} == {"exact"}
-    assert all("take longer than 40 keys" in h.reason for h in made.heads)
+    assert all("cost more than 40 keys" in h.reason for h in made.heads)
     assert all(h.speedup_estimate is not None and h.speedup_estimate < 1 for h in made.heads)
     assert made.error_bound == 0
     out = attention(ctx, v, ENCODINGS["nope"], causal=True, impl="auto")

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spectrope.fast.crossover import Layer, Timing, crossover, degree_errors, exponent
-from spectrope.fast.plan import rotated
+from spectrope.fast.crossover import SyntheticHead, Timing, crossover, degree_errors, exponent
+from spectrope.fast.planning import rotated
 
 
 def timed(exact: float, fast: float, lengths=(1024, 2048, 4096, 8192)) -> list[Timing]:
@@ -31,7 +31,7 @@ def test_exponents_of_power_laws():
 
 
 def test_logits_reach_as_far_as_asked_and_no_farther():
-    ctx, _, encoding = Layer(head_dim=8, reach=1.5).of_length(300, torch.device("cpu"))
+    ctx, _, encoding = SyntheticHead(head_dim=8, reach=1.5).inputs(300, torch.device("cpu"))
     turned = rotated(ctx, encoding)
     norms = turned.q.norm(dim=-1).max() * turned.k.norm(dim=-1).max()
     assert 0.98 * 1.5 < norms <= 1.5
@@ -39,6 +39,6 @@ def test_logits_reach_as_far_as_asked_and_no_farther():
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_measured_errors_keep_to_certified_ones(causal):
-    errors = degree_errors(Layer(head_dim=4, reach=1.0, causal=causal), 4096, torch.device("cpu"))
+    errors = degree_errors(SyntheticHead(head_dim=4, reach=1.0, causal=causal), 4096, torch.device("cpu"))
     assert all(e.error_bound is not None and e.error <= e.error_bound for e in errors)
     assert errors[0].error > 10 * errors[2].error

@@ -12,12 +12,11 @@ from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import Context, LagBias
 from spectrope.encodings.kerple import KerpleLog
 from spectrope.encodings.t5 import T5
-from spectrope.fast import running_sums as sweep
-from spectrope.fast import state
+from spectrope.fast import chunkwise, monomials
+from spectrope.fast.chunkwise import PolynomialWeights
 from spectrope.fast.lag_weights import lag_weights
 from spectrope.fast.minimax import exp_polynomial
 from spectrope.fast.polynomial import polynomial_attention
-from spectrope.fast.running_sums import Rule
 
 
 class Cliff(LagBias):
@@ -37,8 +36,8 @@ LAGS = {
 }
 
 
-def rule(degree: int, causal: bool, lags=None) -> Rule:
-    return Rule(exp_polynomial(degree, -0.5, 0.5).coefficients, causal, lags)
+def weights(degree: int, causal: bool, lags=None) -> PolynomialWeights:
+    return PolynomialWeights(exp_polynomial(degree, -0.5, 0.5).coefficients, causal, lags)
 
 
 def inputs(n_q: int, n_k: int, *, groups: int = 1, dim: int = 5, dtype=torch.float64):
@@ -49,7 +48,7 @@ def inputs(n_q: int, n_k: int, *, groups: int = 1, dim: int = 5, dtype=torch.flo
     return [x.requires_grad_() for x in made]
 
 
-def compare(q, k, v, given: Rule, factor=None, keys=None, **tolerance) -> None:
+def compare(q, k, v, given: PolynomialWeights, factor=None, keys=None, **tolerance) -> None:
     out, expected = polynomial_attention(q, k, v, given, keys), dense_polynomial(q, k, v, given, factor, keys)
     assert_close(out, expected, **tolerance)
     upstream = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
@@ -61,10 +60,10 @@ def compare(q, k, v, given: Rule, factor=None, keys=None, **tolerance) -> None:
 @pytest.fixture
 def short_chunks(monkeypatch):
     """Chunks so short that every length meets several."""
-    monkeypatch.setattr(sweep, "LONGEST_CHUNK", 16)
-    monkeypatch.setattr(sweep, "SHORTEST_CHUNK", 16)
-    monkeypatch.setattr(state, "SUMMED", 16)
-    monkeypatch.setattr(state, "CACHED_PRODUCTS", 2000)
+    monkeypatch.setattr(chunkwise, "LONGEST_CHUNK", 16)
+    monkeypatch.setattr(chunkwise, "SHORTEST_CHUNK", 16)
+    monkeypatch.setattr(monomials, "SUMMED", 16)
+    monkeypatch.setattr(monomials, "CACHED_PRODUCTS", 2000)
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -72,22 +71,24 @@ def short_chunks(monkeypatch):
 @pytest.mark.parametrize(("n_q", "n_k"), LENGTHS)
 @pytest.mark.usefixtures("short_chunks")
 def test_equals_the_dense_sums(n_q, n_k, degree, causal):
-    compare(*inputs(n_q, n_k), rule(degree, causal))
+    compare(*inputs(n_q, n_k), weights(degree, causal))
 
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("n", [1000, 4097])
 def test_equals_the_dense_sums_at_length(n, causal):
     q, k, v = (x[:1, :1] for x in inputs(n, n))
-    assert_close(polynomial_attention(q, k, v, rule(2, causal)), dense_polynomial(q, k, v, rule(2, causal)))
+    assert_close(
+        polynomial_attention(q, k, v, weights(2, causal)), dense_polynomial(q, k, v, weights(2, causal))
+    )
 
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("n_q", "n_k"), [(63, 63), (5, 300), (300, 300)])
 @pytest.mark.usefixtures("short_chunks")
 def test_heads_of_queries_share_keys(n_q, n_k, causal):
-    compare(*inputs(n_q, n_k, groups=2), rule(2, causal))
-    compare(*inputs(n_q, n_k, groups=4), rule(3, causal))
+    compare(*inputs(n_q, n_k, groups=2), weights(2, causal))
+    compare(*inputs(n_q, n_k, groups=4), weights(3, causal))
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -97,13 +98,13 @@ def test_masked_keys_are_never_read_and_blind_queries_get_nothing(groups, causal
     q, k, v = inputs(70, 70, groups=groups)
     keys = torch.rand(2, 70, generator=torch.Generator().manual_seed(0)) < 0.6
     keys[1, :33] = False  # whose first queries see no key at all when they see the past alone
-    compare(q, k, v, rule(2, causal), keys=keys)
+    compare(q, k, v, weights(2, causal), keys=keys)
     hidden = ~keys[:, None, :, None]
     poisoned = [x.detach().masked_fill(hidden, float("nan")) for x in (k, v)]
-    out = polynomial_attention(q, *poisoned, rule(2, causal), keys)
-    assert_close(out, polynomial_attention(q, k, v, rule(2, causal), keys))
+    out = polynomial_attention(q, *poisoned, weights(2, causal), keys)
+    assert_close(out, polynomial_attention(q, k, v, weights(2, causal), keys))
     assert (out[1, :, :33] == 0).all() == causal
-    none = polynomial_attention(q, k, v, rule(2, causal), torch.zeros_like(keys))
+    none = polynomial_attention(q, k, v, weights(2, causal), torch.zeros_like(keys))
     assert (none == 0).all()
 
 
@@ -117,35 +118,35 @@ def test_lag_biases_weigh_every_pair(n_q, n_k, name, causal):
     with torch.no_grad():
         factor = LAGS[name].bias(ctx).exp()
         lags = lag_weights(ctx, LAGS[name], causal)
-    compare(q, k, v, rule(2, causal, lags), factor)
+    compare(q, k, v, weights(2, causal, lags), factor)
 
 
 @pytest.mark.usefixtures("short_chunks")
 def test_lag_biases_of_heads_that_share_keys():
     q, k, v = inputs(50, 50, groups=2)
     ctx = Context(q, k, torch.arange(50)[None], torch.arange(50)[None])
-    compare(q, k, v, rule(2, True, lag_weights(ctx, LAGS["alibi"], True)), LAGS["alibi"].bias(ctx).exp())
+    compare(q, k, v, weights(2, True, lag_weights(ctx, LAGS["alibi"], True)), LAGS["alibi"].bias(ctx).exp())
 
 
 def test_rows_of_a_batch_taken_a_few_at_a_time_keep_their_heads(monkeypatch):
     q, k, v = inputs(150, 150)
     ctx = Context(q, k, torch.arange(150)[None], torch.arange(150)[None])
-    given = rule(2, True, lag_weights(ctx, LAGS["alibi"], True))
+    given = weights(2, True, lag_weights(ctx, LAGS["alibi"], True))
     whole = polynomial_attention(q, k, v, given)
-    monkeypatch.setattr(sweep, "CACHED_ENTRIES", 64 * 21 * 3)
+    monkeypatch.setattr(chunkwise, "CACHED_ENTRIES", 64 * 21 * 3)
     assert_close(polynomial_attention(q, k, v, given), whole)
 
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_gradcheck(causal):
     q, k, v = (x.detach()[:, :2].requires_grad_() for x in inputs(6, 6, dim=2))
-    assert torch.autograd.gradcheck(lambda *x: polynomial_attention(*x, rule(3, causal)), (q, k, v))
+    assert torch.autograd.gradcheck(lambda *x: polynomial_attention(*x, weights(3, causal)), (q, k, v))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_lower_precisions_accumulate_in_float32(dtype):
     q, k, v = (x.detach().to(dtype) for x in inputs(600, 600))
-    given = rule(2, True)
+    given = weights(2, True)
     exact = dense_polynomial(*(x.double() for x in (q, k, v)), given)
     out = polynomial_attention(q, k, v, given)
     assert out.dtype == dtype
@@ -157,16 +158,16 @@ def test_lower_precisions_accumulate_in_float32(dtype):
 def test_a_steep_tail_far_off_is_within_the_range_of_float32(causal):
     q, k, v = (x.detach().float() for x in inputs(900, 900))
     ctx = Context(q, k, torch.arange(900)[None], torch.arange(900)[None])
-    given = rule(2, causal, lag_weights(ctx, LAGS["cliff"], causal))
+    given = weights(2, causal, lag_weights(ctx, LAGS["cliff"], causal))
     exact = dense_polynomial(*(x.double() for x in (q, k, v)), given, LAGS["cliff"].bias(ctx).double().exp())
     assert_close(polynomial_attention(q, k, v, given).double(), exact, rtol=1e-5, atol=1e-5)
 
 
 def test_values_of_any_size_scale_the_output():
     q, k, v = (x.detach() for x in inputs(80, 80, dtype=torch.float32))
-    out = polynomial_attention(q, k, v, rule(2, True))
+    out = polynomial_attention(q, k, v, weights(2, True))
     for factor in (2.0**100, 2.0**-100):
-        assert_close(polynomial_attention(q, k, v * factor, rule(2, True)) / factor, out)
+        assert_close(polynomial_attention(q, k, v * factor, weights(2, True)) / factor, out)
 
 
 class Rising(LagBias):

@@ -13,7 +13,7 @@ from tests.figures.synthetic import ENCODINGS, TRAINED, ablation, make_run, make
 from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES
 from spectrope.figures.kinds.violin import kernel_density, outlines
-from spectrope.figures.palette import styles
+from spectrope.figures.names import styles
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 

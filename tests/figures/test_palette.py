@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from spectrope.figures.palette import KNOWN, SPARE, ordered_encodings, ordered_settings, styles
+from spectrope.figures.names import KNOWN, SPARE, ordered_encodings, ordered_settings, styles
 
 # Severity 1.0 of Machado, Oliveira & Fernandes (2009), on linear RGB.
 SIGHT = {

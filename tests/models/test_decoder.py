@@ -34,7 +34,6 @@ def batch(n: int = 6, width: int = 12, seed: int = 0) -> Batch:
 
 
 def decoder(config: DecoderConfig, impl: str = "fastest") -> Decoder:
-    torch.manual_seed(3)
     return Decoder(config, impl).double()
 
 

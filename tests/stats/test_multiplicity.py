@@ -3,7 +3,7 @@ import pytest
 from scipy.stats import norm
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.multiplicity import holm
+from spectrope.stats.interval import holm
 
 
 @pytest.mark.parametrize(

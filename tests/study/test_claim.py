@@ -16,9 +16,8 @@ from spectrope.store.records import Complaint
 from spectrope.study.claim import CLAIMS, Claim, chosen_claims
 from spectrope.study.conditions import THROWN
 from spectrope.study.predictions import ALPHA, AtLeast, AtMost, InRuns, Within, largest, one_sided
-from spectrope.study.quantities import held_out
+from spectrope.study.quantities import Seen, held_out
 from spectrope.study.rows import Rows, run_name
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 EVERY = [claim for claim in chosen_claims(()) if claim.kind != "toy"]

@@ -1,6 +1,6 @@
 """Attention under any positional encoding, by several implementations that agree."""
 
-from spectrope.attention import explicit, fused, parts, reference
+from spectrope.attention import explicit, fused
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
 
 __all__ = [
@@ -10,6 +10,4 @@ __all__ = [
     "explicit",
     "fastest",
     "fused",
-    "parts",
-    "reference",
 ]

@@ -1,4 +1,7 @@
-"""One entry to attention; each implementation says what it can compute and refuses the rest by name."""
+"""The function `attention`, its registry of implementations, and the reference that all are tested against.
+
+Each implementation states what it can compute; anything else is refused by name.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
-from spectrope.core.noise import Noise
+from spectrope.core.noise import Noise, maybe_drop
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
@@ -17,20 +20,20 @@ Limit = Callable[[Encoding, torch.device, torch.dtype], str | None]
 
 
 def no_limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str | None:
-    """The objection of an implementation that has no other."""
+    """No restriction."""
     return None
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """A way to compute attention, and what it needs.
+    """A way to compute attention, and its restrictions.
 
     Args:
         compute: (ctx, v, encoding, causal, noise) -> (b, h, i, e).
         forms: The forms of encoding that it computes.
         requires: Laws that the encoding must declare.
         dropout: Whether it can drop entries of the pattern.
-        limit: What else it cannot do, in words that follow its name, or None.
+        limit: Any other restriction, in words that follow the implementation's name, or None.
         exact: Whether it computes softmax attention up to rounding, rather than within a certified tolerance.
     """
 
@@ -97,18 +100,35 @@ def attention(
     return chosen.compute(ctx, v, encoding, causal, noise)
 
 
+def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
+    """Logits, mask, softmax, dropout and values under plain autograd; all others are tested against it."""
+    logits = encoding.logits(ctx)
+    mask = additive_mask(ctx, causal)
+    pattern = (logits if mask is None else logits + mask.to(logits.dtype)).softmax(-1)
+    return encoding.read(maybe_drop(pattern, noise).to(v.dtype), v, ctx)
+
+
+def by_parts(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
+    """Each group of heads of a mixture by the fastest implementation for it."""
+    outputs = []
+    for heads, part in encoding.parts():
+        of_part = ctx.of_heads(heads)
+        outputs.append(attention(of_part, v[:, heads], part, causal=causal, impl="fastest", noise=noise))
+    return torch.cat(outputs, 1)
+
+
 def fastest(
     encoding: Encoding,
     device: torch.device,
     noise: Noise | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> str:
-    """The implementation that serves this form best on this kind of device.
+    """The exact implementation that is fastest for an encoding on a kind of device.
 
     On a CPU that is explicit products, at the lengths and head widths of our models, as
     `benchmarks/attention.py` measures; on CUDA, where nothing has been measured yet, torch's fused kernel.
-    Where one group of heads keeps a mixture from both, each group takes the best for it; forms that none of
-    these computes take the reference.
+    Mixtures that neither computes as a whole are split into their groups of heads; everything else takes the
+    reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)
     able = (n for n in order if IMPLEMENTATIONS[n].objection(encoding, device, noise, dtype) is None)
@@ -116,7 +136,7 @@ def fastest(
 
 
 def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
-    """Zeros where attention is allowed and -inf elsewhere, in the shape of the mask at hand, or None."""
+    """Zeros where attention is allowed and -inf elsewhere, as small as it broadcasts, or None."""
     allowed = ctx.mask
     if causal:
         n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
@@ -127,3 +147,22 @@ def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
     return torch.zeros(allowed.shape, dtype=ctx.q.dtype, device=ctx.q.device).masked_fill(
         ~allowed, -torch.inf
     )
+
+
+def additive_bias(ctx: Context, encoding: Encoding, causal: bool) -> tuple[Tensor | None, bool]:
+    """An encoding's bias and the mask as torch's fused kernel takes them.
+
+    Returns:
+        Their sum, broadcastable to (b, h, i, j), or None; and whether the kernel must mask later keys itself.
+    """
+    bias, square = encoding.bias(ctx), ctx.q.shape[-2] == ctx.k.shape[-2]
+    if bias is None and ctx.mask is None and (square or not causal):
+        return None, causal
+    mask = additive_mask(ctx, causal)
+    if bias is None or mask is None:
+        return (mask if bias is None else bias), False
+    return bias + mask.to(bias.dtype), False
+
+
+IMPLEMENTATIONS.register("reference", Implementation(reference, forms=frozenset(Form)))
+IMPLEMENTATIONS.register("parts", Implementation(by_parts, forms=frozenset(Form)))

@@ -1,4 +1,4 @@
-"""What an encoding costs in one attention layer, beside the same layer without one."""
+"""Time and memory of one attention layer with an encoding, relative to the same layer without one."""
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -12,9 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spectrope.attention.base import attention, fastest
+from spectrope.core.device import seconds
 from spectrope.core.errors import ConfigError, SpectropeError
 from spectrope.core.random import torch_stream
-from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding
 from spectrope.encodings.nope import NoPE
 
@@ -41,14 +41,14 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one encoding costs.
+    """Cost of one encoding.
 
     Args:
         encoding: Its name.
         impl: The implementation of attention that serves it here.
         forward: Time of the forward pass.
         backward: Time of the backward pass.
-        memory: Peak of what forward and backward pass allocate, relative to NoPE.
+        memory: Peak memory that forward and backward pass allocate, relative to NoPE.
         mib: The same in MiB.
     """
 
@@ -108,9 +108,7 @@ def batch_size(length: int) -> int:
 
 def _built(name: str, length: int) -> Encoding:
     sizes = {"d_model": N_HEADS * HEAD_DIM, "n_heads": N_HEADS, "head_dim": HEAD_DIM}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return ENCODINGS.config(name)().fitted(**sizes, max_length=length, causal=True).build()
+    return ENCODINGS.config(name)().fitted(**sizes, max_length=length, causal=True).build()
 
 
 class _Layer:
@@ -162,7 +160,7 @@ def _in_turn(
 
 
 class Allocations(TorchDispatchMode):
-    """Follows the memory of all tensors made inside; what kernels need for themselves is not seen."""
+    """Follows the memory of all tensors made inside, without the scratch memory of kernels."""
 
     def __init__(self) -> None:
         super().__init__()

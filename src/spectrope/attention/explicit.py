@@ -11,9 +11,9 @@ from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_m
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form
 
-# Of the pattern at once: 2 MiB in float32, which a core's cache holds, or enough to fill a GPU.
+# Entries of the pattern at once: 2 MiB in float32, which a core's cache holds, or enough to fill a GPU.
 CACHED_ENTRIES = {"cpu": 2**19, "cuda": 2**26}
-# Of causal queries, each block of which leaves out the keys after it; smaller ones cost more than they save.
+# Blocks of causal queries, each of which leaves out later keys; smaller blocks cost more than they save.
 MOST_BLOCKS, LEAST_ROWS = 4, 64
 
 
@@ -22,8 +22,8 @@ class _Explicit(torch.autograd.Function):
 
     With :math:`A` the pattern, :math:`M` the dropout mask over :math:`1-p` and :math:`O = (A \circ M) V`, the
     gradient of the logits is :math:`dL = (A\circ M)\circ(dO\,V^\top) - A \circ \mathrm{rowsum}(dO \circ O)`.
-    The mask is stored as the sign of the pattern, whose entries are not negative. Examples are taken a few at
-    a time, so that the passes over one piece of the pattern find it in the processor's cache.
+    The mask is stored as the sign of the pattern, whose entries are not negative. A few examples are computed
+    at a time, so that their part of the pattern stays in the processor's cache.
     """
 
     @staticmethod
@@ -102,8 +102,8 @@ def _of(bias: Tensor, piece: slice) -> Tensor:
 def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """Rotated queries and keys, one additive bias that carries the mask too, and `_Explicit`.
 
-    Causal queries are taken in blocks that leave out the keys after them; under dropout the whole pattern is
-    made at once, so that its masks are those of the reference.
+    Without dropout, causal queries are computed in blocks that leave out later keys; with it, the whole
+    pattern is computed at once, so that its masks are those of the reference.
     """
     q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query")
     k = encoding.rotate(ctx.k, ctx.k_pos, "key")
@@ -119,7 +119,7 @@ def explicit(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: N
 
 
 def _causal(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-    """Attention in blocks of queries, each over the keys up to its end: those after it have no weight."""
+    """Attention in blocks of queries, each over the keys up to its end."""
     n = q.shape[2]
     size = -(-n // max(1, min(MOST_BLOCKS, n // LEAST_ROWS)))
     blocks = zip(range(size, n + size, size), q.split(size, 2), bias.split(size, 2), strict=True)

@@ -5,34 +5,27 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_bias
 from spectrope.core.noise import Noise
 from spectrope.encodings.base import Context, Encoding, Form, Tag
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 
-ALIGNED = 8  # Widths that kernels on CUDA take in every precision are its multiples.
+ALIGNED = 8  # Kernels on CUDA take multiples of this width in every precision.
 
 
 def fused(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
     """`scaled_dot_product_attention` on rotated queries and keys, with bias and mask as one additive mask."""
     q = encoding.rotate(encoding.scaled(ctx.q), ctx.q_pos, "query")
     k = encoding.rotate(ctx.k, ctx.k_pos, "key")
-    bias = encoding.bias(ctx)
-    square = causal and ctx.q.shape[-2] == ctx.k.shape[-2]
-    plain = bias is None and ctx.mask is None and (square or not causal)
-    if not plain:
-        mask = additive_mask(ctx, causal)
-        bias = mask if bias is None else bias if mask is None else bias + mask.to(bias.dtype)
+    bias, is_causal = additive_bias(ctx, encoding, causal)
     if bias is not None:
         bias = bias.to(q.dtype).expand(*q.shape[:-1], k.shape[-2])
-    own, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // ALIGNED) * ALIGNED
-    q, k, v = (_widened(x, width) for x in (q, k, v))  # flash knows one width alone
+    value_dim, width = v.shape[-1], -(-max(q.shape[-1], v.shape[-1]) // ALIGNED) * ALIGNED
+    q, k, v = (_widened(x, width) for x in (q, k, v))  # flash takes one width for all three
     with sdpa_kernel(BACKENDS):
-        out = F.scaled_dot_product_attention(
-            q, k, v, attn_mask=bias, is_causal=plain and causal, scale=ctx.scale
-        )
-    return out[..., :own]
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=ctx.scale)
+    return out[..., :value_dim]
 
 
 def _widened(x: Tensor, width: int) -> Tensor:

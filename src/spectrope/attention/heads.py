@@ -1,4 +1,4 @@
-"""The heads of one layer, from hidden states to head outputs; what makes queries, keys and values differs."""
+"""The heads of one layer, from hidden states to head outputs; subclasses make queries, keys and values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from spectrope.attention.base import attention
 from spectrope.core.config import Configured
 from spectrope.core.noise import Noise
+from spectrope.core.random import SeededModule
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
@@ -19,7 +20,7 @@ ATTENTIONS: Registry[type["Heads"]] = Registry("attention", "spectrope.attention
 
 @dataclass(frozen=True)
 class Stream:
-    """What all layers of one forward pass share.
+    """Inputs that all layers of one forward pass share.
 
     Args:
         memory: Source of keys and values with shape (b, t, c), or None where it is the hidden state.
@@ -38,13 +39,13 @@ class Stream:
 
 @dataclass(frozen=True)
 class HeadSizes:
-    """What the heads take over from the model.
+    """Sizes that the model decides.
 
     Args:
         d_model: Width of the residual stream.
         n_heads: Heads of the layer.
         head_dim: Width of one head's values, and of its queries and keys where nothing else is said.
-        causal: Whether attention sees the past alone.
+        causal: Whether queries see no later key.
     """
 
     d_model: int
@@ -55,7 +56,7 @@ class HeadSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionConfig(Configured):
-    """Base of the configurations of attention: what makes queries, keys and values."""
+    """Base of the configurations of attention: how queries, keys and values are made."""
 
     kind: ClassVar[str]
 
@@ -72,7 +73,7 @@ class AttentionConfig(Configured):
         """Refuse an encoding that this attention cannot carry, before anything is trained."""
 
     def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
-        """What acts on queries and keys in each layer, from its encoding; what layers share stays shared."""
+        """The encoding of queries and keys in each layer; layers that share one go on sharing it."""
         return list(layers)
 
     def build(self, sizes: HeadSizes) -> "Heads":
@@ -80,14 +81,14 @@ class AttentionConfig(Configured):
         return ATTENTIONS[self.kind](self, sizes)
 
 
-class Heads(nn.Module, ABC):
+class Heads(SeededModule, ABC):
     """Base of the heads of one layer: hidden states (b, t, c) to outputs (b, h, t, k), before the projection.
 
     Interventions on heads hook this module's output.
 
     Args:
-        config: What makes queries, keys and values.
-        sizes: What the heads take over from the model.
+        config: How queries, keys and values are made.
+        sizes: Sizes that the model decides.
     """
 
     Config: ClassVar[type[AttentionConfig]] = AttentionConfig
@@ -113,14 +114,14 @@ class Heads(nn.Module, ABC):
 
     @abstractmethod
     def value_bias(self) -> Float[Tensor, "h 1 k"]:
-        """What is left of the values where their weights are zero."""
+        """The values where their weights are zero."""
 
     def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of `memory` (of x where that is None)."""
         return self.queries(x), *self.keys_values(x if memory is None else memory)
 
     def context(self, x: Float[Tensor, "b t c"], stream: Stream) -> tuple[Context, Float[Tensor, "b h t k"]]:
-        """All that an encoding may look at in this layer, and the values."""
+        """The context of this layer's encoding, and the values."""
         q, k, v = self.project(x, stream.memory)
         memory = x if stream.memory is None else stream.memory
         return Context(q, k, stream.pos, stream.pos, x, memory, stream.mask), v

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.attention.heads import AttentionConfig, Heads, HeadSizes
 from spectrope.core.errors import UnsupportedError, require
+from spectrope.core.random import initial_weights
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite
 
@@ -63,7 +64,7 @@ class Latent(Heads, name="mla"):
             return self.rotary_dim
 
         def check(self, encoding: EncodingConfig) -> None:
-            with torch.random.fork_rng(devices=[]):
+            with initial_weights(0):
                 self.encode([encoding.build()])
 
         def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from functools import cache
@@ -105,3 +106,17 @@ def config_hash(*parts: Any) -> str:
     values = [to_dict(part) if is_dataclass(part) else part for part in parts]
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def strict_json(value: Any, indent: int | None = None) -> str:
+    """Write a value as JSON, with null for numbers that are not finite."""
+    return json.dumps(finite(value), indent=indent, allow_nan=False)
+
+
+def finite(value: Any) -> Any:
+    """The value, with None in place of every number in it that is not finite."""
+    if isinstance(value, Mapping):
+        return {key: finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

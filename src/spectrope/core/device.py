@@ -1,9 +1,14 @@
-"""Where tensors live and in which precision products are taken."""
+"""Devices: where tensors live, in which precision products are taken, and how long work takes there."""
 
+import contextlib
 import platform
-from typing import Literal
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from spectrope.core.errors import DeviceError
 
@@ -64,3 +69,64 @@ def _processor() -> str:
             return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+Item = TypeVar("Item")
+
+
+def in_precision(device: torch.device, dtype: torch.dtype) -> contextlib.AbstractContextManager[object]:
+    """Autocast to `dtype`, or nothing at all for float32."""
+    if dtype == torch.float32:
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype)
+
+
+def own_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """A context whose products are taken in the precision of their factors, although autocast may be on."""
+    place = x.device.type
+    on = torch.amp.is_autocast_available(place) and torch.is_autocast_enabled(place)
+    return torch.autocast(place, enabled=False) if on else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def inference(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
+    """Without gradients, and in a precision."""
+    with torch.inference_mode(), in_precision(device, dtype):
+        yield
+
+
+def each_within(
+    context: Callable[[], contextlib.AbstractContextManager[object]], items: Iterator[Item]
+) -> Iterator[Item]:
+    """Items, each computed within a context of its own that is left before the item is handed over.
+
+    A generator that yields inside `torch.autocast` leaves it on for its reader; and the end of an inference
+    mode inside which it began switches it off for the rest.
+    """
+    while True:
+        with context():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
+
+
+def seconds(call: Callable[[], object], device: torch.device, calls: int = 1) -> float:
+    """Wall-clock seconds per call: what calls leave to the device counts, what others left there does not."""
+    _wait(device)
+    begun = time.perf_counter()
+    for _ in range(calls):
+        call()
+    _wait(device)
+    return (time.perf_counter() - begun) / calls
+
+
+def median_seconds(step: Callable[[], None], device: torch.device, steps: int = 5) -> float:
+    """Median seconds of some steps, after one that warms up."""
+    return median([seconds(step, device) for _ in range(steps + 1)][1:])
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

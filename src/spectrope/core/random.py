@@ -1,9 +1,15 @@
 """Random streams that depend on names and indices alone, never on the order in which they are drawn."""
 
 import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 
 def stream_seed(seed: int, *names: object) -> int:
@@ -20,6 +26,48 @@ def numpy_stream(seed: int, *names: object) -> np.random.Generator:
 def torch_stream(seed: int, *names: object) -> torch.Generator:
     """An independent CPU generator of torch for `names` under `seed`."""
     return torch.Generator().manual_seed(stream_seed(seed, *names))
+
+
+_INITIALISING: ContextVar[bool] = ContextVar("initialising", default=False)
+
+
+@contextmanager
+def initial_weights(seed: int | None = None) -> Iterator[None]:
+    """Draw the initial weights of modules that are built inside from the stream "weights" of a seed.
+
+    torch initialises modules from its global generator, which is as it was when the block ends.
+
+    Args:
+        seed: None goes on with the stream of the surrounding block; where there is none, the seed is 0.
+    """
+    if seed is None and _INITIALISING.get():
+        yield
+        return
+    outer = _INITIALISING.set(True)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(stream_seed(seed or 0, "weights"))
+            yield
+    finally:
+        _INITIALISING.reset(outer)
+
+
+class SeededModule(nn.Module):
+    """Base of modules whose initial weights neither depend on torch's global generator nor advance it."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in cls.__dict__:
+            cls.__init__ = _seeded(cls.__init__)
+
+
+def _seeded(init: Callable[..., None]) -> Callable[..., None]:
+    @wraps(init)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        with initial_weights():
+            init(*args, **kwargs)
+
+    return wrapped
 
 
 def indexed_bits(seed: int, stream: str, index: np.ndarray, slots: int) -> np.ndarray:

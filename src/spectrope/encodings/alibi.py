@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
-from spectrope.encodings.constant import Constant
+from spectrope.encodings.parts import Constant
 
 
 def alibi_slopes(n_heads: int) -> Float[Tensor, " h"]:

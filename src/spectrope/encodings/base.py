@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from spectrope.core.config import Configured
 from spectrope.core.errors import UnsupportedError
+from spectrope.core.random import SeededModule, initial_weights
 from spectrope.core.registry import Registry
 
 Side = Literal["query", "key"]
@@ -113,10 +114,11 @@ class EncodingConfig(Sized):
 
     def build_layers(self, n_layers: int) -> "list[Encoding]":
         """The encoding of each layer: one object n_layers times where its scope is MODEL."""
-        first = self.build()
-        if first.scope is Scope.MODEL:
-            return [first] * n_layers
-        return [first, *(self.build() for _ in range(n_layers - 1))]
+        with initial_weights():
+            first = self.build()
+            if first.scope is Scope.MODEL:
+                return [first] * n_layers
+            return [first, *(self.build() for _ in range(n_layers - 1))]
 
 
 def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
@@ -126,7 +128,7 @@ def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
     return value.fitted(**sizes) if hasattr(value, "fitted") else value
 
 
-class Encoding(nn.Module):
+class Encoding(SeededModule):
     r"""No encoding at all (NoPE), and the base of all others: every method is the identity or absent.
 
     Logits are :math:`L_{ij} = s\,\langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R`

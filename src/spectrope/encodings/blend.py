@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spectrope.core.config import OneOf
 from spectrope.core.errors import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
-from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.parts import Pairing
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
-from spectrope.encodings.tables import at_lags
+from spectrope.encodings.parts import at_lags
 
 
 class DeBERTa(Encoding, name="deberta"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.autocast import own_precision
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
-from spectrope.encodings.constant import Constant
-from spectrope.encodings.pairs import Pairing, multiply_pairs
+from spectrope.encodings.parts import Constant, Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import geometric
 
 

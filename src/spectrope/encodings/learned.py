@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
-from spectrope.encodings.tables import lookup
+from spectrope.encodings.parts import lookup
 
 
 class Learned(Encoding, name="learned"):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.autocast import own_precision
+from spectrope.core.device import own_precision
 from spectrope.core.errors import ConfigError, UnsupportedError, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 

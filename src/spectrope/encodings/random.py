@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
-from spectrope.encodings.tables import lookup
+from spectrope.encodings.parts import lookup
 
 
 class RandomVectors(Encoding, name="random"):

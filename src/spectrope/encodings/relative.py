@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
-from spectrope.encodings.tables import lookup
+from spectrope.encodings.parts import lookup
 
 
 class RelativeTable(LagBias, name="relative"):

@@ -10,7 +10,7 @@ from torch import Tensor
 from spectrope.core.config import OneOf
 from spectrope.core.errors import require
 from spectrope.encodings.base import Encoding, EncodingConfig, Side
-from spectrope.encodings.pairs import Pairing, multiply_pairs
+from spectrope.encodings.parts import Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import EncodingConfig, LagBias
-from spectrope.encodings.constant import Constant
+from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import geometric
 
 

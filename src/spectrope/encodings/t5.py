@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import EncodingConfig, LagBias, Tag
-from spectrope.encodings.tables import lookup
+from spectrope.encodings.parts import lookup
 
 
 def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance: int) -> Int[Tensor, "..."]:

@@ -1,71 +1,122 @@
-"""What attention takes on this machine: two short measurements, and how they grow with the length."""
+"""Measures the constants of a `CostModel` on this machine, when a user asks for it; no plan does."""
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import partial
+from itertools import product
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import nnls
+from torch import Tensor
 
-from spectrope.core.timing import seconds
+from spectrope.core.device import machine, seconds
+from spectrope.core.random import torch_stream
+from spectrope.fast.chunkwise import PolynomialWeights
+from spectrope.fast.costs import CostModel, Operations, Shape, exact_operations, polynomial_operations
 from spectrope.fast.polynomial import polynomial_attention
-from spectrope.fast.running_sums import Rule
 
-EXACT_LENGTH, CHUNKS, REPEATS = 1024, 4, 2
+ROUNDS = 10
+LENGTHS = {"cpu": (1024, 2048), "cuda": (8192, 16_384)}
+EXACT_DIMS = (16, 64, 128)
+POLYNOMIALS = ((4, 2, 16), (16, 1, 16), (16, 2, 16), (16, 3, 16), (32, 2, 64), (64, 1, 64), (64, 2, 64))
 
 
 @dataclass(frozen=True)
-class Cost:
-    """What a prediction depends on beside the polynomial.
+class Case:
+    """Attention of one head, exact or by a polynomial.
 
     Args:
-        queries: Shape of the queries, (b, h, i, d); values are taken to be as wide.
-        n_keys: Keys of each head.
-        causal: Whether queries see the past alone.
-        biased: Whether there is a lag bias: an additive mask to the exact kernel.
-        device: Where it runs.
+        shape: Sizes of the head.
+        rank: Coordinates that features are taken of, or None for exact attention.
+        degree: Of the polynomial.
     """
 
-    queries: tuple[int, ...]
-    n_keys: int
-    causal: bool
-    biased: bool
-    device: torch.device
+    shape: Shape
+    rank: int | None = None
+    degree: int = 0
+
+    @property
+    def label(self) -> str:
+        """The case in words."""
+        shape = self.shape
+        kernel = "exact" if self.rank is None else f"degree {self.degree} of {self.rank} coordinates"
+        options = ", causal" * shape.causal + ", biased" * shape.biased
+        return f"{kernel}, width {shape.dim}, {shape.n_keys:,} tokens{options}"
+
+    @property
+    def operations(self) -> Operations:
+        """Counts of its operations."""
+        if self.rank is None:
+            return exact_operations(self.shape)
+        return polynomial_operations(self.shape, self.rank, self.degree)
+
+    def call(self, device: torch.device) -> Callable[[], Tensor]:
+        """The computation, on random tensors."""
+        n, dim, stream = self.shape.n_keys, self.shape.dim, torch_stream(0, "calibration", self.label)
+
+        def draw(*shape: int) -> Tensor:
+            return torch.randn(shape, generator=stream).to(device)
+
+        if self.rank is None:
+            q, k, v = (draw(1, 1, n, dim) for _ in range(3))
+            options = {"attn_mask": draw(1, 1, n, n) if self.shape.biased else None}
+            return partial(F.scaled_dot_product_attention, q, k, v, is_causal=self.shape.causal, **options)
+        q, k = (draw(1, 1, n, self.rank) / self.rank for _ in range(2))
+        weights = PolynomialWeights((1.0,) * (self.degree + 1), self.shape.causal)
+        return partial(polynomial_attention, q, k, draw(1, 1, n, dim), weights)
 
 
-def exact_seconds(cost: Cost) -> float:
-    """Predicted time of torch's exact kernel for one head of all examples."""
-    batch, _, n, dim = cost.queries
-    pairs = n * cost.n_keys * batch
-    return pairs * _exact_per_pair(dim, cost.causal and not cost.biased, cost.biased, cost.device)
+def cases(device: torch.device) -> list[Case]:
+    """What is measured on a kind of device."""
+    masks = ((False, False), (True, False), (False, True))
+    lengths = LENGTHS[device.type]
+    return [
+        Case(Shape(1, n, n, dim, causal, biased))
+        for n, dim, (causal, biased) in product(lengths, EXACT_DIMS, masks)
+    ] + [
+        Case(Shape(1, n, n, dim, causal), rank, degree)
+        for n, (rank, degree, dim), causal in product(lengths, POLYNOMIALS, (False, True))
+    ]
 
 
-def fast_seconds(cost: Cost, rank: int, degree: int) -> float:
-    """Predicted time of polynomial attention for one head of all examples."""
-    batch, _, n, dim = cost.queries
-    sweeps = 1 if cost.causal or not cost.biased else 2
-    scan = cost.causal or cost.biased
-    return sweeps * batch * max(n, cost.n_keys) * _fast_per_token(dim, rank, degree, scan, cost.device)
+def rounds(measured: Sequence[Case], device: torch.device) -> Iterator[list[float]]:
+    """The least nanoseconds of each case so far, after each of several rounds over all cases.
 
-
-@lru_cache(maxsize=64)
-def _exact_per_pair(dim: int, causal: bool, biased: bool, device: torch.device) -> float:
-    q, k, v = torch.randn(3, 1, 1, EXACT_LENGTH, dim, device=device)
-    bias = torch.zeros(1, 1, EXACT_LENGTH, EXACT_LENGTH, device=device) if biased else None
-    call = lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=causal)  # noqa: E731
-    return _least_seconds(call, device) / EXACT_LENGTH**2
-
-
-@lru_cache(maxsize=256)
-def _fast_per_token(dim: int, rank: int, degree: int, causal: bool, device: torch.device) -> float:
-    rule = Rule((1.0,) * (degree + 1), causal)
-    n = CHUNKS * rule.chunk(rank)
-    q, k = torch.randn(2, 1, 1, n, rank, device=device) / rank
-    v = torch.randn(1, 1, n, dim, device=device)
-    return _least_seconds(lambda: polynomial_attention(q, k, v, rule), device) / n
-
-
-def _least_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Of a few runs after an untimed one."""
+    Gradients are not computed. Where one thread computes, only its own time counts, which other processes do
+    not lengthen.
+    """
+    calls, least = [case.call(device) for case in measured], [math.inf] * len(measured)
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
     with torch.no_grad():
-        return min([seconds(call, device) for _ in range(REPEATS + 1)][1:])
+        for call in calls:
+            call()
+        for _ in range(ROUNDS):
+            times = [_thread_seconds(call) if alone else seconds(call, device) for call in calls]
+            least = [min(before, 1e9 * now) for before, now in zip(least, times, strict=True)]
+            yield least
+
+
+def _thread_seconds(call: Callable[[], object]) -> float:
+    begun = time.thread_time()
+    call()
+    return time.thread_time() - begun
+
+
+def fit(measured: Sequence[Case], times: Sequence[float]) -> CostModel:
+    """The constants with the least squared relative errors of the predicted times, none of them negative.
+
+    Args:
+        measured: The cases.
+        times: Nanoseconds of each.
+    """
+    counts = np.array([case.operations for case in measured]) / np.array(times)[:, None]
+    flop, byte, exponential, call = (float(x) for x in nnls(counts, np.ones(len(times)))[0])
+    on = machine()
+    where = f"{on['threads']} thread{'s' * (on['threads'] != 1)} of {on['processor']} ({on['capability']})"
+    where = where if on["accelerator"] == "none" else f"{on['accelerator']}, {where}"
+    source = f"measured on {where}, torch {on['torch']}"
+    return CostModel(flop=flop, byte=byte, exponential=exponential, call=call, source=source)

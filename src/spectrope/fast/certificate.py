@@ -1,4 +1,4 @@
-r"""How far polynomial attention may be from exact attention: proofs from norms, never estimates."""
+r"""Proven bounds on the error of polynomial attention, from norms of queries and keys."""
 
 import math
 from dataclasses import dataclass
@@ -8,10 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.fast.features import feature_count
+from spectrope.fast.chunkwise import chunk_length
 from spectrope.fast.minimax import WIDEST, ExpPolynomial, exp_polynomial
-from spectrope.fast.running_sums import Rule
-from spectrope.fast.state import SUMMED
+from spectrope.fast.monomials import SUMMED, feature_count
 
 STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serve many.
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
@@ -20,35 +19,35 @@ NARROW = 0.9  # Subspaces that hold more of the coordinates than this are not wo
 
 
 @dataclass(frozen=True)
-class Geometry:
+class LogitBounds:
     r"""Bounds on the logits of each head, over all examples, queries and keys that may be seen.
 
     Args:
-        centre: What all keys are moved by, with shape (b, h, 1, d); softmax ignores it.
+        centre: Mean key c, with shape (b, h, 1, d); softmax ignores a shift of all keys.
         reach_bound: No :math:`|\langle q_i, k_j - c\rangle|` is larger, with shape (h,).
         norm_bound: No :math:`|q_i||k_j - c|` is larger, with shape (h,).
         bases: Orthonormal bases of the heads' coordinates, leading directions first, (3, h, d, d).
-        left_bounds: What the first r vectors of a basis leave out of a product, r = 0, ..., d: (3, h, d + 1).
+        remainder_bounds: Largest part of a product outside the first r vectors, r = 0, ..., d: (3, h, d + 1).
     """
 
     centre: Float[Tensor, "b h 1 d"]
     reach_bound: Float[Tensor, " h"]
     norm_bound: Float[Tensor, " h"]
     bases: Float[Tensor, "3 h d d"]
-    left_bounds: Float[Tensor, "3 h d1"]
+    remainder_bounds: Float[Tensor, "3 h d1"]
 
     def basis(self, head: int, rank: int) -> Float[Tensor, "d rank"]:
-        """The leading vectors of the basis that leaves least out of a head's products."""
-        best = int(self.left_bounds[:, head, rank].argmin())
+        """The leading vectors of the basis with the smallest remainder."""
+        best = int(self.remainder_bounds[:, head, rank].argmin())
         return self.bases[best, head, :, :rank]
 
 
-def measure(
+def bound_logits(
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b h j d"],
     keys: Bool[Tensor, "b j"] | None = None,
     negligible: float = math.inf,
-) -> Geometry:
+) -> LogitBounds:
     r"""Bound the logits in O(n d^2): keys are centred, then three bounds are taken and the least one kept.
 
     For a query q and centred keys these are :math:`|q| \max_j |k_j|`, the box
@@ -76,19 +75,19 @@ def measure(
     bounds.append((q @ root).norm(dim=-1) * (k @ inverse).norm(dim=-1).amax(-1)[..., None])
     reach = torch.stack(bounds).amin(0).amax((0, 2)) * SAFE
     bases = torch.stack([_basis(m) for m in (*moments, _scaled(moments[0]) + _scaled(moments[1]))])
-    least = torch.stack([_least_left_out(moments[0], moments[1], basis) for basis in bases])
+    least = torch.stack([_least_remainder(moments[0], moments[1], basis) for basis in bases])
     if float(least[..., math.floor(NARROW * q.shape[-1])].min()) > negligible:
-        left = torch.full_like(least, math.inf)
-        left[..., -1] = 0.0
+        remainder = torch.full_like(least, math.inf)
+        remainder[..., -1] = 0.0
     else:
-        left = torch.stack([_left_out(q, k, basis) for basis in bases])
-    return Geometry(centre, reach, bounds[0].amax((0, 2)) * SAFE, bases, left)
+        remainder = torch.stack([_remainder(q, k, basis) for basis in bases])
+    return LogitBounds(centre, reach, bounds[0].amax((0, 2)) * SAFE, bases, remainder)
 
 
-def _least_left_out(
+def _least_remainder(
     of_keys: Float[Tensor, "h d d"], of_queries: Float[Tensor, "h d d"], basis: Float[Tensor, "h d d"]
 ) -> Float[Tensor, "h d1"]:
-    """What `_left_out` cannot be below: norms are largest where they are no less than on average."""
+    """A lower bound of `_remainder`: the largest norm is no less than the mean one."""
     means = [(basis.mT @ m @ basis).diagonal(dim1=-2, dim2=-1).clamp(min=0) for m in (of_keys, of_queries)]
     tails = [F.pad(mean.flip(-1).cumsum(-1).flip(-1), (0, 1)).sqrt() for mean in means]
     return tails[0] * tails[1]
@@ -114,8 +113,8 @@ def _basis(moment: Float[Tensor, "h d d"]) -> Float[Tensor, "h d d"]:
     return torch.linalg.eigh(_scaled(moment))[1].flip(-1)
 
 
-def _left_out(q: Tensor, k: Tensor, basis: Float[Tensor, "h d d"]) -> Float[Tensor, "h d1"]:
-    """Largest norm of what the trailing vectors hold of queries, times that of keys, for each split."""
+def _remainder(q: Tensor, k: Tensor, basis: Float[Tensor, "h d d"]) -> Float[Tensor, "h d1"]:
+    """Largest norm of the queries' trailing coordinates times that of the keys', for each split."""
     tails = []
     for x in (q, k):
         squares = (x @ basis).square().flip(-1).cumsum(-1).flip(-1)
@@ -126,15 +125,15 @@ def _left_out(q: Tensor, k: Tensor, basis: Float[Tensor, "h d d"]) -> Float[Tens
 
 @dataclass(frozen=True)
 class Setting:
-    """What rounding depends on beside the features.
+    """Sizes and precisions on which rounding errors depend, beside the features.
 
     Args:
-        length: Keys and queries at most.
+        length: Most keys or queries.
         dim: Coordinates of a query.
-        dtype: In which sums are taken.
-        out: The dtype of the output.
+        dtype: Dtype of the sums.
+        out: Dtype of the output.
         deviation: Logit units by which weights of lags may be off.
-        near: Lags whose weights are taken one by one; None where all weights are 1.
+        near: Lag from which weights of lags decay exponentially; None where all weights are 1.
     """
 
     length: int
@@ -170,7 +169,7 @@ class Certificate:
 
 
 def certify(
-    reach: float, norm: float, left: float, rank: int, degree: int, setting: Setting
+    reach: float, norm: float, remainder: float, rank: int, degree: int, setting: Setting
 ) -> Certificate | None:
     r"""The certificate of one degree and rank, or None where there is none.
 
@@ -187,13 +186,13 @@ def certify(
     Args:
         reach: B, in logit units.
         norm: A bound of :math:`|q||k|`, in logit units.
-        left: What the coordinates left out may add to a logit.
+        remainder: What the coordinates left out may add to a logit.
         rank: Coordinates kept.
         degree: Of the polynomial.
         setting: Lengths and dtypes.
     """
     unit = torch.finfo(setting.dtype).eps / 2
-    moved = left + 4 * (setting.dim + 4) * unit * norm + setting.deviation
+    moved = remainder + 4 * (setting.dim + 4) * unit * norm + setting.deviation
     wide = rounded_up(reach + moved)
     if not math.isfinite(norm) or 2 * wide > WIDEST:
         return None
@@ -225,9 +224,9 @@ def rounding_bound(polynomial: ExpPolynomial, norm: float, rank: int, setting: S
     References:
         Accuracy and Stability of Numerical Algorithms (Higham, 2002), Lemma 3.1 and Sec. 3.1.
     """
-    chunk = Rule(polynomial.coefficients, True).chunk(rank)
-    near, per_chunk = (chunk, 1) if setting.near is None else (2 * setting.near + 4 * chunk, 4)
     features = feature_count(rank, polynomial.degree)
+    chunk = chunk_length(features)
+    near, per_chunk = (chunk, 1) if setting.near is None else (2 * setting.near + 4 * chunk, 4)
     summed = min(features, SUMMED) + features // SUMMED
     steps = 4 * polynomial.degree + near + per_chunk * (setting.length // chunk + 4) + summed + 8
     unit = torch.finfo(setting.dtype).eps / 2

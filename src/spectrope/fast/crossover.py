@@ -8,33 +8,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.attention.base import additive_mask, attention
+from spectrope.attention.base import additive_bias, attention
 from spectrope.attention.cost import Allocations
+from spectrope.core.device import seconds
 from spectrope.core.errors import ConfigError, require
 from spectrope.core.random import torch_stream
-from spectrope.core.timing import seconds
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import Setting, certify
-from spectrope.fast.certified import planned_attention
-from spectrope.fast.features import feature_count
+from spectrope.fast.chunkwise import PolynomialWeights
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.plan import MOST_FEATURES, plan, rotated
-from spectrope.fast.polynomial import polynomial_attention
-from spectrope.fast.running_sums import Rule
+from spectrope.fast.monomials import feature_count
+from spectrope.fast.planning import MOST_FEATURES, plan, rotated
+from spectrope.fast.polynomial import planned_attention, polynomial_attention
 
 DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
 REPEATS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
-    """One head whose products reach a given range, with rotary encoding or a lag bias instead.
+class SyntheticHead:
+    """A head on random inputs whose logits reach a given range, with rotary encoding or a lag bias.
 
     Args:
         head_dim: Width of queries, keys and values, even.
         reach: Largest modulus of a logit by the norms of queries and keys.
         tolerance: Largest certified error, in units of max|v|.
-        causal: Whether queries see the past alone.
+        causal: Whether queries see no later key.
         bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
     """
 
@@ -55,7 +54,7 @@ class Layer:
 
     @property
     def kernel(self) -> str:
-        """What serves it beside the exact kernel."""
+        """The kernel that is compared with the exact one."""
         return "polynomial" if self.bias is None else "Toeplitz by FFT"
 
     def encoding(self, n: int, device: torch.device) -> Encoding:
@@ -65,8 +64,8 @@ class Layer:
         built = config.fitted(**sizes, max_length=n, causal=self.causal).build()
         return built.to(device).requires_grad_(False)
 
-    def of_length(self, n: int, device: torch.device) -> tuple[Context, Tensor, Encoding]:
-        """Random queries and keys, and values."""
+    def inputs(self, n: int, device: torch.device) -> tuple[Context, Tensor, Encoding]:
+        """Random queries and keys, values, and the encoding."""
         draw = torch_stream(0, "crossover", n)
         q, k, v = (torch.randn(1, 1, n, self.head_dim, generator=draw).to(device) for _ in range(3))
         longest = float(q.norm(dim=-1).max() * k.norm(dim=-1).max())
@@ -84,7 +83,7 @@ class Timing:
         direction: "forward", or "both": forward and backward.
         length: Tokens.
         seconds: Least of a few runs.
-        mib: Peak of the tensors that one run allocates; what a kernel needs for itself is not seen.
+        mib: Peak memory of the tensors that one run allocates, without the kernels' own scratch memory.
     """
 
     kernel: str
@@ -96,7 +95,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class DegreeError:
-    """How far polynomial attention of one degree is from exact attention, in units of max|v|.
+    """Error of polynomial attention of one degree, in units of max|v|.
 
     Args:
         degree: Of the polynomial.
@@ -111,22 +110,22 @@ class DegreeError:
     error: float
 
 
-def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Iterator[Timing]:
+def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -> Iterator[Timing]:
     """Time both kernels at every length, forward and with the backward pass; planning is not counted.
 
     Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
 
     Raises:
-        ConfigError: If no degree keeps the layer's tolerance on its range at some length.
+        ConfigError: If no degree keeps the head's tolerance on its range at some length.
         UnsupportedError: Likewise under a lag bias.
     """
     for n in lengths:
-        ctx, v, encoding = layer.of_length(n, device)
-        fast = _polynomial if layer.bias is None else _toeplitz
+        ctx, v, encoding = head.inputs(n, device)
+        fast = _polynomial if head.bias is None else _toeplitz
         leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
         kernels = {
-            layer.kernel: fast(ctx, v, encoding, layer),
-            "exact": _exact(ctx, v, encoding, layer.causal),
+            head.kernel: fast(ctx, v, encoding, head),
+            "exact": _exact(ctx, v, encoding, head.causal),
         }
         for kernel, forward in kernels.items():
             for direction, call in (
@@ -139,29 +138,26 @@ def timings(layer: Layer, lengths: Sequence[int], device: torch.device) -> Itera
                 yield Timing(kernel, direction, n, least, seen.peak / 2**20)
 
 
-def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
-    made = plan(ctx, encoding, layer.tolerance, causal=layer.causal).with_all_fast()
+def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
+    made = plan(ctx, encoding, head.tolerance, causal=head.causal).with_all_fast()
     if made.heads[0].certificate is None:
         raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
     return lambda: planned_attention(ctx, v, encoding, made)
 
 
-def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, layer: Layer) -> Callable[[], Tensor]:
-    return lambda: attention(ctx, v, encoding, causal=layer.causal, impl="toeplitz_fft")
+def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
+    return lambda: attention(ctx, v, encoding, causal=head.causal, impl="toeplitz_fft")
 
 
 def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callable[[], Tensor]:
-    """Torch's fused kernel on rotated queries and keys, with the bias, if any, as a dense mask."""
+    """Torch's fused kernel on rotated queries and keys, with a bias as a dense mask."""
 
     def call() -> Tensor:
         q = encoding.rotate(encoding.scaled(ctx.q), ctx.q_pos, "query")
         k = encoding.rotate(ctx.k, ctx.k_pos, "key")
-        bias = encoding.bias(ctx)
-        if bias is None:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
-        mask = additive_mask(ctx, causal)
-        bias = bias.to(q.dtype) if mask is None else bias.to(q.dtype) + mask
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias.expand(1, 1, -1, -1))
+        bias, is_causal = additive_bias(ctx, encoding, causal)
+        bias = None if bias is None else bias.to(q.dtype)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal)
 
     return call
 
@@ -178,12 +174,12 @@ def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Calla
     return lambda: torch.autograd.grad(forward().sum(), leaves)
 
 
-def crossover(found: Sequence[Timing], direction: str) -> float | None:
+def crossover(timings: Sequence[Timing], direction: str) -> float | None:
     """The length from which fast attention is faster, between two lengths on a straight log-log line.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
-    times = {(t.kernel == "exact", t.length): t.seconds for t in found if t.direction == direction}
+    times = {(t.kernel == "exact", t.length): t.seconds for t in timings if t.direction == direction}
     lengths = sorted({length for _, length in times})
     gains = [math.log(times[True, n] / times[False, n]) for n in lengths]
     if gains[-1] <= 0:
@@ -195,12 +191,14 @@ def crossover(found: Sequence[Timing], direction: str) -> float | None:
     return lengths[last] * (lengths[last + 1] / lengths[last]) ** share
 
 
-def exponent(found: Sequence[Timing], kernel: str, direction: str, quantity: str = "seconds") -> float | None:
+def exponent(
+    timings: Sequence[Timing], kernel: str, direction: str, quantity: str = "seconds"
+) -> float | None:
     """By which power of the length a kernel's time ("seconds") or memory ("mib") grows, by least squares.
 
     None where there are fewer than two lengths.
     """
-    some = [t for t in found if (t.kernel, t.direction) == (kernel, direction)]
+    some = [t for t in timings if (t.kernel, t.direction) == (kernel, direction)]
     if len(some) < 2:
         return None
     x = torch.tensor([t.length for t in some], dtype=torch.float64).log()
@@ -209,30 +207,30 @@ def exponent(found: Sequence[Timing], kernel: str, direction: str, quantity: str
     return float((x @ y) / (x @ x))
 
 
-def degree_errors(layer: Layer, length: int, device: torch.device) -> list[DegreeError]:
-    """Certified and measured errors of every degree up to 8 on the layer's range.
+def degree_errors(head: SyntheticHead, length: int, device: torch.device) -> list[DegreeError]:
+    """Certified and measured errors of every degree up to 8 on the range of the head.
 
     Args:
-        layer: Its range, width and mask.
+        head: Its range, width and mask.
         length: For which the error is certified; it is measured at 512 tokens.
         device: Where to compute.
     """
-    ctx, v, encoding = replace(layer, bias=None).of_length(SAMPLED, device)
+    ctx, v, encoding = replace(head, bias=None).inputs(SAMPLED, device)
     turned = rotated(ctx, encoding)
     pairs = turned.q.double() @ turned.k.double().mT
-    if layer.causal:
+    if head.causal:
         pairs = pairs.masked_fill(torch.ones_like(pairs).triu(1) > 0, -torch.inf)
     exact = pairs.softmax(-1) @ v.double()
-    setting = Setting(length, layer.head_dim, torch.float32, torch.float32)
-    found = []
+    setting = Setting(length, head.head_dim, torch.float32, torch.float32)
+    errors = []
     for degree in DEGREES:
-        if feature_count(layer.head_dim, degree) > MOST_FEATURES:
+        if feature_count(head.head_dim, degree) > MOST_FEATURES:
             break
-        proof = certify(layer.reach, layer.reach, 0.0, layer.head_dim, degree, setting)
-        polynomial = exp_polynomial(degree, -layer.reach, layer.reach) if proof is None else proof.polynomial
-        rule = Rule(polynomial.coefficients, layer.causal)
-        out = polynomial_attention(turned.q, turned.k, v, rule).double()
+        proof = certify(head.reach, head.reach, 0.0, head.head_dim, degree, setting)
+        polynomial = exp_polynomial(degree, -head.reach, head.reach) if proof is None else proof.polynomial
+        weights = PolynomialWeights(polynomial.coefficients, head.causal)
+        out = polynomial_attention(turned.q, turned.k, v, weights).double()
         error = float((out - exact).abs().max() / v.abs().max())
-        features = feature_count(layer.head_dim, degree)
-        found.append(DegreeError(degree, features, None if proof is None else proof.error_bound, error))
-    return found
+        features = feature_count(head.head_dim, degree)
+        errors.append(DegreeError(degree, features, None if proof is None else proof.error_bound, error))
+    return errors

@@ -1,4 +1,4 @@
-r"""What a lag bias does to attention weights, :math:`T(n)=e^{b(n)}`: near lags singly, far ones decay."""
+r"""Weights of lags under a lag bias, :math:`T(n)=e^{b(n)}`, that decay exponentially from some lag on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,8 +33,8 @@ class LagWeights:
 
     Args:
         logs: Of lags -(n - 1), ..., n - 1, with shape (h, 2n - 1), in float64.
-        past: What lags are from some lag on.
-        future: The same for negative lags.
+        past: Weights of lags from some lag on.
+        future: Weights of negative lags likewise.
         deviation: Logit units by which the tails may be off.
     """
 
@@ -48,6 +48,11 @@ class LagWeights:
         """One more than the largest lag."""
         return (self.logs.shape[1] + 1) // 2
 
+    @property
+    def starts(self) -> tuple[int, int]:
+        """Lags from which weights decay exponentially, in the past and in the future."""
+        return self.past.start, self.future.start
+
     def of_heads(self, heads: Sequence[int]) -> "LagWeights":
         """The weights of some heads."""
         chosen = list(heads)
@@ -60,7 +65,7 @@ class LagWeights:
 
 
 def lag_weights(ctx: Context, encoding: Encoding, causal: bool) -> LagWeights:
-    """The weights of an encoding's lag bias at the lengths at hand.
+    """The weights of an encoding's lag bias at the lengths of a context.
 
     Raises:
         UnsupportedError: If positions are not consecutive and shared, the bias is straight only beyond lag
@@ -93,10 +98,10 @@ def lag_weights(ctx: Context, encoding: Encoding, causal: bool) -> LagWeights:
 
 
 def require_consecutive(ctx: Context) -> None:
-    """Refuse positions by which lags are not differences of indices.
+    """Refuse positions that are not consecutive.
 
     Raises:
-        UnsupportedError: If they are not.
+        UnsupportedError: If lags are not differences of indices.
     """
     n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
     index = torch.arange(n_k, device=ctx.k_pos.device)
@@ -125,3 +130,31 @@ def _tail(bias: Float[Tensor, "h n"], encoding: Encoding) -> tuple[Tail, float]:
             f"{LONGEST_NEAR}, as that of {type(encoding).__name__} is not."
         )
     return Tail(start, rate.clamp(min=0), bias[:, start]), off
+
+
+class Decay:
+    """Exponential decay of weights with the distance from the edge at which a scan enters a chunk.
+
+    Args:
+        tail: Rates and levels of all heads.
+        heads: The head of each row.
+        like: Tensor with the dtype.
+    """
+
+    def __init__(self, tail: Tail, heads: Tensor, like: Tensor) -> None:
+        self.start, self.dtype, self.edge = tail.start, like.dtype, 0
+        self._rate = tail.rate[heads][:, None, None]
+        self.level = tail.level[heads][:, None, None].exp().to(like.dtype)
+
+    def move(self, edge: int) -> Tensor:
+        """Move to another edge, and return the factor by which a state at the last one decays."""
+        passed, self.edge = abs(edge - self.edge), edge
+        return (-self._rate * passed).exp().to(self.dtype)
+
+    def of_targets(self, positions: Tensor) -> Float[Tensor, "b 1 m"]:
+        """Weights of positions from the edge on, without the level."""
+        return (-self._rate * (positions - self.edge).abs()).exp().to(self.dtype)
+
+    def of_sources(self, positions: Tensor) -> Float[Tensor, "b 1 m"]:
+        """Weights of positions behind the edge, none of which is nearer than the tail's start."""
+        return (-self._rate * ((positions - self.edge).abs() - self.start)).exp().to(self.dtype)

@@ -20,14 +20,12 @@ class ExpPolynomial:
         high: b, in logit units.
         coefficients: :math:`a_0, \dots, a_g` of :math:`P(x)=\sum_m a_m x^m`.
         error_bound: A proven bound of the relative error on the interval, coefficients as they are stored.
-        lower_bound: No polynomial of this degree has a smaller one, up to rounding (de la Vallée-Poussin).
     """
 
     low: float
     high: float
     coefficients: tuple[float, ...]
     error_bound: float
-    lower_bound: float
 
     @property
     def degree(self) -> int:
@@ -75,9 +73,7 @@ def exp_polynomial(degree: int, low: float, high: float) -> ExpPolynomial:
     """
     _check(degree, low, high)
     power = _power(_exchange(degree, low, high), low, high)
-    return ExpPolynomial(
-        low, high, tuple(power.tolist()), _error_bound(power, low, high), _least_error(power, low, high)
-    )
+    return ExpPolynomial(low, high, tuple(power.tolist()), _error_bound(power, low, high))
 
 
 @dataclass(frozen=True)
@@ -148,15 +144,10 @@ def _power(series: np.ndarray, low: float, high: float) -> np.ndarray:
     return np.pad(shifted.coef, (0, len(series) - len(shifted.coef)))
 
 
-def _sampled(power: np.ndarray, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
-    """Logits in equal steps, and the relative error there."""
-    x = np.linspace(low, high, GRID + 1)
-    return x, np.polynomial.polynomial.polyval(x, power) * np.exp(-x) - 1
-
-
 def _error_bound(power: np.ndarray, low: float, high: float) -> float:
     """The largest of: a sampled error, what half a step to each side can add, and the sample's rounding."""
-    x, residual = _sampled(power, low, high)
+    x = np.linspace(low, high, GRID + 1)
+    residual = np.polynomial.polynomial.polyval(x, power) * np.exp(-x) - 1
     half = (high - low) / GRID / 2
     polynomial = np.polynomial.Polynomial(power)
     slope = polynomial.deriv() - polynomial
@@ -167,12 +158,3 @@ def _error_bound(power: np.ndarray, low: float, high: float) -> float:
     moduli = np.polynomial.polynomial.polyval(np.abs(x), np.abs(power))
     rounding = 4 * (len(power) + 1) * np.finfo(np.float64).eps * moduli * np.exp(-x)
     return float((np.abs(residual) + missed + rounding).max())
-
-
-def _least_error(power: np.ndarray, low: float, high: float) -> float:
-    """The smallest peak of g + 2 alternating ones (de la Vallée-Poussin); 0 where rounding leaves fewer."""
-    _, residual = _sampled(power, low, high)
-    peaks = _alternation(residual)
-    if len(peaks) < len(power) + 1:
-        return 0.0
-    return float(np.abs(residual[_strongest(peaks, residual, len(power) + 1)]).min())

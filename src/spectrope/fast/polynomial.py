@@ -1,37 +1,48 @@
-r"""Attention whose weights are a polynomial of the logits, in time and memory linear in the length."""
+r"""Polynomial attention: weights are a polynomial of the logits, time and memory linear in the length.
 
+`polynomial_attention` takes any polynomial. `planned_attention` follows a `Plan`, head by head, and the
+implementations "polynomial" and "auto" make one with the default tolerance.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core.autocast import own_precision
-from spectrope.fast.running_sums import Rule, Tokens, sweep
+from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_bias, attention
+from spectrope.core.device import own_precision
+from spectrope.core.errors import UnsupportedError
+from spectrope.core.noise import Noise
+from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.fast.certificate import Certificate, LogitBounds
+from spectrope.fast.chunkwise import PolynomialWeights, Tokens, chunkwise_sums
+from spectrope.fast.planning import FORMS, Plan, Rotated, plan, rotated
 
 
 class _Normalised(torch.autograd.Function):
-    r"""Weighted means :math:`O_i = \sum_j w_{ij} v_j / \sum_j w_{ij}` under a `Rule`, (b, g, i, e).
+    r"""Weighted means :math:`O_i = \sum_j w_{ij} v_j / \sum_j w_{ij}` with `PolynomialWeights`, (b, g, i, e).
 
-    With payloads :math:`u = [v; 1]` the sums are one sweep. The gradient of the sums is
-    :math:`G = [dO; -\langle dO, O\rangle] / D`, D being the denominator, and dq, dk and dv are sweeps again:
-    all states are computed anew, so nothing but inputs, outputs and denominators is kept.
+    With payloads :math:`u = [v; 1]` numerator and denominator D are one sum. The gradient of the sum is
+    :math:`G = [dO; -\langle dO, O\rangle] / D`, and dq, dk and dv are sums again, whose states are computed
+    anew: nothing but inputs, outputs and denominators is kept.
     """
 
     @staticmethod
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, q: Tensor, k: Tensor, u: Tensor, rule: Rule
+        ctx: Any, q: Tensor, k: Tensor, u: Tensor, weights: PolynomialWeights
     ) -> Tensor:
-        places = max(q.shape[2], k.shape[2])
-        queries = Tokens(_columns(q), _columns(q[..., :0]), places - q.shape[2], True)
-        keys = Tokens(_columns(k), _columns(u), places - k.shape[2], False)
-        sums = sweep(rule, queries, keys, values=True, gradient=False).values
+        queries, keys = _tokens(q, k, q[..., :0], u)
+        sums = chunkwise_sums(weights, queries, keys, values=True, gradient=False).values
         assert sums is not None
         below = sums[:, -1:]
         below.masked_fill_(below == 0, 1.0)
         out = _rows(sums[:, :-1] / below)
         ctx.save_for_backward(q, k, u, out, _rows(below))
-        ctx.rule = rule
+        ctx.weights = weights
         return out
 
     @staticmethod
@@ -39,12 +50,17 @@ class _Normalised(torch.autograd.Function):
         q, k, u, out, below = ctx.saved_tensors
         grad = grads[0] / below
         payload = torch.cat([grad, -(grad * out).sum(-1, keepdim=True)], -1)
-        places = max(q.shape[2], k.shape[2])
-        queries = Tokens(_columns(q), _columns(payload), places - q.shape[2], True)
-        keys = Tokens(_columns(k), _columns(u), places - k.shape[2], False)
-        of_queries = sweep(ctx.rule, queries, keys, values=False, gradient=True)
-        of_keys = sweep(ctx.rule, keys, queries, values=True, gradient=True)
+        queries, keys = _tokens(q, k, payload, u)
+        of_queries = chunkwise_sums(ctx.weights, queries, keys, values=False, gradient=True)
+        of_keys = chunkwise_sums(ctx.weights, keys, queries, values=True, gradient=True)
         return _rows(of_queries.gradient), _rows(of_keys.gradient), _rows(of_keys.values), None
+
+
+def _tokens(q: Tensor, k: Tensor, payload: Tensor, u: Tensor) -> tuple[Tokens, Tokens]:
+    """Queries and keys with their payloads, the last query at the position of the last key."""
+    n = max(q.shape[2], k.shape[2])
+    queries = Tokens(_columns(q), _columns(payload), n - q.shape[2], True)
+    return queries, Tokens(_columns(k), _columns(u), n - k.shape[2], False)
 
 
 def _columns(x: Float[Tensor, "b g n d"]) -> Float[Tensor, "b d g n"]:
@@ -60,10 +76,10 @@ def polynomial_attention(
     q: Float[Tensor, "b h i d"],
     k: Float[Tensor, "b m j d"],
     v: Float[Tensor, "b m j e"],
-    rule: Rule,
+    weights: PolynomialWeights,
     keys: Bool[Tensor, "b j"] | None = None,
 ) -> Float[Tensor, "b h i e"]:
-    r"""Means of the values with weights :math:`T_h(i-j)\,P(\langle q_i, k_j\rangle)`.
+    r"""Weighted means of the values: :math:`o_i = \sum_j w_{ij} v_j / \sum_j w_{ij}`.
 
     Time is :math:`O(n\,(e + 1)\binom{d+g}{g})` for length n and degree g, memory O(n). Sums are taken in
     float32 at least. A query that sees no key gets 0.
@@ -72,8 +88,8 @@ def polynomial_attention(
         q: Queries, rotated and scaled, with shape (b, h, i, d).
         k: Keys, rotated; m heads, each shared by h / m neighbouring heads of queries.
         v: Values, with shape (b, m, j, e).
-        rule: The polynomial, whether attention is causal (the last query is at the last key), lag weights.
-        keys: True at keys that may be seen, with shape (b, j); None allows all. Others are never read.
+        weights: The weights w of pairs, the last query being at the last key.
+        keys: True at keys that may be seen, with shape (b, j); None allows all. Other values are never read.
     """
     batch, heads = q.shape[:2]
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -81,10 +97,107 @@ def polynomial_attention(
     k = k.to(dtype)
     if keys is not None:
         u, k = (torch.where(keys[:, None, :, None], x, 0.0) for x in (u, k))
-    if rule.lags is not None and k.shape[1] < heads:
+    if weights.lags is not None and k.shape[1] < heads:
         u, k = (x.repeat_interleave(heads // x.shape[1], 1) for x in (u, k))
     grouped = q.to(dtype).unflatten(1, (k.shape[1], -1)).flatten(0, 1)
     with own_precision(q):
-        out = _Normalised.apply(grouped, k.flatten(0, 1)[:, None], u.flatten(0, 1)[:, None], rule)
+        out = _Normalised.apply(grouped, k.flatten(0, 1)[:, None], u.flatten(0, 1)[:, None], weights)
     assert isinstance(out, Tensor)
     return out.unflatten(0, (batch, -1)).flatten(1, 2).to(v.dtype)
+
+
+def planned_attention(
+    ctx: Context, v: Float[Tensor, "b h j e"], encoding: Encoding, made: Plan
+) -> Float[Tensor, "b h i e"]:
+    """Attention by a plan, head by head.
+
+    Args:
+        ctx: The context that the plan was made from; its bounds hold for no other.
+        v: Values, with shape (b, h, j, e).
+        encoding: The encoding that the plan was made for.
+        made: The plan.
+    """
+    exact = [head.head for head in made.heads if head.choice == "exact"]
+    if len(exact) == len(made.heads):
+        return attention(ctx, v, encoding, causal=made.causal, impl="fastest")
+    turned = rotated(ctx, encoding)
+    pieces = [(exact, _exact(ctx, turned, v, encoding, made.causal, exact))] if exact else []
+    for certificate, heads in _groups(made):
+        pieces.append((heads, _polynomial(turned, v, made, certificate, heads)))
+    if len(pieces) == 1:
+        return pieces[0][1]
+    order = torch.tensor([head for heads, _ in pieces for head in heads], device=v.device)
+    return torch.cat([out for _, out in pieces], 1)[:, order.argsort()]
+
+
+def _of_heads(x: Float[Tensor, "b h n d"], heads: Sequence[int]) -> Float[Tensor, "b some n d"]:
+    """Some heads in ascending order; all of them are not copied."""
+    return x if len(heads) == x.shape[1] else x[:, list(heads)]
+
+
+def _groups(made: Plan) -> list[tuple[Certificate, list[int]]]:
+    """Heads with the same polynomial and rank."""
+
+    def key(item: tuple[Certificate, int]) -> tuple[tuple[float, ...], int]:
+        return item[0].polynomial.coefficients, item[0].rank
+
+    chosen = [(h.certificate, h.head) for h in made.heads if h.choice == "polynomial" and h.certificate]
+    groups = (list(group) for _, group in groupby(sorted(chosen, key=key), key=key))
+    return [(group[0][0], [head for _, head in group]) for group in groups]
+
+
+def _exact(
+    ctx: Context, turned: Rotated, v: Tensor, encoding: Encoding, causal: bool, heads: Sequence[int]
+) -> Tensor:
+    """Torch's exact kernel for some heads."""
+    bias, is_causal = additive_bias(ctx, encoding, causal)
+    if bias is not None:
+        bias = bias.to(turned.q.dtype)
+        bias = _of_heads(bias, heads) if bias.ndim == 4 and bias.shape[1] > 1 else bias
+    q, k, v = (_of_heads(x, heads) for x in (turned.q, turned.k, v))
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
+
+
+def _polynomial(turned: Rotated, v: Tensor, made: Plan, certificate: Certificate, heads: list[int]) -> Tensor:
+    """Polynomial attention for some heads."""
+    assert made.bounds is not None
+    q, k = projected(turned, made.bounds, heads, certificate.rank)
+    lags = None if made.lags is None else made.lags.of_heads(heads)
+    weights = PolynomialWeights(certificate.polynomial.coefficients, made.causal, lags)
+    return polynomial_attention(q, k, _of_heads(v, heads), weights, turned.keys)
+
+
+def projected(turned: Rotated, bounds: LogitBounds, heads: list[int], rank: int) -> tuple[Tensor, Tensor]:
+    """Queries and centred keys of some heads, in the `rank` leading coordinates of each head's basis."""
+    dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
+    q, k, centre = (_of_heads(x, heads).to(dtype) for x in (turned.q, turned.k, bounds.centre))
+    k = k - centre
+    if rank == q.shape[-1]:
+        return q, k
+    basis = torch.stack([bounds.basis(head, rank) for head in heads]).to(dtype)
+    return q @ basis, k @ basis
+
+
+def polynomial(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
+    """Polynomial attention of every head within the default tolerance.
+
+    Raises:
+        UnsupportedError: If some head cannot keep it.
+    """
+    made = plan(ctx, encoding, causal=causal)
+    uncertified = next((head for head in made.heads if head.certificate is None), None)
+    if uncertified is not None and ctx.q.numel() > 0:
+        raise UnsupportedError(
+            f"attention impl 'polynomial' cannot serve head {uncertified.head}: {uncertified.reason}; "
+            "'auto' is exact there."
+        )
+    return planned_attention(ctx, v, encoding, made.with_all_fast())
+
+
+def auto(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
+    """Polynomial attention where the default tolerance is certified at a lower cost, exact elsewhere."""
+    return planned_attention(ctx, v, encoding, plan(ctx, encoding, causal=causal))
+
+
+IMPLEMENTATIONS.register("polynomial", Implementation(polynomial, forms=FORMS, dropout=False, exact=False))
+IMPLEMENTATIONS.register("auto", Implementation(auto, forms=frozenset(Form), dropout=False, exact=False))

@@ -10,7 +10,7 @@ import polars as pl
 
 from spectrope.core.errors import ConfigError, StoreError
 from spectrope.core.registry import Registry
-from spectrope.figures.palette import styles
+from spectrope.figures.names import styles
 from spectrope.figures.tables import Tables
 
 FIGURES: Registry[type["Figure"]] = Registry("figure", "spectrope.figures.kinds", "Figure")

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from spectrope.figures.about import about, rebuild_command
 from spectrope.figures.base import FIGURES, Figure, Panel, declared_tables
-from spectrope.figures.palette import DIVERGING, styles
+from spectrope.figures.names import DIVERGING, styles
 from spectrope.figures.shell import rendered, write_page
-from spectrope.figures.summary import headline, rows_of
+from spectrope.figures.summary import about, headline, rebuild_command, rows_of
 from spectrope.figures.tables import Tables, read_tables
 from spectrope.store import Run
 

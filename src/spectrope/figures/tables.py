@@ -8,8 +8,7 @@ import polars as pl
 from polars.exceptions import PolarsError
 
 from spectrope.core.errors import ConfigError, StoreError
-from spectrope.figures.names import name_runs
-from spectrope.figures.palette import ordered_encodings, ordered_settings
+from spectrope.figures.names import name_runs, ordered_encodings, ordered_settings
 from spectrope.lab.manifest import has_diverged
 from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.sizes import fullest

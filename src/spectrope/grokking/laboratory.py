@@ -13,9 +13,8 @@ from typing import TypeVar
 
 import torch
 
-from spectrope.core.device import Precision
+from spectrope.core.device import Precision, median_seconds
 from spectrope.core.errors import StoreError, UnsupportedError
-from spectrope.core.timing import median_seconds
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
 from spectrope.grokking.steps import StepTrainer

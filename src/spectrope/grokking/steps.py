@@ -7,12 +7,10 @@ from typing import Any
 
 from spectrope.core.device import dtype_name
 from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Stop, never
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core.progress import Progress, Stop, Watch, never, unwatched
 from spectrope.grokking.config import Budget, Grokked
 from spectrope.grokking.record import Evaluation, stable_steps, table
-from spectrope.lab.training.sitting import sit
-from spectrope.lab.training.state import WEIGHTS, TrainingState
+from spectrope.lab.training.state import WEIGHTS, TrainingState, sit
 from spectrope.store import Run
 
 PROGRESS = "progress"  # The table of all evaluations.

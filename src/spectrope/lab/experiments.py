@@ -10,8 +10,7 @@ import torch
 from spectrope.core.config import Configured, from_dict, to_dict
 from spectrope.core.device import Precision
 from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import Stop, never
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core.progress import Stop, Watch, never, unwatched
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.training.probe import Probe

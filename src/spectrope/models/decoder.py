@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from spectrope.attention.heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream
 from spectrope.attention.multi_head import MultiHead
-from spectrope.core.autocast import own_precision
 from spectrope.core.config import Configured, OneOf
+from spectrope.core.device import own_precision
 from spectrope.core.errors import require
 from spectrope.core.noise import Noise, maybe_drop
+from spectrope.core.random import SeededModule
 from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.positions.arange import Arange
@@ -115,7 +116,7 @@ class Block(nn.Module):
         return x + maybe_drop(maybe_drop(change, noise) if self.gelu else change, noise)
 
 
-class Decoder(nn.Module):
+class Decoder(SeededModule):
     """A Transformer that classifies token sequences, with any registered positional encoding.
 
     Args:

@@ -1,6 +1,6 @@
 """RoPE's logits in complex form: one unimodular Toeplitz factor and one share of energy per frequency.
 
-Coordinate pairs are complex numbers here, as `spectrope.encodings.pairs.complex_pairs` makes them.
+Coordinate pairs are complex numbers here, as `spectrope.encodings.parts.complex_pairs` makes them.
 """
 
 from dataclasses import dataclass

@@ -1,11 +1,15 @@
-"""Runs that several claims share: built in one way, so that they are the same runs."""
+"""Arms and predictions that several claims share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from spectrope.encodings.base import EncodingConfig
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
+from spectrope.study.predictions import AtLeast, AtMost, InRuns
+from spectrope.study.quantities import Seen, deposit, gap
+from spectrope.study.verdict import Part
 
 # The paper's six encodings, in the digest's names. Its "relative" is T5's in the text, a learned table in its
 # code; switch R4 turns the one into the other, so both stand under the same name.
@@ -50,3 +54,41 @@ def distance_at(
     """Task 1 at a rate of dropout."""
     one = experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
     return replace(one, model=replace(one.model, dropout=dropout))
+
+
+GAP = DEFAULT_RULE.gap  # Points by which one head must stand out.
+
+
+def one_head_stands_out(
+    seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None, *, premise: bool = False
+) -> Part:
+    """The gap is at least that of the deposit rule in one of some layers, of models that learned the task.
+
+    Args:
+        seen: The claim's rows.
+        arm: Whose.
+        words: Name of the arm and the layers.
+        layers: Counted from 0; None means all.
+        premise: Whether the claim has nothing to say unless this holds.
+    """
+    values = seen.values(arm, gap(layers), only_learned=True)
+    note = "" if premise else f"in any layer, {counted_deposits(seen, arm)}"
+    return Part(quantity=words, prediction=AtLeast(GAP), values=values, premise=premise, note=note)
+
+
+def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
+    """The gap is at most that of the deposit rule in each of some layers, of models that learned or not."""
+    note = f"in any layer, {counted_deposits(seen, arm)}"
+    return Part(quantity=words, prediction=AtMost(GAP), values=seen.values(arm, gap(layers)), note=note)
+
+
+def most_have_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
+    """The deposit rule finds a deposit in one of some layers, in most runs."""
+    values = seen.values(arm, deposit(layers), only_learned=True)
+    return Part(quantity=words, prediction=InRuns(), values=values)
+
+
+def counted_deposits(seen: Seen, arm: str) -> str:
+    """In how many of an arm's runs that learned the task the rule finds a deposit in any layer."""
+    found = seen.values(arm, deposit(), only_learned=True)
+    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs that learned the task"

@@ -12,9 +12,8 @@ from spectrope.lab.job import Job
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.conditions import THROWN
 from spectrope.study.power import power_of
-from spectrope.study.quantities import ABLATION, own_ablation
+from spectrope.study.quantities import ABLATION, Seen, own_ablation
 from spectrope.study.rows import Rows
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part, Verdict, decide
 
 CLAIMS: Registry[type["Claim"]] = Registry("claim", "spectrope.study.claims")

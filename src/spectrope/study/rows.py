@@ -8,9 +8,8 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.config import config_hash
+from spectrope.core.config import config_hash, finite
 from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.strict_json import finite
 from spectrope.lab.experiments import AnyExperiment, read_experiment, written
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES

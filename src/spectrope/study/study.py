@@ -19,8 +19,8 @@ from spectrope.store import Run, survey
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
+from spectrope.study.quantities import Seen
 from spectrope.study.rows import Row, Rows, run_name
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Verdict
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.

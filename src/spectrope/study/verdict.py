@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.stats.multiplicity import holm
+from spectrope.stats.interval import holm
 from spectrope.stats.seeds import Verdict as Outcome
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from spectrope.checkpoints.adapters import attention as adapter
 from spectrope.checkpoints.adapters.attention import register_attention
 from spectrope.core.errors import UnsupportedError
-from spectrope.fast.plan import plan
+from spectrope.fast.costs import DEFAULT, CostModel
+from spectrope.fast.planning import plan
 
 SIZES = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 
@@ -81,6 +82,16 @@ def test_layers_run_within_their_certificates(build):
     assert all(0 < made.error_bound <= 1e-3 for _, made in plans)
     error = (out - truth).abs().max()
     assert 0 < error < 1e-3 * truth.abs().max()
+
+
+def test_costs_decide_what_is_exact():
+    dear = CostModel(flop=1e-3, byte=0.0, exponential=1e9, call=0.0, source="costly exponentials")
+    for costs, choice in ((DEFAULT, "exact"), (dear, "polynomial")):
+        plans = []
+        name = register_attention(1e-3, lambda module, made, plans=plans: plans.append(made), costs=costs)
+        logits(llama(), name)
+        assert len(plans) == 2
+        assert {(head.choice, made.costs) for made in plans for head in made.heads} == {(choice, costs)}
 
 
 @pytest.mark.usefixtures("always_fast")

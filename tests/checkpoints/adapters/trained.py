@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import attention as adapter
 from spectrope.checkpoints.sequences import predicting, repeated_tokens
-from spectrope.fast.plan import HeadPlan, plan
+from spectrope.fast.planning import HeadPlan, plan
 
 STEPS, LENGTH, VOCABULARY = 300, 64, 24
 SIZES: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 2} | {

@@ -10,14 +10,14 @@ from tests.checkpoints.audit.families import FAMILIES, llama
 from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.declaration import (
+    Declaration,
     contradictions,
     declared_layer,
     declared_mask,
     declared_offset,
     declared_slopes,
 )
-from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.mask import Mask
+from spectrope.checkpoints.audit.encoding import Mask
 from spectrope.core.errors import ConfigError
 
 LLAMA = {

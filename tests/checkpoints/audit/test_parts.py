@@ -9,11 +9,9 @@ from tests.checkpoints.audit.families import FAMILIES, GPT2, SIZES, build, llama
 from spectrope.checkpoints.adapters import drawable_tokens, trained_length
 from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.bias import Buckets, find_buckets, lag_table, linear_slopes, row_centred
-from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.checkpoints.audit.mask import Mask, describe_mask
+from spectrope.checkpoints.audit.encoding import Mask, Turning, describe_mask
 from spectrope.checkpoints.audit.reach import reach_of
-from spectrope.checkpoints.audit.rotary import fit_rotation, phase_slopes
-from spectrope.checkpoints.audit.schedule import fit_schedule
+from spectrope.checkpoints.audit.rotary import fit_rotation, fit_schedule, phase_slopes
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import matching_rows
 from spectrope.core.errors import ConfigError, UnsupportedError

@@ -26,7 +26,6 @@ def data() -> Batch:
 
 
 def decoder(config: DecoderConfig) -> Decoder:
-    torch.manual_seed(1)
     return Decoder(config)
 
 

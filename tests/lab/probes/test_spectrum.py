@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from spectrope.core.config import from_dict
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import ENCODINGS
-from spectrope.encodings.pairs import complex_pairs
+from spectrope.encodings.parts import complex_pairs
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.rotary import Rotary

@@ -10,7 +10,7 @@ import os, pathlib, signal, sys, torch
 torch.set_num_threads(1)  # Before anything is computed, so that no thread is lost in a fork.
 import {module} as subject
 from spectrope.store import files
-from spectrope.lab.training import sitting
+from spectrope.lab.training import state as sitting
 sitting.SECONDS_BETWEEN_CHECKPOINTS = 0.0
 replace = os.replace
 

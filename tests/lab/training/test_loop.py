@@ -16,14 +16,14 @@ from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, Interrupted
-from spectrope.core.interrupt import stop_on_signal
 from spectrope.core.noise import Noise
+from spectrope.core.progress import stop_on_signal
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.positions.shifted import Shifted
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
-from spectrope.lab.training import sitting
+from spectrope.lab.training import state as sitting
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.loop import Trainer, accumulate, build_model, learning_rate
 from spectrope.lab.training.scales import experiment

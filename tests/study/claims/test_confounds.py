@@ -8,7 +8,7 @@ from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.page.page import cell
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 CLAIM = Confounds()
 

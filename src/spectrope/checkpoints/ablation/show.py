@@ -14,8 +14,8 @@ from spectrope.checkpoints.language import read_texts, task_sequences, text_sequ
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.console.progress import counted
 from spectrope.console.terminal import explain, frame
+from spectrope.core.config import strict_json
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.strict_json import strict_json
 
 HEADS_SHOWN = 12
 COLUMNS = {

@@ -13,19 +13,22 @@ from spectrope.checkpoints.adapters.record import SINKS, split_mask
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import Context
 from spectrope.encodings.nope import NoPE
-from spectrope.fast.certified import planned_attention
-from spectrope.fast.plan import TOLERANCE, HeadPlan, Plan, plan
+from spectrope.fast.costs import DEFAULT, CostModel
+from spectrope.fast.planning import TOLERANCE, HeadPlan, Plan, plan
+from spectrope.fast.polynomial import planned_attention
 
 NAME = "spectrope"
 CHANGING = frozenset({"softcap", *SINKS})  # Options by which attention is no plain softmax.
 OnPlan = Callable[[nn.Module, Plan], None]
 
 
-def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = None) -> str:
+def register_attention(
+    tolerance: float = TOLERANCE, on_plan: OnPlan | None = None, *, costs: CostModel = DEFAULT
+) -> str:
     """Make certified attention selectable in transformers, and return its name there, "spectrope".
 
     Each call of an attention layer is planned from its own queries and keys: heads whose error is certified
-    within the tolerance and which are predicted to be faster are polynomial, all others exact. Under masks of
+    within the tolerance at a lower predicted cost are polynomial, all others exact. Under masks of
     pairs, such as padded batches and sliding windows have, and where the model adds a bias, all are exact.
     Where it caps logits or has attention sinks, its own eager attention runs. Registering again replaces the
     settings.
@@ -33,6 +36,7 @@ def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = No
     Args:
         tolerance: Largest error of a head's output in units of max|v|.
         on_plan: Called with the layer's module and the plan of every call, to see which heads were exact.
+        costs: Constants of the predicted costs.
 
     Raises:
         UnsupportedError: If transformers is missing; by a call of the layer, if it drops attention.
@@ -57,7 +61,7 @@ def register_attention(tolerance: float = TOLERANCE, on_plan: OnPlan | None = No
         changing = {name for name in CHANGING if options.get(name) is not None}
         added = attention_mask is not None and attention_mask.dtype is not torch.bool
         if not (changing or added or options.get("position_bias") is not None):
-            given = {"tolerance": tolerance, "on_plan": on_plan, **options}
+            given = {"tolerance": tolerance, "on_plan": on_plan, "costs": costs, **options}
             return _attend(module, (query, key, value), attention_mask, **given)
         reason = "the model adds a bias, of which no law is known"
         if changing:
@@ -103,6 +107,7 @@ def _attend(
     *,
     tolerance: float,
     on_plan: OnPlan | None,
+    costs: CostModel,
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
@@ -125,7 +130,7 @@ def _attend(
     places = torch.arange(max(n_q, n_k), device=q.device)[None]
     ctx = Context(q, k, places[:, -n_q:], places[:, -n_k:], mask=mask)
     encoding = NoPE(NoPE.Config())
-    made = plan(ctx, encoding, tolerance, causal=causal)
+    made = plan(ctx, encoding, tolerance, causal=causal, costs=costs)
     if on_plan is not None:
         on_plan(module, made)
     if any(head.choice == "polynomial" for head in made.heads):

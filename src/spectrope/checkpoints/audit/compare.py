@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
-from spectrope.checkpoints.audit.mask import Mask
-from spectrope.checkpoints.audit.schedule import rounded
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
+from spectrope.checkpoints.audit.rotary import rounded
 
 FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.

@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.checkpoints.audit.declaration import Declaration
 from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core.errors import ConfigError
-from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.parts import Pairing
 from spectrope.encodings.schedules.base import geometric
 from spectrope.encodings.schedules.linear import Linear
 from spectrope.encodings.schedules.llama3 import Llama3

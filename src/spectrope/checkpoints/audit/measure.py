@@ -9,8 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
 from spectrope.checkpoints.audit.compare import GAIN
-from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
-from spectrope.checkpoints.audit.mask import Mask, describe_mask
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import Kernel

@@ -14,7 +14,7 @@ from spectrope.checkpoints.audit.figures import (
     slope_panels,
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
-from spectrope.checkpoints.audit.schedule import rounded
+from spectrope.checkpoints.audit.rotary import rounded
 from spectrope.figures.shell import Section, rendered, write_page
 
 LEAST = 300

@@ -14,9 +14,13 @@ from spectrope.checkpoints.adapters import (
     trained_length,
 )
 from spectrope.checkpoints.audit.compare import Finding, compare
-from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, declared_offset
+from spectrope.checkpoints.audit.declaration import (
+    Declaration,
+    contradictions,
+    declared_layer,
+    declared_offset,
+)
 from spectrope.checkpoints.audit.encoding import LayerEncoding
-from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.measure import measure
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.reach import Reach, reach_of

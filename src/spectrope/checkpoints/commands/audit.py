@@ -11,7 +11,7 @@ from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
 from spectrope.console.progress import counted
 from spectrope.console.terminal import explain, say, table
-from spectrope.core.strict_json import strict_json
+from spectrope.core.config import strict_json
 from spectrope.figures.shell import check_page
 
 MISMATCH = 1

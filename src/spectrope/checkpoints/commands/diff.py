@@ -11,7 +11,7 @@ from spectrope.checkpoints.commands.audit import MISMATCH
 from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption
 from spectrope.console.progress import counted
 from spectrope.console.terminal import say, table
-from spectrope.core.strict_json import strict_json
+from spectrope.core.config import strict_json
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.parts import Pairing
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import Schedule
 from spectrope.lab.probes.heads import LayerHeads

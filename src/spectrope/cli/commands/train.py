@@ -23,7 +23,7 @@ from spectrope.console.runs import complain_of_divergence
 from spectrope.console.terminal import say
 from spectrope.core.device import choose_device
 from spectrope.core.errors import ConfigError
-from spectrope.core.interrupt import stop_on_signal
+from spectrope.core.progress import stop_on_signal
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.experiments import read_experiment
 from spectrope.lab.job import train

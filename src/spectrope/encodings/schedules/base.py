@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from spectrope.core.errors import UnsupportedError
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import Scope, Sized, Tag
-from spectrope.encodings.constant import Constant
+from spectrope.encodings.parts import Constant
 
 SCHEDULES: Registry[type["Schedule"]] = Registry("frequency schedule", "spectrope.encodings.schedules")
 ROTATION = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})

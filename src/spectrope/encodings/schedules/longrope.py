@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from spectrope.core.errors import require
 from spectrope.encodings.base import Tag
-from spectrope.encodings.constant import Constant
+from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from spectrope.core.errors import require
 from spectrope.core.random import torch_stream
 from spectrope.encodings.base import Tag
-from spectrope.encodings.constant import Constant
+from spectrope.encodings.parts import Constant, lookup
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
-from spectrope.encodings.tables import lookup
 
 
 @dataclass(frozen=True, kw_only=True)

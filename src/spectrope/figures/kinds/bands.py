@@ -5,7 +5,7 @@ import polars as pl
 
 from spectrope.figures.base import Figure, Layer, Panel, exact, rows
 from spectrope.figures.kinds.measured import ONE_SEED, by_encoding, first_seed, legend
-from spectrope.figures.palette import DIVERGING
+from spectrope.figures.names import DIVERGING
 from spectrope.figures.tables import Tables
 
 CELL = 11  # Height of a head, in pixels.

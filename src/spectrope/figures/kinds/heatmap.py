@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from spectrope.figures.base import Figure, Layer, Panel, exact, rows
-from spectrope.figures.palette import DIVERGING
+from spectrope.figures.names import DIVERGING
 from spectrope.figures.tables import Tables
 
 CELL = 20  # Height of a row of heads, in pixels.

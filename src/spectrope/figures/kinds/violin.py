@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy import stats
 
 from spectrope.figures.base import Figure, Layer, Panel, exact, rows, span
-from spectrope.figures.palette import styles
+from spectrope.figures.names import styles
 from spectrope.figures.tables import Tables
 
 HEIGHT = 150

@@ -4,11 +4,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from spectrope.core.random import stream_seed
+from spectrope.core.random import SeededModule, initial_weights
 from spectrope.core.registry import Registry
 from spectrope.encodings.base import Sized
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -29,12 +28,11 @@ class ModularModelConfig(Sized):
             task: Whose operands it reads.
             seed: Of its weights.
         """
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(stream_seed(seed, "weights"))
+        with initial_weights(seed):
             return MODULAR_MODELS[self.kind](self, task)
 
 
-class ModularModel(nn.Module, ABC):
+class ModularModel(SeededModule, ABC):
     """Base of the models of an operation on residues.
 
     Args:

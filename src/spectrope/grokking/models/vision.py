@@ -3,13 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.random import stream_seed
+from spectrope.core.random import initial_weights
 
 BASIC = {
     "layer_type": "basic",
@@ -38,8 +37,7 @@ class ResNet18(nn.Module):
     def __init__(self, n_classes: int, seed: int, source: Path | None = None) -> None:
         super().__init__()
         transformers = _library()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(stream_seed(seed, "weights"))
+        with initial_weights(seed):
             if source is None:
                 config = transformers.ResNetConfig(num_labels=n_classes, **BASIC)
                 self.network = transformers.ResNetForImageClassification(config)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core.autocast import each_within, inference
+from spectrope.core.device import each_within, inference
 from spectrope.core.progress import Progress, Watch, unwatched
 from spectrope.lab.ablation.change import changed_outputs
 from spectrope.lab.ablation.fills.base import LayerMeans, Site, layer_fills, needs_of

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrope.core.autocast import in_precision
+from spectrope.core.device import in_precision
 from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
 from spectrope.lab.ablation.fills.base import LayerMeans

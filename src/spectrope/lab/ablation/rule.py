@@ -9,7 +9,7 @@ from spectrope.core.errors import ConfigError
 from spectrope.core.random import numpy_stream
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
 from spectrope.stats.concentration import MIN_TOTAL
-from spectrope.stats.multiplicity import holm
+from spectrope.stats.interval import holm
 from spectrope.stats.paired import Discordance, exceedance_p, lower_bounds
 from spectrope.stats.ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from spectrope.core.autocast import in_precision
+from spectrope.core.device import in_precision
 from spectrope.lab.ablation.fills.base import FILLS, needs_of
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.lab.ablation.passes import Piece, intact_sites

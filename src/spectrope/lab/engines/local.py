@@ -19,9 +19,8 @@ import torch
 from spectrope.core.device import Device, choose_device
 from spectrope.core.errors import Interrupted, SpectropeError, StoreError
 from spectrope.core.foreign import load_file, loaded_files
-from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core.progress import Progress, Stop, Watch, stop_on_signal, unwatched
 from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.job import Job, complete

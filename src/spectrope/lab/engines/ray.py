@@ -13,9 +13,8 @@ import torch
 
 from spectrope.core.errors import Interrupted, SpectropeError, UnsupportedError, require
 from spectrope.core.foreign import load_file, loaded_files
-from spectrope.core.interrupt import Stop, stop_on_signal
 from spectrope.core.memory import keep_freed_memory
-from spectrope.core.progress import Progress, Watch
+from spectrope.core.progress import Progress, Stop, Watch, stop_on_signal
 from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.engines.local import numbered, throttled
 from spectrope.lab.job import Job, complete

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core.autocast import in_precision
+from spectrope.core.device import in_precision
 from spectrope.models.decoder import Decoder
 from spectrope.tasks.base import Batch
 

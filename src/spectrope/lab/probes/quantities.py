@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.pairs import complex_pairs
+from spectrope.encodings.parts import complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
 from spectrope.spectral.contraction import head_contraction

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spectrope.encodings.base import Encoding, Tag
 from spectrope.encodings.composite import Composite
-from spectrope.encodings.pairs import Pairing
+from spectrope.encodings.parts import Pairing
 from spectrope.encodings.per_head import PerHead
 from spectrope.encodings.rotary import Rotary
 

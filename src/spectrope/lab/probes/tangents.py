@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.encodings.pairs import Pairing, complex_pairs
+from spectrope.encodings.parts import Pairing, complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation
 from spectrope.spectral.tangent import (

@@ -20,8 +20,7 @@ from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
 from spectrope.lab.sizes import fullest, size_mark
 from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
 from spectrope.lab.spectra.kernels import own_tables
-from spectrope.stats.interval import ends
-from spectrope.stats.multiplicity import holm
+from spectrope.stats.interval import ends, holm
 from spectrope.stats.rank import rank_correlation
 from spectrope.store import Run
 from spectrope.tasks.base import Batch

@@ -9,17 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.core.autocast import in_precision
-from spectrope.core.device import Precision, choose_dtype, dtype_name
-from spectrope.core.interrupt import Stop, never
+from spectrope.core.device import Precision, choose_dtype, dtype_name, in_precision
 from spectrope.core.noise import Noise
-from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.core.random import stream_seed, torch_stream
+from spectrope.core.progress import Progress, Stop, Watch, never, unwatched
+from spectrope.core.random import initial_weights, stream_seed, torch_stream
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.probe import Probe, Recorder
-from spectrope.lab.training.sitting import sit
-from spectrope.lab.training.state import WEIGHTS, Row, TrainingState
+from spectrope.lab.training.state import WEIGHTS, Row, TrainingState, sit
 from spectrope.models.decoder import Decoder
 from spectrope.store import Run
 from spectrope.tasks.base import Batch
@@ -35,8 +32,7 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
 
 def build_model(experiment: Experiment, device: torch.device) -> Decoder:
     """The untrained network of an experiment; its weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(stream_seed(experiment.seed, "weights"))
+    with initial_weights(experiment.seed):
         model = Decoder(experiment.model)
     return model.to(device)
 

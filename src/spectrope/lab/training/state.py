@@ -1,6 +1,7 @@
-"""Everything that a resumed run needs, as tensors and numbers; nothing is pickled."""
+"""Resumable training: what a resumed run needs, as tensors and numbers, and the loop that saves it."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Generic, TypeVar
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from spectrope.core.device import dtype_name
+from spectrope.core.errors import Interrupted
+from spectrope.core.progress import Stop
 from spectrope.store import Run
 
 CHECKPOINT = "checkpoint"
@@ -93,3 +96,44 @@ class TrainingState(Generic[M]):
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {key.removeprefix(f"{prefix}."): t for key, t in tensors.items() if key.startswith(f"{prefix}.")}
+
+
+SECONDS_BETWEEN_CHECKPOINTS = 30.0
+
+
+def sit(
+    state: TrainingState[Any],
+    step: Callable[[], None],
+    *,
+    is_over: Callable[[], bool],
+    before: Callable[[], None],
+    save: Callable[[], None],
+    stop: Stop,
+    place: str,
+) -> None:
+    """Take steps until training is over.
+
+    Args:
+        state: Whose clock runs during a step.
+        step: Takes one, evaluations that are due included.
+        is_over: Whether training has ended.
+        before: Called before every step, off the clock.
+        save: Writes the checkpoint.
+        stop: Asked after every step whether to stop there.
+        place: How many steps there are and where the checkpoint is, to follow "stopped at step 3 of".
+
+    Raises:
+        Interrupted: If asked to stop, once the checkpoint is written.
+    """
+    saved = time.monotonic()
+    while not is_over():
+        before()
+        begun = time.monotonic()
+        step()
+        state.seconds += time.monotonic() - begun
+        stopping = stop() and not is_over()
+        if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            save()
+            saved = time.monotonic()
+        if stopping:
+            raise Interrupted(f"stopped at step {state.step} of {place}.")

@@ -13,9 +13,8 @@ from spectrope.study.arms import NAMES_AND_MLA, TASKS, run_of
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
-from spectrope.study.quantities import ABLATION, Quantity, gap, held_out, shallow
+from spectrope.study.quantities import ABLATION, Quantity, Seen, difference, gap, held_out, shallow
 from spectrope.study.rows import Rows
-from spectrope.study.seen import Seen, difference
 from spectrope.study.verdict import Part
 
 # Switches of the ablation, by the tables that they leave on runs without any other switch.

@@ -14,9 +14,8 @@ from spectrope.stats.seeds import t_interval
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost
-from spectrope.study.quantities import speed
+from spectrope.study.quantities import Seen, speed
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 BASES = (10.0, 30.0, 100.0, 300.0, 1_000.0, 10_000.0, 100_000.0)

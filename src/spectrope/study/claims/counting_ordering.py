@@ -6,8 +6,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.study.arms import ACCURACY, NAMES, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Within
-from spectrope.study.quantities import held_out, overfit
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, held_out, overfit
 from spectrope.study.verdict import Part
 
 BIASED = ("sinusoidal", "random", "alibi")

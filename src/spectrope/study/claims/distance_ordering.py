@@ -6,8 +6,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.study.arms import ACCURACY, NAMES, RIVALS, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
-from spectrope.study.quantities import held_out, shortfall, speed
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, held_out, shortfall, speed
 from spectrope.study.verdict import Part
 
 POOR = 50.0  # Points below the ceiling.

@@ -7,8 +7,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.study.arms import NAMES, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
-from spectrope.study.quantities import fitted, overfit
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, fitted, overfit
 from spectrope.study.verdict import Part
 
 FIT, OVERFIT = 95.0, 5.0  # Points of training accuracy; points between that and the held-out one.

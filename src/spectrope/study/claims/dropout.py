@@ -8,9 +8,8 @@ from spectrope.lab.training.config import Experiment
 from spectrope.study.arms import EXPLORED_RATES, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import InRuns, Values
-from spectrope.study.quantities import ABLATION, deposit, shallow
+from spectrope.study.quantities import ABLATION, Seen, deposit, shallow
 from spectrope.study.rows import Rows
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 RATES = (0.0, 0.1, 0.3)  # None, the paper's, and three times that.

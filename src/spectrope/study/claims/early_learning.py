@@ -14,9 +14,8 @@ from spectrope.study.claims.contraction import CONTRACTED, Contraction
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
 from spectrope.study.predictions import AtLeast, AtMost, Within
-from spectrope.study.quantities import speed
+from spectrope.study.quantities import Seen, difference, speed
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen, difference
 from spectrope.study.verdict import Part
 
 UNCONTRACTED = 0.1  # Smallest share of heads of interest.

@@ -10,9 +10,8 @@ from spectrope.lab.training.config import Experiment
 from spectrope.study.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Values
-from spectrope.study.quantities import ABLATION, gap
+from spectrope.study.quantities import ABLATION, Seen, gap
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 ENCODINGS = ("nope", "sinusoidal", "t5", "alibi", "rope", "blend")

@@ -14,8 +14,8 @@ from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
+from spectrope.study.quantities import Seen
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 NEAR = 5.0  # Points between the predicted and the measured test accuracy.

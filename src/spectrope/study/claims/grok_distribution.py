@@ -6,7 +6,7 @@ from spectrope.grokking.config import GrokExperiment
 from spectrope.study.claims.grok_uniformity import CHANGE
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, as_many, base, held, last
 from spectrope.study.predictions import AtLeast, AtMost
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 from spectrope.study.verdict import Part
 
 GROKKED, NOT_GROKKED = 95.0, 90.0  # Percent of the test set.

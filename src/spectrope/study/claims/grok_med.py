@@ -7,9 +7,8 @@ from spectrope.grokking.compare import tracing
 from spectrope.grokking.config import GrokExperiment
 from spectrope.study.grok_arms import BEYOND, GrokClaim, base, course, last
 from spectrope.study.predictions import AtLeast, Values
-from spectrope.study.quantities import Quantity
+from spectrope.study.quantities import Quantity, Seen, difference
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen, difference
 from spectrope.study.verdict import Part
 
 RIVALS = {

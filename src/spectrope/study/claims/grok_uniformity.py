@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from spectrope.grokking.config import GrokExperiment
 from spectrope.study.grok_arms import BEYOND, GrokClaim, base, last, rise
 from spectrope.study.predictions import AtLeast, AtMost
-from spectrope.study.seen import Seen, difference
+from spectrope.study.quantities import Seen, difference
 from spectrope.study.verdict import Part
 
 FITTED = 99.0  # Percent of the training pairs, from which on weight decay dominates the loss.

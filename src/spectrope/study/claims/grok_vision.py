@@ -9,8 +9,8 @@ from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.study.grok_arms import BEYOND, GrokClaim, course, last
 from spectrope.study.predictions import AtLeast
+from spectrope.study.quantities import Seen
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 GROKKED = 95.0  # Percent of the test images.

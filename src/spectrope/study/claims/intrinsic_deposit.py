@@ -13,13 +13,11 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.phases import ShuffledPhases
 from spectrope.lab.training.config import Experiment
 from spectrope.spectral.learning import head_participation
-from spectrope.study.arms import WITHOUT_DROPOUT, distance_at
+from spectrope.study.arms import WITHOUT_DROPOUT, distance_at, no_head_stands_out, one_head_stands_out
 from spectrope.study.claim import Claim
-from spectrope.study.gaps import no_head_stands_out, one_head_stands_out
 from spectrope.study.predictions import AtLeast
-from spectrope.study.quantities import ABLATION, shallow
+from spectrope.study.quantities import ABLATION, Seen, shallow
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 RATE, CLIP = 0.1, 1.0  # Of gradient descent, which diverges at 0.3, and from a small start without the clip.

@@ -6,12 +6,10 @@ from statistics import fmean
 
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.training.config import Experiment
-from spectrope.study.arms import ACCURACY, NAMES_AND_MLA, TASKS, by_encoding
+from spectrope.study.arms import ACCURACY, NAMES_AND_MLA, TASKS, by_encoding, no_head_stands_out
 from spectrope.study.claim import Claim
-from spectrope.study.gaps import no_head_stands_out
 from spectrope.study.predictions import AtLeast, AtMost
-from spectrope.study.quantities import ABLATION, gap, held_out
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import ABLATION, Seen, gap, held_out
 from spectrope.study.verdict import Part
 
 SMALL = 10.0  # Points that count as a small cost in accuracy, at most.

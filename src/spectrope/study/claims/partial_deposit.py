@@ -6,15 +6,13 @@ import polars as pl
 
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES
-from spectrope.study.arms import WITHOUT_DROPOUT, distance_at
+from spectrope.study.arms import GAP, WITHOUT_DROPOUT, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.claims.partial_rope import LATER, counts_of, on_heads
 from spectrope.study.claims.partial_rope import WHY as NOT_RELEASED
-from spectrope.study.gaps import GAP
 from spectrope.study.predictions import AtLeast, InRuns, largest
-from spectrope.study.quantities import ABLATION, deposit, deposits_of
+from spectrope.study.quantities import ABLATION, Seen, deposit, deposits_of
 from spectrope.study.rows import Row
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 MOVED = 0.25  # Layers by which gaps must move to be of interest.

@@ -11,8 +11,7 @@ from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.study.arms import ACCURACY
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
-from spectrope.study.quantities import held_out
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, held_out
 from spectrope.study.verdict import Part
 
 SHOWN = (0, 1, 2, 3, 5, 6, 13, 15, 16)  # Numbers of RoPE heads that the paper shows, of 16.

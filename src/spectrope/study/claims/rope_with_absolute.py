@@ -4,11 +4,15 @@ from collections.abc import Iterator
 
 from spectrope.encodings.sum import Sum
 from spectrope.lab.training.config import Experiment
-from spectrope.study.arms import WITHOUT_DROPOUT, distance_at
+from spectrope.study.arms import (
+    WITHOUT_DROPOUT,
+    distance_at,
+    most_have_a_deposit,
+    no_head_stands_out,
+    one_head_stands_out,
+)
 from spectrope.study.claim import Claim
-from spectrope.study.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
-from spectrope.study.quantities import ABLATION
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import ABLATION, Seen
 from spectrope.study.verdict import Part
 
 

@@ -3,11 +3,17 @@
 from collections.abc import Iterator
 
 from spectrope.lab.training.config import Experiment
-from spectrope.study.arms import NAMES, RIVALS, TASKS, by_encoding
+from spectrope.study.arms import (
+    NAMES,
+    RIVALS,
+    TASKS,
+    by_encoding,
+    most_have_a_deposit,
+    no_head_stands_out,
+    one_head_stands_out,
+)
 from spectrope.study.claim import Claim
-from spectrope.study.gaps import most_have_a_deposit, no_head_stands_out, one_head_stands_out
-from spectrope.study.quantities import ABLATION, shallow
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import ABLATION, Seen, shallow
 from spectrope.study.verdict import Part
 
 

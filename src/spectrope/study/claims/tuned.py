@@ -12,8 +12,8 @@ from spectrope.study.arms import NAMES_AND_MLA as NAMES
 from spectrope.study.claim import Claim
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.quantities import Seen
 from spectrope.study.rows import Row, Rows
-from spectrope.study.seen import Seen
 from spectrope.study.verdict import Part
 
 TITLE = "{}, each encoding at its best learning rate"

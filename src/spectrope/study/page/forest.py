@@ -7,7 +7,7 @@ import altair as alt
 
 from spectrope.figures.base import Layer, Panel, span
 from spectrope.figures.kinds.measured import legend
-from spectrope.figures.palette import GREEN, LOSS, RED
+from spectrope.figures.names import GREEN, LOSS, RED
 from spectrope.figures.spec import INK
 from spectrope.study.verdict import Finding, Verdict
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from spectrope.core.registry import Registry
 from spectrope.figures.base import Layer, Panel
-from spectrope.figures.palette import styles
+from spectrope.figures.names import styles
 from spectrope.figures.spec import QUIET
 from spectrope.stats.seeds import t_interval
 from spectrope.study.arms import NAMES
 from spectrope.study.predictions import Values
-from spectrope.study.quantities import Quantity
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Quantity, Seen
 
 EXTRAS: Registry["Extra"] = Registry("extra figure", "spectrope.study.page.extras")
 HEIGHT = 220  # Of a panel, in pixels.

@@ -11,7 +11,7 @@ from spectrope.figures.spec import INK
 from spectrope.study.claims.confounds import Confounds, Effects
 from spectrope.study.page.extras.base import EXTRAS, Extra, level_line
 from spectrope.study.predictions import Values
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 STEP = "#8aa6c1"
 

@@ -8,8 +8,7 @@ from spectrope.figures.base import Layer, Panel
 from spectrope.figures.spec import INK
 from spectrope.study.claims.contraction import OWN, contraction
 from spectrope.study.page.extras.base import DOTS, EXTRAS, HEIGHT, Extra, cloud, level_line
-from spectrope.study.quantities import speed
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, speed
 
 
 def contraction_panels(seen: Mapping[str, Seen]) -> list[Panel]:

@@ -7,10 +7,10 @@ import altair as alt
 import polars as pl
 
 from spectrope.figures.base import Layer, Panel
-from spectrope.figures.palette import styles
+from spectrope.figures.names import styles
 from spectrope.study.arms import NAMES
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 SPLITS = {"train": "training", "test": "held-out"}
 

@@ -9,8 +9,7 @@ import polars as pl
 from spectrope.figures.base import Layer, Panel
 from spectrope.study.claims.extrapolation import length_loss
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, HEIGHT, Extra, arm_label, by_arm, cloud
-from spectrope.study.quantities import gap, learned
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, gap, learned
 
 
 def extrapolation_panels(seen: Mapping[str, Seen]) -> list[Panel]:

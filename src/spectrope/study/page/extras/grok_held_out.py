@@ -7,12 +7,12 @@ from typing import Any
 import altair as alt
 
 from spectrope.figures.base import Layer, Panel
-from spectrope.figures.palette import BLUE, GREEN, RED
+from spectrope.figures.names import BLUE, GREEN, RED
 from spectrope.figures.spec import INK, QUIET
 from spectrope.study.claims.grok_coverage import attainable_of, share_trained
 from spectrope.study.grok_arms import HELD, SIDES, last
 from spectrope.study.page.extras.base import DOTS, EXTRAS, Extra, interval_of
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 KINDS = {"square": BLUE, "strip": RED, "random": QUIET, "strip, two vocabularies": GREEN}
 ACCURACY = ("test accuracy, %", last("test_accuracy", 100.0))

@@ -10,7 +10,7 @@ from spectrope.figures.base import Layer, Panel
 from spectrope.figures.spec import INK
 from spectrope.study.grok_arms import course
 from spectrope.study.page.extras.base import EXTRAS, Extra
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen
 
 HEIGHT, WIDTH = 170, 260
 

@@ -7,8 +7,7 @@ import altair as alt
 from spectrope.figures.base import Layer, Panel
 from spectrope.figures.spec import INK, QUIET
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra, interval_of
-from spectrope.study.quantities import held_out
-from spectrope.study.seen import Seen
+from spectrope.study.quantities import Seen, held_out
 
 
 def against_heads(seen: Mapping[str, Seen]) -> list[Panel]:

@@ -1,4 +1,4 @@
-"""Toeplitz terms by FFT against dense attention: general forms, lag biases, gradients, masks, bounds."""
+"""Toeplitz terms by FFT against dense attention: lag biases, gradients, masks, bounds."""
 
 import copy
 import dataclasses
@@ -13,11 +13,9 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, Context, Form
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
-from spectrope.fast import toeplitz_fft, toeplitz_sums
-from spectrope.fast.certificate import mean_error
+from spectrope.fast import toeplitz
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.toeplitz_sums import Terms, lag_form_attention
+from spectrope.fast.toeplitz import Terms, normalised
 
 HEADS, DIM = 2, 4
 
@@ -25,7 +23,6 @@ HEADS, DIM = 2, 4
 def biased() -> dict:
     """Every registered encoding that adds a bias of the lag, and those that add none."""
     sizes = {"d_model": HEADS * DIM, "n_heads": HEADS, "head_dim": DIM, "max_length": 80, "causal": True}
-    torch.manual_seed(0)
     built = {name: ENCODINGS.config(name)().fitted(**sizes).build() for name in ENCODINGS}
     return {name: made for name, made in built.items() if made.form in (Form.DOT, Form.DOT_PLUS_LAG)}
 
@@ -68,42 +65,25 @@ def test_lengths(n_q, n_k, causal):
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("degree", [1, 2, 3])
 @pytest.mark.parametrize("n", [1, 2, 33])
-def test_the_general_form_equals_dense_sums(n, degree, causal, monkeypatch):
-    monkeypatch.setattr(toeplitz_sums, "TERM_ENTRIES", 4000)  # several chunks of terms
+def test_sums_of_terms_equal_dense_sums(n, degree, causal, monkeypatch):
+    monkeypatch.setattr(toeplitz, "TERM_ENTRIES", 4000)  # several chunks of terms
     draw = torch.Generator().manual_seed(n)
-    q, k, v = torch.randn(3, 1, 2, n, 2, generator=draw, dtype=torch.float64).requires_grad_()
-    forms = 0.2 * torch.randn(2 * n - 1, 2, 2, generator=draw, dtype=torch.float64)
-    forms[:, 0, 1] = 0.0
-    polynomial = exp_polynomial(degree, -1.0, 1.0)
+    q, k, v = (0.3 * torch.randn(3, 1, 2, n, 3, generator=draw, dtype=torch.float64)).requires_grad_()
+    lags = torch.rand(2, 2 * n - 1, generator=draw, dtype=torch.float64)
+    lags[:, : n - 1] *= not causal
+    lags.requires_grad_()
+    coefficients = exp_polynomial(degree, -1.0, 1.0).coefficients
+    blind = torch.zeros(1, n, dtype=torch.bool)
+    out = normalised(Terms.of(3, coefficients), q, k, v, lags, blind)
     lag = torch.arange(n)[:, None] - torch.arange(n)
-    logits = torch.einsum("bhia,ijac,bhjc->bhij", q, forms[lag + n - 1], k)
-    weight = sum(a * logits**m for m, a in enumerate(polynomial.coefficients))
-    weight = weight.tril() if causal else weight
+    weight = sum(a * (q @ k.mT) ** m for m, a in enumerate(coefficients)) * lags[:, lag + n - 1]
     dense = (weight @ v) / weight.sum(-1, keepdim=True)
-    out = lag_form_attention(q, k, v, forms, polynomial.coefficients, causal=causal)
     assert_close(out, dense)
     upstream = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
     for ours, theirs in zip(
-        *(torch.autograd.grad((o * upstream).sum(), (q, k, v)) for o in (out, dense)), strict=True
+        *(torch.autograd.grad((o * upstream).sum(), (q, k, v, lags)) for o in (out, dense)), strict=True
     ):
         assert_close(ours, theirs)
-
-
-def test_rotations_as_a_general_form_are_softmax_attention_within_the_bound():
-    """With W the rotations of RoPE, whose logits the polynomial's range holds."""
-    n, rope = 40, Rotary(Rotary.Config(head_dim=2))
-    ctx, v = context(n, n)
-    q, k, v = ctx.q[..., :2] * 4, ctx.k[..., :2], v
-    lags = torch.arange(1 - n, n)[None]
-    eye = torch.eye(2, dtype=torch.float64)[None, :, None].expand(1, 2, 2 * n - 1, 2)
-    forms = rope.rotate(eye, lags, "key")[0].permute(1, 2, 0).mT  # row a: what W takes e_a to
-    logits = torch.einsum(
-        "bhia,ijac,bhjc->bhij", q, forms[torch.arange(n)[:, None] - torch.arange(n) + n - 1], k
-    )
-    reach = float(logits.abs().max())
-    polynomial = exp_polynomial(3, -reach, reach)
-    out = lag_form_attention(q, k, v, forms, polynomial.coefficients, causal=False)
-    assert (out - logits.softmax(-1) @ v).abs().max() <= mean_error(polynomial.error_bound) * v.abs().max()
 
 
 @pytest.mark.parametrize("variables", [1, 3])
@@ -119,7 +99,7 @@ def test_terms_expand_the_polynomial_of_a_sum(variables, degree):
 
 @pytest.mark.parametrize("causal", [True, False])
 def test_gradients_reach_queries_keys_values_and_what_the_bias_learns(causal, monkeypatch):
-    monkeypatch.setattr(toeplitz_fft, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(toeplitz, "TOLERANCE", 1e-6)
     ctx, v = context(20, 20)
     leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
     leaves += list(ENCODED["kerple_log"].parameters())
@@ -201,10 +181,8 @@ def test_the_bound_of_transforms_holds(monkeypatch):
     ctx, v = context(200, 200)
     encoding = copy.deepcopy(ENCODED["kerple_log"]).requires_grad_(False)
     found: list[float] = []
-    bound = toeplitz_fft.transform_bound
-    monkeypatch.setattr(
-        toeplitz_fft, "transform_bound", lambda *given: found.append(bound(*given)) or found[-1]
-    )
+    bound = toeplitz.transform_bound
+    monkeypatch.setattr(toeplitz, "transform_bound", lambda *given: found.append(bound(*given)) or found[-1])
     exact = attention(ctx, v, encoding, causal=True, impl="toeplitz_fft")
     coarse = torch.fft.rfft
     monkeypatch.setattr(torch.fft, "rfft", lambda x, n: coarse(x.float(), n).to(torch.complex128))

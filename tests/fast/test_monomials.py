@@ -6,21 +6,21 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spectrope.fast.features import (
-    Monomials,
+from spectrope.fast.monomials import (
+    MonomialFeatures,
     exponents,
     feature_count,
+    feature_weights,
     multiplicities,
-    raised,
-    weights,
+    raised_index,
 )
 
 CASES = [(1, 1), (1, 5), (2, 3), (3, 1), (3, 2), (4, 4), (7, 3), (16, 2), (37, 2)]
 
 
-def made(dim: int, degree: int, tokens: int = 9) -> tuple[Monomials, torch.Tensor, torch.Tensor]:
+def made(dim: int, degree: int, tokens: int = 9) -> tuple[MonomialFeatures, torch.Tensor, torch.Tensor]:
     x, y = torch.randn(2, 3, dim, tokens, generator=torch.Generator().manual_seed(dim), dtype=torch.float64)
-    return Monomials(3, dim, tokens, degree, x), x, y
+    return MonomialFeatures(3, dim, tokens, degree, x), x, y
 
 
 @pytest.mark.parametrize(("dim", "degree"), CASES)
@@ -29,7 +29,7 @@ def test_weighted_products_are_the_polynomial_of_products(dim, degree):
     coefficients = tuple(1 / math.factorial(m) - 0.3 * m for m in range(degree + 1))
     of_x = monomials(x).clone()
     assert of_x.shape[1] == feature_count(dim, degree)
-    weighted = (of_x * weights(dim, coefficients)[:, None]).mT @ monomials(y)
+    weighted = (of_x * feature_weights(dim, coefficients)[:, None]).mT @ monomials(y)
     products = x.mT @ y
     assert_close(weighted, sum(a * products**m for m, a in enumerate(coefficients)))
 
@@ -60,14 +60,14 @@ def test_gradients_are_products_with_raised_features(dim, degree):
     products = x.mT @ y
     value = sum(a * products**m for m, a in enumerate(coefficients))
     (expected,) = torch.autograd.grad(value.sum(), x)
-    slopes = weights(dim, tuple(m * a for m, a in enumerate(coefficients) if m))
-    below = Monomials(3, dim, 9, degree - 1, x)(x.detach()) * slopes[:, None]
-    sums = monomials(y).sum(-1)[:, raised(dim, degree)]
+    slopes = feature_weights(dim, tuple(m * a for m, a in enumerate(coefficients) if m))
+    below = MonomialFeatures(3, dim, 9, degree - 1, x)(x.detach()) * slopes[:, None]
+    sums = monomials(y).sum(-1)[:, raised_index(dim, degree)]
     assert_close(sums @ below, expected)
 
 
 def test_shorter_columns_reuse_the_memory():
     monomials, x, y = made(4, 3)
     whole = monomials(x).clone()
-    assert_close(monomials(y[..., :5]), Monomials(3, 4, 5, 3, x)(y[..., :5]))
+    assert_close(monomials(y[..., :5]), MonomialFeatures(3, 4, 5, 3, x)(y[..., :5]))
     assert_close(monomials(x), whole)

@@ -1,0 +1,209 @@
+"""The actions of `spectrope attention` that measure this machine: `bench` and `calibrate`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+import tyro
+
+from spectrope.console.options import DeviceOption
+from spectrope.console.own import named
+from spectrope.console.progress import counted
+from spectrope.console.terminal import frame, say, table
+from spectrope.core.config import strict_json, to_dict
+from spectrope.core.device import choose_device
+from spectrope.core.errors import require
+from spectrope.core.progress import Progress
+from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
+from spectrope.fast.costs import CostModel
+from spectrope.fast.crossover import (
+    REPEATS,
+    SAMPLED,
+    DegreeError,
+    SyntheticHead,
+    Timing,
+    crossover,
+    degree_errors,
+    exponent,
+    timings,
+)
+from spectrope.fast.figure import save_crossover
+from spectrope.fast.planning import TOLERANCE
+from spectrope.figures.save import check_figure
+from spectrope.store.files import disk_errors
+
+Tolerance = Annotated[
+    float, tyro.conf.arg(help="Largest certified error of a head's output, in units of max|v|.")
+]
+Json = Annotated[bool, tyro.conf.arg(help="Print one JSON record instead of tables.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Time fast and exact attention of one head by length, and measure its error by degree.
+
+    With rotation the fast kernel is polynomial attention, with --bias it is Toeplitz terms by FFT.
+    """
+
+    head_dim: Annotated[int, tyro.conf.arg(help="Width of the head, even.")] = 16
+    reach: Annotated[float, tyro.conf.arg(help="Largest modulus of a logit.")] = 0.5
+    tolerance: Tolerance = TOLERANCE
+    shortest: Annotated[
+        int, tyro.conf.arg(help="Tokens of the shortest sequence; each is twice as long.")
+    ] = 1024
+    longest: Annotated[int, tyro.conf.arg(help="Tokens of the longest sequence at most.")] = 16_384
+    causal: Annotated[bool, tyro.conf.arg(help="Use causal attention.")] = False
+    bias: Annotated[
+        str | None,
+        tyro.conf.arg(help="Add the lag bias of this encoding (kerple_log, file.py:Class); no rotation."),
+    ] = None
+    out: Annotated[
+        Path | None, tyro.conf.arg(help="Picture: .png, .svg, .pdf, .html or .json (Vega-Lite).")
+    ] = None
+    json: Json = False
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Measure, print, and draw what --out asks for."""
+        require(self.shortest >= 1, self, "shortest", "at least 1")
+        require(self.longest >= self.shortest, self, "longest", "at least as many as --shortest")
+        if self.out is not None:
+            check_figure(self.out)
+        head = SyntheticHead(
+            head_dim=self.head_dim,
+            reach=self.reach,
+            tolerance=self.tolerance,
+            causal=self.causal,
+            bias=None if self.bias is None else named(self.bias),
+        )
+        device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
+        measured: list[Timing] = []
+        with counted("timing") as watch:
+            for timing in timings(head, lengths, device):
+                measured.append(timing)
+                watch(Progress("attention", len(measured), 4 * len(lengths)))
+        errors = degree_errors(head, lengths[-1], device)
+        if self.json:
+            print(strict_json(_record(head, measured, errors)))
+        else:
+            _show_bench(head, measured, errors)
+        if self.out is not None:
+            path = save_crossover(_frame(measured), _frame(errors), head.tolerance, self.out)
+            if not self.json:
+                say(f"Wrote {path.resolve()}")
+
+
+def _doubling(shortest: int, longest: int) -> list[int]:
+    lengths = [shortest]
+    while lengths[-1] * 2 <= longest:
+        lengths.append(lengths[-1] * 2)
+    return lengths
+
+
+def _frame(records: Sequence[Timing | DegreeError]) -> pl.DataFrame:
+    return pl.DataFrame([asdict(record) for record in records], infer_schema_length=None)
+
+
+def _record(head: SyntheticHead, measured: Sequence[Timing], errors: Sequence[DegreeError]) -> dict[str, Any]:
+    directions = dict.fromkeys(timing.direction for timing in measured)
+    return {
+        "head": asdict(head),
+        "timings": [asdict(timing) for timing in measured],
+        "crossover": {direction: crossover(measured, direction) for direction in directions},
+        "errors": [asdict(error) for error in errors],
+    }
+
+
+def _show_bench(head: SyntheticHead, measured: Sequence[Timing], errors: Sequence[DegreeError]) -> None:
+    mask = "causal" if head.causal else "no mask"
+    title = (
+        f"one head of width {head.head_dim}, {head.bias or 'rope'}, {mask}, float32, products up to "
+        f"{head.reach:g}; "
+        f"milliseconds, least of {REPEATS} runs, planning not counted; both: forward and backward"
+    )
+    is_exact = pl.col("kernel") == "exact"
+    times = _frame(measured).with_columns(
+        ms=1000 * pl.col("seconds"), kernel=pl.when(is_exact).then(pl.lit("exact")).otherwise(pl.lit("fast"))
+    )
+    wide = times.pivot("kernel", index=["direction", "length"], values=["ms", "mib"])
+    shown = wide.select(
+        "direction",
+        pl.col("length").alias("tokens"),
+        pl.col("ms_fast").alias(head.kernel),
+        pl.col("ms_exact").alias("exact"),
+        (pl.col("ms_exact") / pl.col("ms_fast")).alias("speed-up"),
+        pl.col("mib_fast").alias("MiB"),
+        pl.col("mib_exact").alias("exact's MiB"),
+    )
+    frame(title, shown.sort("direction", "tokens", descending=[True, False]))
+    for direction in ("forward", "both"):
+        say(_crossover_line(measured, direction))
+    rows = [
+        (
+            str(e.degree),
+            f"{e.features:,}",
+            "" if e.error_bound is None else f"{e.error_bound:.2e}",
+            f"{e.error:.2e}",
+        )
+        for e in errors
+    ]
+    columns = ("degree", "features", "certified", "measured")
+    table(f"error in units of max|v|; measured on {SAMPLED} random tokens", columns, rows, columns)
+
+
+def _crossover_line(measured: Sequence[Timing], direction: str) -> str:
+    length = crossover(measured, direction)
+    passes = "forward" if direction == "forward" else "with backward"
+    fast = next(timing.kernel for timing in measured if timing.kernel != "exact")
+    if length is None:
+        return f"{passes}: exact attention is faster up to {max(t.length for t in measured):,} tokens."
+    powers = [exponent(measured, fast, direction, quantity) for quantity in ("seconds", "mib")]
+    grows = (
+        "" if None in powers else f"; its time grows as n^{powers[0]:.2f}, its memory as n^{powers[1]:.2f}"
+    )
+    return f"{passes}: {fast} is faster from about {length:,.0f} tokens on{grows}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibrate:
+    """Measure what operations of attention cost on this machine, for `attention plan --costs FILE`.
+
+    The default costs are those of one machine, so that a plan is the same everywhere; it takes others only
+    from a file that it is given.
+    """
+
+    out: Annotated[Path | None, tyro.conf.arg(help="File for the costs, as JSON.")] = None
+    json: Json = False
+    device: DeviceOption = "auto"
+
+    def run(self) -> None:
+        """Measure, print, and write what --out asks for."""
+        device = choose_device(self.device)
+        measured, times = cases(device), []
+        with counted("timing") as watch:
+            for done, least in enumerate(rounds(measured, device), 1):
+                watch(Progress("attention", done, ROUNDS))
+                times = least
+        costs = fit(measured, times)
+        if self.out is not None:
+            with disk_errors(self.out):
+                self.out.write_text(strict_json(to_dict(costs), indent=2) + "\n")
+        if self.json:
+            print(strict_json(to_dict(costs)))
+        else:
+            _show_costs(costs, measured, times)
+            if self.out is not None:
+                say(f"Wrote {self.out.resolve()}; `spectrope attention plan --costs` reads it.")
+
+
+def _show_costs(costs: CostModel, measured: Sequence[Case], times: Sequence[float]) -> None:
+    units = {"flop": "floating-point operation", "byte": "byte", "exponential": "exponential", "call": "call"}
+    rows = [(f"one {unit}", f"{getattr(costs, name):.3g}") for name, unit in units.items()]
+    table(f"nanoseconds, {costs.source}", ("operation", "ns"), rows, ("ns",))
+    ratios = [costs.of(case.operations) / time for case, time in zip(measured, times, strict=True)]
+    say(
+        f"Predicted over measured time in {len(ratios)} cases: {min(ratios):.2f} to {max(ratios):.2f}, "
+        f"least of {ROUNDS} runs each."
+    )

@@ -24,7 +24,7 @@ def test_the_front_door_opens(name):
 
 
 def test_other_names_are_missing():
-    with pytest.raises(AttributeError, match="has no attribute 'atention'"):
+    with pytest.raises(AttributeError, match="No spectrope attribute atention"):
         _ = spectrope.atention  # pyright: ignore[reportAttributeAccessIssue]
 
 

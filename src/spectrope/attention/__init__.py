@@ -1,13 +1,5 @@
 """Attention under any positional encoding, by several implementations that agree."""
 
-from spectrope.attention import explicit, fused
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention, fastest
+import lazy_loader
 
-__all__ = [
-    "IMPLEMENTATIONS",
-    "Implementation",
-    "attention",
-    "explicit",
-    "fastest",
-    "fused",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

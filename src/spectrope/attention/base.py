@@ -10,10 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.noise import Noise, maybe_drop
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import Context, Encoding, Form, Tag
+from spectrope.core import Noise, Registry, UnsupportedError, maybe_drop
+from spectrope.encodings import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
 Limit = Callable[[Encoding, torch.device, torch.dtype], str | None]

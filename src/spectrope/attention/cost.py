@@ -12,11 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from spectrope.attention.base import attention, fastest
-from spectrope.core.device import seconds
-from spectrope.core.errors import ConfigError, SpectropeError
-from spectrope.core.random import torch_stream
-from spectrope.encodings.base import ENCODINGS, Context, Encoding
-from spectrope.encodings.nope import NoPE
+from spectrope.core import ConfigError, SpectropeError, seconds, torch_stream
+from spectrope.encodings import ENCODINGS, Context, Encoding, NoPE
 
 N_HEADS, HEAD_DIM = 16, 16  # The paper's heads.
 PATTERN = 8 * 128 * 128  # Entries of one head's patterns in a batch, which is smaller at greater length.

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_mask
-from spectrope.core.noise import Noise
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.core import Noise
+from spectrope.encodings import Context, Encoding, Form
 
 # Entries of the pattern at once: 2 MiB in float32, which a core's cache holds, or enough to fill a GPU.
 CACHED_ENTRIES = {"cpu": 2**19, "cuda": 2**26}

@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_bias
-from spectrope.core.noise import Noise
-from spectrope.encodings.base import Context, Encoding, Form, Tag
+from spectrope.core import Noise
+from spectrope.encodings import Context, Encoding, Form, Tag
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
 

@@ -9,11 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.attention.base import attention
-from spectrope.core.config import Configured
-from spectrope.core.noise import Noise
-from spectrope.core.random import SeededModule
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import CatalogueEntry, Context, Encoding, EncodingConfig, documented
+from spectrope.core import Configured, Noise, Registry, SeededModule
+from spectrope.encodings import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
 ATTENTIONS: Registry[type["Heads"]] = Registry("attention", "spectrope.attention")
 

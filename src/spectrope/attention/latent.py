@@ -9,10 +9,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.attention.heads import AttentionConfig, Heads, HeadSizes
-from spectrope.core.errors import UnsupportedError, require
-from spectrope.core.random import initial_weights
-from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side
-from spectrope.encodings.composite import Composite
+from spectrope.core import UnsupportedError, initial_weights, require
+from spectrope.encodings import Composite, Context, Encoding, EncodingConfig, Form, Side
 
 EPSILON = 1e-6  # Of the norms of latents, as in DeepSeek's checkpoints.
 

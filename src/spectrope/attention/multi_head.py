@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.attention.heads import AttentionConfig, Heads, HeadSizes
-from spectrope.core.errors import require
+from spectrope.core import require
 
 
 class MultiHead(Heads, name="multi_head"):

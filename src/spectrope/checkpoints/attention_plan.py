@@ -10,11 +10,9 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Call, evaluating, recorded, runs_at
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.encodings.base import Context, Encoding, Form
-from spectrope.encodings.nope import NoPE
-from spectrope.fast.model_plan import Aim, HeadRow, head_row, table
+from spectrope.core import Progress, UnsupportedError, Watch, unwatched
+from spectrope.encodings import Context, Encoding, Form, NoPE
+from spectrope.fast import Aim, HeadRow, head_row, table
 
 
 class Added(Encoding):

@@ -23,8 +23,8 @@ from spectrope.checkpoints.sequences import (
     predicting,
     repeated_tokens,
 )
-from spectrope.core.errors import ConfigError
-from spectrope.store.files import disk_errors
+from spectrope.core import ConfigError
+from spectrope.store import disk_errors
 
 
 def task_sequences(

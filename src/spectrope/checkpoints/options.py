@@ -8,9 +8,8 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.console.options import DeviceOption
-from spectrope.core.device import choose_device
-from spectrope.core.errors import ConfigError
+from spectrope.console import DeviceOption
+from spectrope.core import ConfigError, choose_device
 
 LengthOption = Annotated[
     int | None, tyro.conf.arg(help="Positions; None takes 512, or as many as the model takes.")

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, numpy_stream
 
 UNSCORED = -100  # The target where none is scored; torch's own mark.
 MASKED_SHARE = 0.15  # Of the places that could be scored, in models that see both ways.

@@ -24,12 +24,18 @@ from spectrope.checkpoints.audit.applied import applied_encodings
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.probes.heads import Applied, RecordedHeads, joined, recorded_heads
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.lab.ablation.methods import Tables
-from spectrope.lab.probes.shares import StateShares, state_shares
-from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
-from spectrope.lab.spectra.heads import bands_table, kernel_table, shares_table, spectrum_table
+from spectrope.core import ConfigError, Progress, Watch, unwatched
+from spectrope.lab import (
+    LayerSpectrum,
+    StateShares,
+    Tables,
+    bands_table,
+    kernel_table,
+    layer_spectrum,
+    shares_table,
+    spectrum_table,
+    state_shares,
+)
 
 PROBED = 512  # Positions at which rotations are measured, where the model takes as many.
 

@@ -12,11 +12,9 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, parse_layers
 from spectrope.checkpoints.language import read_texts, whole_sequences
 from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console.progress import counted
-from spectrope.console.terminal import explain, frame
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
-from spectrope.lab.ablation.methods import Tables
+from spectrope.console import counted, explain, frame
+from spectrope.core import ConfigError, numpy_stream
+from spectrope.lab import Tables
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
 HEADS_SHOWN = 24

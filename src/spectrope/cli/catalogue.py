@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from spectrope.core.errors import UnknownNameError
+from spectrope.core import UnknownNameError
 
 ROOMS = {  # Folders of commands, and what help calls them.
     "cli": "Train and measure",

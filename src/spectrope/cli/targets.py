@@ -4,12 +4,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectrope.checkpoints.adapters import is_checkpoint
-from spectrope.console.own import resolve_own
-from spectrope.core.errors import ConfigError
-from spectrope.lab.experiments import OWN, OWN_TASKS
-from spectrope.store import Run, resolve_run
-from spectrope.store.files import disk_errors
+from spectrope.checkpoints import is_checkpoint
+from spectrope.console import resolve_own
+from spectrope.core import ConfigError
+from spectrope.lab import OWN, OWN_TASKS
+from spectrope.store import Run, disk_errors, resolve_run
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: Sequence[str]) -> Run | str:

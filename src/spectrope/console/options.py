@@ -8,10 +8,8 @@ from typing import Annotated, Any
 
 import tyro
 
-from spectrope.core.device import Device
-from spectrope.core.errors import ConfigError
-from spectrope.lab.training.conditions import CONDITIONS
-from spectrope.lab.training.scales import SCALES
+from spectrope.core import ConfigError, Device
+from spectrope.lab import CONDITIONS, SCALES
 
 RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder that holds the run folders.")]
 DeviceOption = Annotated[Device, tyro.conf.arg(help="Where to compute; auto prefers CUDA.")]

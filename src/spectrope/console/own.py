@@ -5,15 +5,21 @@ from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 import tyro
 
-from spectrope.attention.heads import ATTENTIONS
+from spectrope.attention import ATTENTIONS
 from spectrope.console.terminal import table
-from spectrope.core.errors import ConfigError, SpectropeError
-from spectrope.core.foreign import blamed, digest_of, is_foreign, load_object, loaded_files, reason
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import ENCODINGS, EncodingConfig
-from spectrope.encodings.laws import Sizes, laws_of
-from spectrope.tasks.base import TASKS, Task, TaskConfig
-from spectrope.tasks.checks import check_task
+from spectrope.core import (
+    ConfigError,
+    Registry,
+    SpectropeError,
+    blamed,
+    digest_of,
+    is_foreign,
+    load_object,
+    loaded_files,
+    reason,
+)
+from spectrope.encodings import ENCODINGS, EncodingConfig, Sizes, laws_of
+from spectrope.tasks import TASKS, Task, TaskConfig, check_task
 
 Own = Annotated[
     tuple[str, ...],

@@ -7,8 +7,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Display
 
 from spectrope.console.terminal import console, errors, lasting, say
-from spectrope.core.progress import Progress, Watch
-from spectrope.lab.engines.pace import Pace
+from spectrope.core import Progress, Watch
+from spectrope.lab import Pace
 
 STAGES = {
     "train": "training",

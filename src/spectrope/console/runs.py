@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from spectrope.console.terminal import complain
-from spectrope.lab.manifest import has_diverged
+from spectrope.lab import has_diverged
 
 
 def complain_of_divergence(label: str, manifest: Mapping[str, Any]) -> None:

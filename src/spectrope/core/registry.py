@@ -29,7 +29,7 @@ class Registry(Generic[Member]):
     def __init__(self, what: str, package: str, base: str = "") -> None:
         self.what, self.package, self.base = what, package, base
         self._members: dict[str, Member] = {}
-        self._complete = self._discovering = False
+        self._imported = self._loaded = False
 
     def register(self, name: str, member: Member) -> None:
         """Enter a member under `name`; the dataclass of a class (itself, or its `Config`) gets it as `kind`.
@@ -122,8 +122,9 @@ class Registry(Generic[Member]):
         return {} if digest is None else {kind: digest}
 
     def __getitem__(self, name: str) -> Member:
-        if name not in self._members:
-            self._discover()
+        for more in (self._import_modules, self._load_plugins):  # No more than it takes.
+            if name not in self._members:
+                more()
         if name not in self._members:
             raise UnknownNameError(self.what, name, self._members)
         return self._members[name]
@@ -141,18 +142,28 @@ class Registry(Generic[Member]):
         return len(self._members)
 
     def _discover(self) -> None:
-        if self._complete or self._discovering:
+        """Import the package's modules and all plug-ins, once."""
+        self._import_modules()
+        self._load_plugins()
+
+    def _import_modules(self) -> None:
+        if self._imported:
             return
-        self._discovering = True
+        self._imported = True  # Modules register members while they are imported.
         try:
             package = importlib.import_module(self.package)
             for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
                 importlib.import_module(f"{self.package}.{module.name}")
-            for plugin in entry_points(group=self.package):
-                plugin.load()
-            self._complete = True
-        finally:
-            self._discovering = False
+        except BaseException:
+            self._imported = False  # The next lookup fails by the same error, not by an unknown name.
+            raise
+
+    def _load_plugins(self) -> None:
+        if self._loaded:
+            return
+        self._loaded = True
+        for plugin in entry_points(group=self.package):
+            plugin.load()
 
 
 def _origin(member: object) -> tuple[object, object]:

@@ -1,1 +1,5 @@
 """Positional encodings, one per file, with position rules and frequency schedules inside."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -10,10 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.random import SeededModule, initial_weights
-from spectrope.core.registry import Registry
+from spectrope.core import Configured, Registry, SeededModule, UnsupportedError, initial_weights
 
 Side = Literal["query", "key"]
 C = TypeVar("C", bound="Sized")

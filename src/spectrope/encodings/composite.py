@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Tag
 
 

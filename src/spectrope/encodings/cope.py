@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.device import own_precision
-from spectrope.core.errors import require
+from spectrope.core import own_precision, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 

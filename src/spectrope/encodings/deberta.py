@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import at_lags
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import UnsupportedError, require
+from spectrope.core import UnsupportedError, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
-from spectrope.core.random import torch_stream
+from spectrope.core import require, torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
 from spectrope.encodings.parts import Constant, Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import geometric

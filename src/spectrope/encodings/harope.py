@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.random import torch_stream
+from spectrope.core import UnsupportedError, torch_stream
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag
 
 

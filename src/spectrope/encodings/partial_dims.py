@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite, require_no_input
 from spectrope.encodings.rotary import Rotary

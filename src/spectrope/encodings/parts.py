@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Complex, Float, Int
 from torch import Tensor, nn
 
-from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core import ConfigError, UnsupportedError
 
 
 class Constant(nn.Module):

@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.device import own_precision
-from spectrope.core.errors import ConfigError, UnsupportedError, require
+from spectrope.core import ConfigError, UnsupportedError, own_precision, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Sized
 from spectrope.encodings.composite import Composite, layered, require_no_input
 from spectrope.encodings.nope import NoPE

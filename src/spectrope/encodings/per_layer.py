@@ -6,8 +6,7 @@ from typing import Annotated
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Scope, Side
 from spectrope.encodings.composite import Composite, require_no_input
 from spectrope.encodings.nope import NoPE

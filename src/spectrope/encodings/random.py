@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
-from spectrope.core.random import torch_stream
+from spectrope.core import require, torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
 from spectrope.encodings.parts import lookup
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.parts import lookup
 

@@ -7,8 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import Encoding, EncodingConfig, Side
 from spectrope.encodings.parts import Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import EncodingConfig, LagBias
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import geometric

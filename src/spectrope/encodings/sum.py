@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
+from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Tag
 from spectrope.encodings.composite import Composite, layered
 from spectrope.encodings.rotary import Rotary

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import EncodingConfig, LagBias, Tag
 from spectrope.encodings.parts import lookup
 

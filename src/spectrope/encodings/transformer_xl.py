@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.schedules.geometric import Geometric
 

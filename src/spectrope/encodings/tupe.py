@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Tag
 from spectrope.encodings.parts import lookup
 

@@ -1,18 +1,5 @@
-"""Certified attention in linear time: polynomials of the logits in place of their exponentials."""
+"""Certified attention in linear time: polynomials of the logits instead of their exponentials."""
 
-from spectrope.fast import polynomial, toeplitz
-from spectrope.fast.costs import CostModel, read_costs
-from spectrope.fast.planning import HeadPlan, Plan, forecast, plan
-from spectrope.fast.polynomial import planned_attention
+import lazy_loader
 
-__all__ = [
-    "CostModel",
-    "HeadPlan",
-    "Plan",
-    "forecast",
-    "plan",
-    "planned_attention",
-    "polynomial",
-    "read_costs",
-    "toeplitz",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

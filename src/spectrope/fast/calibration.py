@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from scipy.optimize import nnls
 from torch import Tensor
 
-from spectrope.core.device import machine, seconds
-from spectrope.core.random import torch_stream
+from spectrope.core import machine, seconds, torch_stream
 from spectrope.fast.chunkwise import PolynomialWeights
 from spectrope.fast.costs import CostModel, Operations, Shape, exact_operations, polynomial_operations
 from spectrope.fast.polynomial import polynomial_attention

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from spectrope.core.config import Configured, from_dict
-from spectrope.core.errors import ConfigError, require
+from spectrope.core import ConfigError, Configured, from_dict, require
 from spectrope.fast.chunkwise import chunk_length, dense_chunks, rows_at_once
 from spectrope.fast.monomials import SUMMED, feature_count, steps
 

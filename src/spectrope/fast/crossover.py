@@ -8,12 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.attention.base import additive_bias, attention
-from spectrope.attention.cost import Allocations
-from spectrope.core.device import seconds
-from spectrope.core.errors import ConfigError, require
-from spectrope.core.random import torch_stream
-from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
+from spectrope.attention import Allocations, additive_bias, attention
+from spectrope.core import ConfigError, require, seconds, torch_stream
+from spectrope.encodings import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import Setting, certify
 from spectrope.fast.chunkwise import PolynomialWeights
 from spectrope.fast.minimax import exp_polynomial

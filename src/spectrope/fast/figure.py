@@ -6,9 +6,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.save import write_spec
-from spectrope.figures.spec import QUIET, panels_spec
+from spectrope.figures import QUIET, Layer, Panel, panels_spec, write_spec
 
 WIDTH, HEIGHT = 300, 220
 COLOURS = {

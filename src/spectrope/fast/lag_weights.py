@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Context, Encoding
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Context, Encoding
 
 STRAIGHT = 1e-6  # Logit units by which a bias may leave its straight tail; part of the certificate.
 LONGEST_NEAR = 2048

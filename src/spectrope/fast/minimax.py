@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from spectrope.core.errors import require
+from spectrope.core import require
 
 HIGHEST, WIDEST, EXCHANGES, GRID = 16, 24.0, 40, 8192
 

@@ -8,13 +8,11 @@ from typing import Any
 import polars as pl
 import torch
 
-from spectrope.core.errors import require
-from spectrope.encodings.base import Context, Encoding
+from spectrope.core import require
+from spectrope.encodings import Context, Encoding
 from spectrope.fast.costs import DEFAULT, CostModel
 from spectrope.fast.planning import TOLERANCE, HeadPlan, forecast
-from spectrope.lab.ablation.methods import Subject
-from spectrope.lab.probes.heads import LayerHeads, capture_heads
-from spectrope.lab.spectra.heads import longest
+from spectrope.lab import LayerHeads, Subject, capture_heads, longest
 from spectrope.store import Run
 
 LONGEST = 2**24  # Tokens that plans are made for; all lags of them are held in memory.

@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.core import ConfigError, UnsupportedError
+from spectrope.encodings import Context, Encoding, Form
 from spectrope.fast.certificate import Certificate, LogitBounds, Setting, bound_logits, certify
 from spectrope.fast.costs import DEFAULT, CostModel, Shape
 from spectrope.fast.lag_weights import LagWeights, lag_weights, require_consecutive

@@ -13,11 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, additive_bias, attention
-from spectrope.core.device import own_precision
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.noise import Noise
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.attention import IMPLEMENTATIONS, Implementation, additive_bias, attention
+from spectrope.core import Noise, UnsupportedError, own_precision
+from spectrope.encodings import Context, Encoding, Form
 from spectrope.fast.certificate import Certificate, LogitBounds
 from spectrope.fast.chunkwise import PolynomialWeights, Tokens, chunkwise_sums
 from spectrope.fast.planning import FORMS, Plan, Rotated, plan, rotated

@@ -16,16 +16,15 @@ from jaxtyping import Bool, Complex, Float, Int
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from spectrope.attention.base import IMPLEMENTATIONS, Implementation, attention
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.noise import Noise
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.attention import IMPLEMENTATIONS, Implementation, attention
+from spectrope.core import Noise, UnsupportedError
+from spectrope.encodings import Context, Encoding, Form
 from spectrope.fast.certificate import Certificate, Setting, bound_logits
 from spectrope.fast.lag_weights import require_consecutive
 from spectrope.fast.monomials import multinomials
 from spectrope.fast.planning import FORMS, TOLERANCE, fewest_features, rotated
 from spectrope.fast.polynomial import projected
-from spectrope.spectral.fourier import fast_length
+from spectrope.spectral import fast_length
 
 TERM_ENTRIES = 2**22  # Of the transforms taken at once, which bounds memory.
 FFT_STEP = 16  # Units of rounding per doubling of the length that a transform may lose, in the 2-norm.

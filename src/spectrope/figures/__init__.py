@@ -1,7 +1,5 @@
 """Figures and pages, drawn from run folders alone."""
 
-from spectrope.figures.base import FIGURES
-from spectrope.figures.page import write_report
-from spectrope.figures.save import save_figure
+import lazy_loader
 
-__all__ = ["FIGURES", "save_figure", "write_report"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,8 +8,7 @@ from typing import Any, ClassVar, Literal
 import altair as alt
 import polars as pl
 
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.core.registry import Registry
+from spectrope.core import ConfigError, Registry, StoreError
 from spectrope.figures.names import styles
 from spectrope.figures.tables import Tables
 

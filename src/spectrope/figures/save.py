@@ -7,12 +7,11 @@ from typing import Any
 
 import vl_convert
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.figures.base import FIGURES, declared_tables
 from spectrope.figures.spec import file_spec
 from spectrope.figures.tables import read_tables
-from spectrope.store import Run, check_place
-from spectrope.store.files import disk_errors, replace_file
+from spectrope.store import Run, check_place, disk_errors, replace_file
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.

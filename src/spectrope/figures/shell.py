@@ -12,12 +12,11 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.figures.base import Panel
 from spectrope.figures.save import VEGA_LITE
 from spectrope.figures.spec import page_spec
-from spectrope.store import check_place
-from spectrope.store.files import disk_errors, replace_file
+from spectrope.store import check_place, disk_errors, replace_file
 
 SHARED = "spectrope.figures"  # Whose templates every page may use.
 

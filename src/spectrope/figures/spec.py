@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.core.errors import StoreError
+from spectrope.core import StoreError
 from spectrope.figures.base import EMPHASIS, Figure, Panel
 from spectrope.figures.tables import Tables
 

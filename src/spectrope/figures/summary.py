@@ -10,8 +10,7 @@ import numpy as np
 import polars as pl
 
 from spectrope.figures.tables import Tables
-from spectrope.stats.interval import Interval
-from spectrope.stats.seeds import MIN_SEEDS, t_interval
+from spectrope.stats import MIN_SEEDS, Interval, t_interval
 from spectrope.store import Run
 
 SPACE = "\N{NO-BREAK SPACE}"

@@ -7,11 +7,9 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
-from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core import ConfigError, StoreError
 from spectrope.figures.names import name_runs, ordered_encodings, ordered_settings
-from spectrope.lab.manifest import has_diverged
-from spectrope.lab.probes.head_spectrum import QUANTITIES
-from spectrope.lab.sizes import fullest
+from spectrope.lab import QUANTITIES, fullest, has_diverged
 from spectrope.store import Run
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")

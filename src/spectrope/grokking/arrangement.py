@@ -16,8 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import optimize
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, numpy_stream
 
 TOUCHING = 1e-6  # How close to 1 a distance is that holds two tokens apart.
 Points = Float[np.ndarray, "p c"]

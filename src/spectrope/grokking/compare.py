@@ -8,9 +8,8 @@ import polars as pl
 from jaxtyping import Float
 from scipy import stats
 
-from spectrope.core.errors import ConfigError
-from spectrope.stats.interval import Interval, ends
-from spectrope.stats.seeds import t_interval
+from spectrope.core import ConfigError
+from spectrope.stats import Interval, ends, t_interval
 
 FEWEST = 4  # Evaluations from which a rank correlation means anything.
 GIVEN = "train_loss"

@@ -4,12 +4,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from spectrope.core.config import Configured, OneOf
-from spectrope.core.errors import require
+from spectrope.core import Configured, OneOf, require
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.tasks.modular import ModularConfig
-from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab import AnyExperiment
 
 
 @dataclass(frozen=True, kw_only=True)

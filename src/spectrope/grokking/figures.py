@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from spectrope.core.config import from_dict
-from spectrope.figures.base import Layer, Panel, exact
-from spectrope.figures.kinds.measured import legend
+from spectrope.core import from_dict
+from spectrope.figures import Layer, Panel, exact, legend
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.store import Run
 

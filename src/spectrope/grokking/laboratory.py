@@ -13,15 +13,12 @@ from typing import TypeVar
 
 import torch
 
-from spectrope.core.device import Precision, median_seconds
-from spectrope.core.errors import StoreError, UnsupportedError
+from spectrope.core import Precision, StoreError, UnsupportedError, median_seconds
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
 from spectrope.grokking.steps import StepTrainer
 from spectrope.grokking.trainer import GrokTrainer
-from spectrope.lab.experiments import MARK, Laboratory, Timing, read_experiment
-from spectrope.lab.runs import run_for
-from spectrope.lab.training.probe import Probe
+from spectrope.lab import MARK, Laboratory, Probe, Timing, read_experiment, run_for
 from spectrope.store import Run
 
 E = TypeVar("E", GrokExperiment, ShapesExperiment)

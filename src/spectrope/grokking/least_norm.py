@@ -8,8 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import require
+from spectrope.core import Configured, require
 from spectrope.grokking.measures.base import on_sphere
 from spectrope.grokking.measures.evenness import unevenness
 from spectrope.grokking.models.base import ModularModel

@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.errors import ConfigError
-from spectrope.figures.shell import Section, Table, rendered, write_page
+from spectrope.core import ConfigError
+from spectrope.figures import Section, Table, rendered, write_page
 from spectrope.grokking.figures import (
     circle_panels,
     course_panels,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spectrope.figures.shell import Table
+from spectrope.figures import Table
 from spectrope.store import Run
 
 ACCURACIES = {"train %": "train_accuracy", "test %": "test_accuracy", "held out %": "held_out_accuracy"}

@@ -10,15 +10,13 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core.errors import require
-from spectrope.core.random import torch_stream
+from spectrope.core import require, torch_stream
 from spectrope.grokking.config import Budget, Grokked
 from spectrope.grokking.models.vision import ResNet18
 from spectrope.grokking.record import Evaluation
 from spectrope.grokking.steps import StepTrainer, require_finite
 from spectrope.grokking.tasks.shapes import ShapesConfig
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.training.state import TrainingState
+from spectrope.lab import AnyExperiment, TrainingState
 from spectrope.store import Run
 
 IMAGES = "images"  # The table of all images: their number, sides, whether they train, and the answer.

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Float
 
-from spectrope.core.config import from_dict
-from spectrope.figures.base import Layer, Panel, exact
+from spectrope.core import from_dict
+from spectrope.figures import Layer, Panel, exact
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.store import Run
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectrope.core.errors import ConfigError
-from spectrope.figures.shell import Section, rendered, write_page
+from spectrope.core import ConfigError
+from spectrope.figures import Section, rendered, write_page
 from spectrope.grokking.figures import course_panels, measure_panels
 from spectrope.grokking.run_labels import runs_table
 from spectrope.grokking.shapes_figures import answer_panels, image_panels

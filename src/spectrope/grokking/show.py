@@ -9,13 +9,10 @@ import polars as pl
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Display
 
-from spectrope.console.terminal import console, frame, say, table
-from spectrope.core.device import Device
-from spectrope.core.progress import Progress
+from spectrope.console import console, frame, say, table
+from spectrope.core import Device, Progress
 from spectrope.grokking.run_labels import scores_of
-from spectrope.lab.engines.local import execute
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.job import Job
+from spectrope.lab import AnyExperiment, Job, execute
 from spectrope.store import Run
 
 SPARKS = "▁▂▃▄▅▆▇█"

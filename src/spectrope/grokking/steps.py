@@ -5,12 +5,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from spectrope.core.device import dtype_name
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Stop, Watch, never, unwatched
+from spectrope.core import ConfigError, Progress, Stop, Watch, dtype_name, never, unwatched
 from spectrope.grokking.config import Budget, Grokked
 from spectrope.grokking.record import Evaluation, stable_steps, table
-from spectrope.lab.training.state import WEIGHTS, TrainingState, sit
+from spectrope.lab import WEIGHTS, TrainingState, sit
 from spectrope.store import Run
 
 PROGRESS = "progress"  # The table of all evaluations.

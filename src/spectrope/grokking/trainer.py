@@ -18,7 +18,7 @@ from spectrope.grokking.record import (
     with_moment,
 )
 from spectrope.grokking.steps import StepTrainer, require_finite
-from spectrope.lab.training.state import TrainingState
+from spectrope.lab import TrainingState
 from spectrope.store import Run
 
 PAIRS, MOMENTS = "pairs", "moments"  # Table and tensors beside evaluations and weights.

@@ -7,15 +7,22 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 
-from spectrope.core.config import Configured, from_dict, to_dict
-from spectrope.core.device import Precision
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Stop, Watch, never, unwatched
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import ENCODINGS
+from spectrope.core import (
+    ConfigError,
+    Configured,
+    Precision,
+    Registry,
+    Stop,
+    Watch,
+    from_dict,
+    never,
+    to_dict,
+    unwatched,
+)
+from spectrope.encodings import ENCODINGS
 from spectrope.lab.training.probe import Probe
 from spectrope.store import Run
-from spectrope.tasks.base import TASKS
+from spectrope.tasks import TASKS
 
 MARK = "laboratory"  # Field of a written experiment that names its laboratory; the decoder's has none.
 DECODER = "decoder"

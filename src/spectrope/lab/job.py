@@ -8,11 +8,20 @@ from typing import Any
 
 import torch
 
+from spectrope.core import (
+    Interrupted,
+    PeakMemory,
+    Precision,
+    Progress,
+    Stop,
+    UnsupportedError,
+    Watch,
+    machine,
+    never,
+    peak_memory,
+    unwatched,
+)
 from spectrope.core.commit import commit
-from spectrope.core.device import Precision, machine
-from spectrope.core.errors import Interrupted, UnsupportedError
-from spectrope.core.memory import PeakMemory, peak_memory
-from spectrope.core.progress import Progress, Stop, Watch, never, unwatched
 from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for

@@ -4,14 +4,12 @@ from pathlib import Path
 
 import torch
 
-from spectrope.core.config import config_hash
-from spectrope.core.device import choose_dtype
-from spectrope.core.errors import ConfigError, StoreError
+from spectrope.core import ConfigError, StoreError, choose_dtype, config_hash
 from spectrope.lab.experiments import AnyExperiment, read_experiment, written
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import build_model
 from spectrope.lab.training.state import WEIGHTS
-from spectrope.models.decoder import Decoder
+from spectrope.models import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
 
 DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from spectrope.core.foreign import digest_of
+from spectrope.core import digest_of
 from spectrope.store import Run
 
 DIGEST = "file_digest"

@@ -8,8 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.device import Device
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Device, Watch, unwatched
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
 from spectrope.lab.runs import run_for

@@ -8,18 +8,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from spectrope.attention.heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream
-from spectrope.attention.multi_head import MultiHead
-from spectrope.core.config import Configured, OneOf
-from spectrope.core.device import own_precision
-from spectrope.core.errors import require
-from spectrope.core.noise import Noise, maybe_drop
-from spectrope.core.random import SeededModule
-from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig
-from spectrope.encodings.nope import NoPE
-from spectrope.encodings.positions.arange import Arange
-from spectrope.encodings.positions.base import POSITIONS, Positions
-from spectrope.tasks.base import Batch
+from spectrope.attention import ATTENTIONS, AttentionConfig, Heads, HeadSizes, MultiHead, Stream
+from spectrope.core import Configured, Noise, OneOf, SeededModule, maybe_drop, own_precision, require
+from spectrope.encodings import ENCODINGS, POSITIONS, Arange, Encoding, EncodingConfig, NoPE, Positions
+from spectrope.tasks import Batch
 
 _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff")
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 LARGEST, SMALLEST = 1e70, 1e-70
 

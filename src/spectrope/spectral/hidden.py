@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.spectral.checks import check, matrix, real_matrix
 
 PARTS = ("mean", "content", "position", "residual")

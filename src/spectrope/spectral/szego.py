@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
+from spectrope.core import UnsupportedError
 from spectrope.spectral.operator import ToeplitzOperator
 from spectrope.spectral.symbol import require_hermitian
 

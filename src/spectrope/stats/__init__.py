@@ -1,1 +1,5 @@
 """Intervals, tests and concentration indices: NumPy arrays in, frozen records out."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

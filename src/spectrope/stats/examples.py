@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import stats
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.stats.interval import Intervals
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import integrate, optimize, stats
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 
 def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> float:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 
 @dataclass(frozen=True)

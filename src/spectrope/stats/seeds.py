@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.stats.interval import Interval
 
 MIN_SEEDS = 6  # The smallest n at which n of n has a two-sided sign-test p-value (2 ** (1 - n)) below 0.05.

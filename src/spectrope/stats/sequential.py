@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int8
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.stats.interval import Intervals
 
 LARGEST_BET = 0.75  # Fraction of the capital at risk; 1 would let a single example end the game.

@@ -1,23 +1,5 @@
 """Run folders and rows on disk: the only place that touches disk for results."""
 
-from spectrope.store.run import (
-    RESULTS_VERSION,
-    Run,
-    check_place,
-    find_runs,
-    load_run,
-    open_run,
-    resolve_run,
-    survey,
-)
+import lazy_loader
 
-__all__ = [
-    "RESULTS_VERSION",
-    "Run",
-    "check_place",
-    "find_runs",
-    "load_run",
-    "open_run",
-    "resolve_run",
-    "survey",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -13,8 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.config import strict_json
-from spectrope.core.errors import StoreError
+from spectrope.core import StoreError, strict_json
 from spectrope.store.numbering import METADATA
 
 TEMPORARY = ".tmp-"

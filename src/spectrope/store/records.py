@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spectrope.core.config import config_hash
-from spectrope.core.errors import StoreError
+from spectrope.core import StoreError, config_hash
 from spectrope.store.files import disk_errors
 
 CHECK = "check"

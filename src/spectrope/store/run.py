@@ -15,8 +15,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
 
-from spectrope.core.config import config_hash
-from spectrope.core.errors import StoreError
+from spectrope.core import StoreError, config_hash
 from spectrope.store.files import (
     disk_errors,
     is_temporary,

@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from spectrope.encodings.base import EncodingConfig
-from spectrope.lab.ablation.thresholds import DEFAULT_RULE
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import experiment
+from spectrope.encodings import EncodingConfig
+from spectrope.lab import DEFAULT_RULE, Experiment, experiment
 from spectrope.study.predictions import AtLeast, AtMost, InRuns
 from spectrope.study.quantities import Seen, deposit, gap
 from spectrope.study.verdict import Part

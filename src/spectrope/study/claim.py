@@ -5,11 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.registry import Registry
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.job import Job
-from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.core import ConfigError, Registry
+from spectrope.lab import AnyExperiment, Job
+from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
 from spectrope.study.power import power_of
 from spectrope.study.quantities import ABLATION, Seen, own_ablation

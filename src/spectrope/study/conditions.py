@@ -8,19 +8,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 
-from spectrope.attention.latent import Latent
-from spectrope.encodings.alibi import ALiBi
-from spectrope.encodings.base import EncodingConfig
-from spectrope.encodings.learned import Learned
-from spectrope.encodings.misread_rotary import MisreadRotary
-from spectrope.encodings.random import RandomVectors
-from spectrope.encodings.relative import RelativeTable
-from spectrope.encodings.rotary import Rotary
-from spectrope.encodings.sinusoidal import Sinusoidal
-from spectrope.encodings.sum import Sum
-from spectrope.encodings.t5 import T5
-from spectrope.lab.training.conditions import CONDITIONS, Condition
-from spectrope.lab.training.config import Experiment
+from spectrope.attention import Latent
+from spectrope.encodings import (
+    T5,
+    ALiBi,
+    EncodingConfig,
+    Learned,
+    MisreadRotary,
+    RandomVectors,
+    RelativeTable,
+    Rotary,
+    Sinusoidal,
+    Sum,
+)
+from spectrope.lab import CONDITIONS, Condition, Experiment
 
 
 def _with_model(experiment: Experiment, **changes: object) -> Experiment:

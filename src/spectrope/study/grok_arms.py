@@ -6,13 +6,19 @@ from functools import partial
 
 import polars as pl
 
-from spectrope.core.errors import UnknownNameError
-from spectrope.encodings.learned import Learned
-from spectrope.grokking.config import GrokExperiment, GrokTraining
-from spectrope.grokking.models.transformer import ModularTransformer
-from spectrope.grokking.tasks.distributions import Distribution, Random, Square, Strip
-from spectrope.grokking.tasks.modular import ModularConfig
-from spectrope.lab.training.scales import SCALES
+from spectrope.core import UnknownNameError
+from spectrope.encodings import Learned
+from spectrope.grokking import (
+    Distribution,
+    GrokExperiment,
+    GrokTraining,
+    ModularConfig,
+    ModularTransformer,
+    Random,
+    Square,
+    Strip,
+)
+from spectrope.lab import SCALES
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import Quantity
 from spectrope.study.rows import Row

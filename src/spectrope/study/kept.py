@@ -6,9 +6,8 @@ from typing import get_args
 
 import polars as pl
 
-from spectrope.core.device import Precision
-from spectrope.core.errors import StoreError
-from spectrope.lab.measures.ablation import Ablation
+from spectrope.core import Precision, StoreError
+from spectrope.lab import Ablation
 from spectrope.study.released.measures import RELEASED
 
 LARGEST = 1e60  # Of numbers, so that sums of their squares stay finite.

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from spectrope.stats.power import detectable_difference, detectable_equality, detectable_proportion
+from spectrope.stats import detectable_difference, detectable_equality, detectable_proportion
 from spectrope.study.predictions import ALPHA, AtLeast, InRuns, OfMean, Within
 from spectrope.study.verdict import Part
 

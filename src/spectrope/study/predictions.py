@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from spectrope.stats.interval import Interval
-from spectrope.stats.seeds import MIN_SEEDS, seed_proportion, t_interval
+from spectrope.stats import MIN_SEEDS, Interval, seed_proportion, t_interval
 
 Values = dict[int, float]  # One per seed.
 LEVEL = 0.95

@@ -8,9 +8,8 @@ from math import isfinite
 
 import polars as pl
 
-from spectrope.attention.latent import Latent
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.training.config import Experiment
+from spectrope.attention import Latent
+from spectrope.lab import AnyExperiment, Experiment
 from spectrope.study.predictions import Values
 from spectrope.study.rows import Row, Rows
 

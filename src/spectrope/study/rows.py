@@ -8,15 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core.config import config_hash, finite
-from spectrope.core.errors import ConfigError, StoreError
-from spectrope.lab.experiments import AnyExperiment, read_experiment, written
-from spectrope.lab.job import Job
-from spectrope.lab.measures import MEASURES
-from spectrope.lab.runs import DATA_VERSION
-from spectrope.store import RESULTS_VERSION, Run
-from spectrope.store.numbering import FIELD, renumbered
-from spectrope.store.records import Complaint, append_record, read_records
+from spectrope.core import ConfigError, StoreError, config_hash, finite
+from spectrope.lab import DATA_VERSION, MEASURES, AnyExperiment, Job, read_experiment, written
+from spectrope.store import FIELD, RESULTS_VERSION, Complaint, Run, append_record, read_records, renumbered
 from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
 
 DIGITS = 6  # Significant ones that a row keeps.

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spectrope.core.device import Precision
-from spectrope.core.errors import ConfigError, SpectropeError, StoreError, UnknownNameError, require
-from spectrope.core.progress import Watch, unwatched
-from spectrope.lab.engines.base import Engine
-from spectrope.lab.experiments import OWN, OWN_TASKS, AnyExperiment, read_experiment
-from spectrope.lab.job import Job
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import SCALES
+from spectrope.core import (
+    ConfigError,
+    Precision,
+    SpectropeError,
+    StoreError,
+    UnknownNameError,
+    Watch,
+    require,
+    unwatched,
+)
+from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Experiment, Job, read_experiment
 from spectrope.store import Run, survey
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.stats.interval import holm
-from spectrope.stats.seeds import Verdict as Outcome
+from spectrope.stats import Verdict as Outcome
+from spectrope.stats import holm
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
 

@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core.errors import require
-from spectrope.core.random import indexed_integers
-from spectrope.encodings.positions.digits import digit_positions
+from spectrope.core import indexed_integers, require
+from spectrope.encodings import digit_positions
 from spectrope.tasks.base import PADDING, Batch, Size, Task, TaskConfig
 
 ZERO = 1  # Token id of the digit 0; the other digits follow.

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import ConfigError
-from spectrope.core.registry import Registry
+from spectrope.core import ConfigError, Configured, Registry
 
 PADDING = 0
 TASKS: Registry[type["Task"]] = Registry("task", "spectrope.tasks", "Task")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 from spectrope.tasks.base import PADDING, Batch, Task
 
 Rule = tuple[bool, str]  # Whether it holds, and its words.

@@ -10,8 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import require
-from spectrope.core.random import indexed_integers, indexed_subsets
+from spectrope.core import indexed_integers, indexed_subsets, require
 from spectrope.tasks.base import Batch, Size
 from spectrope.tasks.triggers import (
     Rows,

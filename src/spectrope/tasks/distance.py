@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import require
-from spectrope.core.random import indexed_draws, indexed_integers
+from spectrope.core import indexed_draws, indexed_integers, require
 from spectrope.tasks.base import PADDING, Batch, Size
 from spectrope.tasks.triggers import (
     Rows,

@@ -9,8 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core.errors import ConfigError, require
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, numpy_stream, require
 from spectrope.tasks.base import Batch, Task, TaskConfig
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # token ids (n, t), labels (n,), lengths (n,)

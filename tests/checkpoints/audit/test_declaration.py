@@ -10,7 +10,6 @@ from tests.checkpoints.audit.families import FAMILIES, llama
 from spectrope.checkpoints.adapters import open_model
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.declaration import (
-    Declaration,
     contradictions,
     declared_layer,
     declared_mask,
@@ -18,6 +17,7 @@ from spectrope.checkpoints.audit.declaration import (
     declared_slopes,
 )
 from spectrope.checkpoints.audit.encoding import Mask
+from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core.errors import ConfigError
 
 LLAMA = {

@@ -12,10 +12,8 @@ from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep
 from spectrope.checkpoints.adapters import Tokenizer, parse_layers
 from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.console.progress import counted
-from spectrope.console.terminal import explain, frame
-from spectrope.core.config import strict_json
-from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.console import counted, explain, frame
+from spectrope.core import ConfigError, UnsupportedError, strict_json
 
 HEADS_SHOWN = 12
 COLUMNS = {

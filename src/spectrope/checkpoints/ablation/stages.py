@@ -30,8 +30,7 @@ from spectrope.checkpoints.adapters import (
     with_states,
 )
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.lab.ablation.interventions import Variant
-from spectrope.lab.ablation.tree import changes_in, fills_of
+from spectrope.lab import Variant, changes_in, fills_of
 
 
 @dataclass(frozen=True)

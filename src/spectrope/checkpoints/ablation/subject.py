@@ -20,7 +20,7 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.core.errors import UnsupportedError
+from spectrope.core import UnsupportedError
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,9 @@ from spectrope.checkpoints.ablation.stages import CheckpointStages
 from spectrope.checkpoints.ablation.subject import Subject
 from spectrope.checkpoints.adapters import Role, evaluating, runs_at
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.lab.ablation.gather import derangement
-from spectrope.lab.ablation.interventions import HeadAblation, Variant
-from spectrope.lab.ablation.tree import Tree, fills_of
-from spectrope.stats.examples import mean_intervals
-from spectrope.stats.interval import Intervals, ends
+from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, unwatched
+from spectrope.lab import HeadAblation, Tree, Variant, derangement, fills_of
+from spectrope.stats import Intervals, ends, mean_intervals
 
 CheckpointFill = Literal["zero", "mean", "resample"]
 # Tokens of one batch, copies included: enough to fill the device.

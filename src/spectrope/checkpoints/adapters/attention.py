@@ -10,12 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters.record import SINKS, split_mask
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Context
-from spectrope.encodings.nope import NoPE
-from spectrope.fast.costs import DEFAULT, CostModel
-from spectrope.fast.planning import TOLERANCE, HeadPlan, Plan, plan
-from spectrope.fast.polynomial import planned_attention
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Context, NoPE
+from spectrope.fast import DEFAULT, TOLERANCE, CostModel, HeadPlan, Plan, plan, planned_attention
 
 NAME = "spectrope"
 CHANGING = frozenset({"softcap", *SINKS})  # Options by which attention is no plain softmax.

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.errors import SpectropeError, UnsupportedError
+from spectrope.core import SpectropeError, UnsupportedError
 
 
 @dataclass(frozen=True)

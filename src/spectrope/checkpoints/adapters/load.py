@@ -15,7 +15,7 @@ from spectrope.checkpoints.adapters.slices import (
     read_layers,
     renumber,
 )
-from spectrope.core.errors import ConfigError, SpectropeError, UnsupportedError
+from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")

@@ -12,7 +12,7 @@ from spectrope.checkpoints.adapters.hooks import after, before, evaluating
 from spectrope.checkpoints.adapters.inputs import Inputs
 from spectrope.checkpoints.adapters.record import Call, recorded
 from spectrope.checkpoints.adapters.structure import block_of, layer_name
-from spectrope.core.errors import UnsupportedError
+from spectrope.core import UnsupportedError
 
 Gives = Literal["projected", "heads", "more"]
 Role = Literal["", "encoder", "decoder", "cross"]

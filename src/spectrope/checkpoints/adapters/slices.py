@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters.structure import layer_name
-from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core import ConfigError, UnsupportedError
 
 INDEX, SINGLE = "model.safetensors.index.json", "model.safetensors"
 NUMBERS = ("moe_layers", "mlp_only_layers")  # Fields that list numbers of layers.

@@ -12,7 +12,7 @@ from torch import nn
 
 from spectrope.checkpoints.adapters.inputs import Inputs, require_tokens
 from spectrope.checkpoints.adapters.record import Call, recorded
-from spectrope.core.errors import ConfigError, UnsupportedError
+from spectrope.core import ConfigError, UnsupportedError
 
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 FILES = ("tokenizer.json", "*.model", "vocab*", "*.spm", "*.tiktoken", "tekken.json", "bpe.codes")

@@ -9,7 +9,7 @@ from spectrope.checkpoints.audit.measure import unscaled
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import Kernel, constant_content
 from spectrope.checkpoints.probes.heads import Applied, Measured, MeasuredRotation, Unseen
-from spectrope.encodings.nope import NoPE
+from spectrope.encodings import NoPE
 
 
 def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: int = 0) -> dict[str, Applied]:

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
-from spectrope.encodings.t5 import t5_bucket
+from spectrope.encodings import t5_bucket
 
 NONLINEAR = 1e-4  # Share of a linear bias's energy that may depart from a line.
 N_BUCKETS, MAX_DISTANCES = (8, 16, 32, 64, 128), (32, 64, 128, 256, 512)

@@ -1,63 +1,13 @@
 """What a configuration says that each layer applies, in old and new layouts."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
 
 from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.declared_rope import contradictions as twice_declared
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
-from spectrope.core.errors import ConfigError
-from spectrope.encodings.alibi import alibi_slopes
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """A configuration as the library holds it, under what the checkpoint's own file says.
-
-    Args:
-        library: Fields of the library's configuration object.
-        file: Fields of the checkpoint's file, empty where there is none; they win.
-    """
-
-    library: dict[str, Any]
-    file: dict[str, Any]
-
-    def get(self, *names: str) -> Any:
-        """The first of these fields that holds anything."""
-        for fields in (self.file, self.library):
-            for name in names:
-                if fields.get(name) is not None:
-                    return fields[name]
-        return None
-
-    def number(self, *names: str) -> int:
-        """The first of these fields, as a whole number.
-
-        Raises:
-            ConfigError: If the configuration has none of them.
-        """
-        found = self.get(*names)
-        if found is None:
-            raise ConfigError(f"the configuration of {self.model_type!r} has no {' or '.join(names)}.")
-        return int(found)
-
-    @property
-    def model_type(self) -> str:
-        """Name of the architecture."""
-        return self.get("model_type") or ""
-
-    @property
-    def n_heads(self) -> int:
-        """Query heads of a layer."""
-        return self.number("num_attention_heads", "n_head", "n_heads", "num_heads")
-
-    @property
-    def width(self) -> int:
-        """Width of the hidden states."""
-        return self.number("hidden_size", "n_embd", "d_model")
-
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.encodings import alibi_slopes
 
 # Families whose learned table of positions starts at a row other than 0, or at the row after the padding's.
 TABLES: dict[str, int | str] = {

@@ -7,17 +7,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.declaration import Declaration
 from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.core.errors import ConfigError
-from spectrope.encodings.parts import Pairing
-from spectrope.encodings.schedules.base import geometric
-from spectrope.encodings.schedules.linear import Linear
-from spectrope.encodings.schedules.llama3 import Llama3
-from spectrope.encodings.schedules.longrope import LongRoPE
-from spectrope.encodings.schedules.ntk import DynamicNTK, ntk_slowdown
-from spectrope.encodings.schedules.proportional import Proportional
-from spectrope.encodings.schedules.yarn import YaRN
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.core import ConfigError
+from spectrope.encodings import (
+    DynamicNTK,
+    Linear,
+    Llama3,
+    LongRoPE,
+    Pairing,
+    Proportional,
+    YaRN,
+    geometric,
+    ntk_slowdown,
+)
 
 # Architectures whose weights lay out rotary pairs side by side; no configuration says so.
 ADJACENT = frozenset(

@@ -7,7 +7,7 @@ from typing import Any
 
 from spectrope.checkpoints.audit.compare import SLOPE, Finding, compare
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
 

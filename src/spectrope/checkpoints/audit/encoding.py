@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.rotary import Fit, fit_schedule
-from spectrope.encodings.parts import Pairing
+from spectrope.encodings import Pairing
 
 Shape = Literal[
     "causal", "bidirectional", "causal window", "bidirectional window", "causal chunk", "unlimited", "other"

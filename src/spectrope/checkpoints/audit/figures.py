@@ -7,8 +7,7 @@ from typing import Any, Literal
 import altair as alt
 
 from spectrope.checkpoints.audit import Audit, LayerRecord
-from spectrope.figures.base import Layer, Panel, exact
-from spectrope.figures.kinds.measured import legend
+from spectrope.figures import Layer, Panel, exact, legend
 
 HEADS = 16  # Most heads drawn of a layer.
 DECLARED, EFFECTIVE = "#464646", "#d84a02"

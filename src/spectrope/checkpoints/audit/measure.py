@@ -13,7 +13,7 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, d
 from spectrope.checkpoints.audit.records import HeadRecord, Position
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import Kernel
-from spectrope.spectral.toeplitz_share import lag_effects, lag_effects_of_product
+from spectrope.spectral import lag_effects, lag_effects_of_product
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.

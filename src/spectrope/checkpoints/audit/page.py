@@ -15,7 +15,7 @@ from spectrope.checkpoints.audit.figures import (
 )
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
-from spectrope.figures.shell import Section, rendered, write_page
+from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
 KERNELS = (

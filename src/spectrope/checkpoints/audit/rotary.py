@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
-from spectrope.encodings.parts import Pairing, complex_pairs
-from spectrope.encodings.schedules.base import geometric
+from spectrope.encodings import Pairing, complex_pairs, geometric
 
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
 NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.

@@ -14,13 +14,9 @@ from spectrope.checkpoints.adapters import (
     trained_length,
 )
 from spectrope.checkpoints.audit.compare import Finding, compare
-from spectrope.checkpoints.audit.declaration import (
-    Declaration,
-    contradictions,
-    declared_layer,
-    declared_offset,
-)
+from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, declared_offset
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.measure import measure
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.reach import Reach, reach_of
@@ -33,9 +29,7 @@ from spectrope.checkpoints.audit.records import (
 )
 from spectrope.checkpoints.probes.constant_content import Kernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
-from spectrope.core.device import dtype_name
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import ConfigError, Progress, Watch, dtype_name, unwatched
 
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.

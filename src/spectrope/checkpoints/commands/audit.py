@@ -9,10 +9,9 @@ import tyro
 from spectrope.checkpoints import audit as auditing
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
-from spectrope.console.progress import counted
-from spectrope.console.terminal import explain, say, table
-from spectrope.core.config import strict_json
-from spectrope.figures.shell import check_page
+from spectrope.console import counted, explain, say, table
+from spectrope.core import strict_json
+from spectrope.figures import check_page
 
 MISMATCH = 1
 

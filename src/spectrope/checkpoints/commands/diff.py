@@ -9,9 +9,8 @@ from spectrope.checkpoints.audit import Difference, audit, diff
 from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.commands.audit import MISMATCH
 from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption
-from spectrope.console.progress import counted
-from spectrope.console.terminal import say, table
-from spectrope.core.config import strict_json
+from spectrope.console import counted, say, table
+from spectrope.core import strict_json
 
 
 @dataclass(frozen=True, kw_only=True)

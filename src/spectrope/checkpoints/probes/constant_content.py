@@ -20,8 +20,7 @@ from spectrope.checkpoints.adapters import (
     states_of,
     with_states,
 )
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.random import torch_stream
+from spectrope.core import UnsupportedError, torch_stream
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
 

@@ -10,14 +10,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.adapters import Call
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Side
-from spectrope.encodings.composite import Composite
-from spectrope.encodings.nope import NoPE
-from spectrope.encodings.parts import Pairing
-from spectrope.encodings.rotary import Rotary
-from spectrope.encodings.schedules.base import Schedule
-from spectrope.lab.probes.heads import LayerHeads
+from spectrope.core import UnsupportedError
+from spectrope.encodings import (
+    Composite,
+    Context,
+    Encoding,
+    EncodingConfig,
+    Form,
+    NoPE,
+    Pairing,
+    Rotary,
+    Schedule,
+    Side,
+)
+from spectrope.lab import LayerHeads
 
 
 class Unseen(Encoding):

@@ -7,19 +7,14 @@ from typing import Annotated, Literal, cast, get_args
 import polars as pl
 import tyro
 
-from spectrope.checkpoints.ablation.show import Plan
-from spectrope.checkpoints.ablation.sweep import CheckpointFill
-from spectrope.checkpoints.options import Checkpoints
+from spectrope.checkpoints import CheckpointFill, Checkpoints, Plan
 from spectrope.cli.targets import run_or_checkpoint
-from spectrope.console.options import ROOT, RunsRoot, refuse_given
-from spectrope.console.own import Own
-from spectrope.console.progress import bars
-from spectrope.console.terminal import explain, frame, say
-from spectrope.core.device import choose_device
-from spectrope.core.errors import ConfigError, require
-from spectrope.lab.ablation.fills.base import FILLS
-from spectrope.lab.ablation.methods import (
+from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, refuse_given, say
+from spectrope.core import ConfigError, choose_device, require
+from spectrope.lab import (
     EXAMPLES,
+    FILLS,
+    PROTOCOLS,
     Adaptive,
     Cumulative,
     Exact,
@@ -27,11 +22,10 @@ from spectrope.lab.ablation.methods import (
     Screen,
     ablate,
     choose_protocol,
+    experiment_of,
     screening_agreement,
 )
-from spectrope.lab.ablation.protocols import PROTOCOLS
-from spectrope.lab.runs import experiment_of
-from spectrope.stats.sequential import Precision, Threshold
+from spectrope.stats import Precision, Threshold
 from spectrope.store import Run
 
 SEQUENCES = 32

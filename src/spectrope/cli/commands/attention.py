@@ -9,22 +9,11 @@ import tyro
 from torch import nn
 from tyro.conf import subcommand
 
-from spectrope.checkpoints.adapters import trained_length
-from spectrope.checkpoints.attention_plan import plan_checkpoint
-from spectrope.checkpoints.options import Checkpoints
-from spectrope.checkpoints.spectrum_show import Measured
+from spectrope.checkpoints import Checkpoints, Measured, plan_checkpoint, trained_length
 from spectrope.cli.targets import run_or_checkpoint
-from spectrope.console.options import ROOT, RunsRoot, refuse_given
-from spectrope.console.own import Own
-from spectrope.console.progress import counted
-from spectrope.console.terminal import frame, say
-from spectrope.core.config import strict_json
-from spectrope.core.device import choose_device
-from spectrope.core.errors import require
-from spectrope.fast.commands._measure import Bench, Calibrate, Json, Tolerance
-from spectrope.fast.costs import DEFAULT, read_costs
-from spectrope.fast.model_plan import Aim, plan_run
-from spectrope.fast.planning import TOLERANCE
+from spectrope.console import ROOT, Own, RunsRoot, counted, frame, refuse_given, say
+from spectrope.core import choose_device, require, strict_json
+from spectrope.fast import DEFAULT, TOLERANCE, Aim, Bench, Calibrate, Json, Tolerance, plan_run, read_costs
 from spectrope.store import Run
 
 TOKENS = 512

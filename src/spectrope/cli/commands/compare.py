@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from spectrope.console.options import (
+from spectrope.console import (
     ROOT,
     WORKERS,
     Condition,
@@ -15,22 +15,30 @@ from spectrope.console.options import (
     Examples,
     RunsRoot,
     Scale,
+    bars,
+    complain_of_divergence,
+    explain,
     refuse_given,
+    say,
+    table,
+    try_own,
+    try_task,
 )
-from spectrope.console.own import try_own, try_task
-from spectrope.console.progress import bars
-from spectrope.console.runs import complain_of_divergence
-from spectrope.console.terminal import explain, say, table
-from spectrope.core.errors import require
-from spectrope.figures import write_report
-from spectrope.figures.shell import check_page
-from spectrope.lab.engines.local import execute
-from spectrope.lab.runs import experiment_of
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import experiment
-from spectrope.lab.tune import FACTORS, Tuning, run_tuned, trials_of, tune
+from spectrope.core import require
+from spectrope.figures import check_page, write_report
+from spectrope.lab import (
+    FACTORS,
+    Experiment,
+    Tuning,
+    execute,
+    experiment,
+    experiment_of,
+    run_tuned,
+    trials_of,
+)
+from spectrope.lab.tune import tune
 from spectrope.store import Run
-from spectrope.tasks.base import TASKS
+from spectrope.tasks import TASKS
 
 ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
 

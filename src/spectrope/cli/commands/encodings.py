@@ -9,15 +9,21 @@ from rich.padding import Padding
 from rich.progress import track
 from rich.text import Text
 
-from spectrope.attention.cost import HEAD_DIM, N_HEADS, REPEATS, Cost, Ratio, Refused, batch_size, costs
-from spectrope.attention.heads import ATTENTIONS, describe_attention
-from spectrope.console.options import DeviceOption, refuse_given
-from spectrope.console.own import named
-from spectrope.console.terminal import console, say, table
-from spectrope.core.config import Configured, to_dict
-from spectrope.core.device import choose_device
-from spectrope.core.errors import require
-from spectrope.encodings.base import ENCODINGS, CatalogueEntry, describe
+from spectrope.attention import (
+    ATTENTIONS,
+    HEAD_DIM,
+    N_HEADS,
+    REPEATS,
+    Cost,
+    Ratio,
+    Refused,
+    batch_size,
+    costs,
+    describe_attention,
+)
+from spectrope.console import DeviceOption, console, named, refuse_given, say, table
+from spectrope.core import Configured, choose_device, require, to_dict
+from spectrope.encodings import ENCODINGS, CatalogueEntry, describe
 
 
 @dataclass(frozen=True, kw_only=True)

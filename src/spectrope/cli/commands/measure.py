@@ -6,13 +6,9 @@ from typing import Annotated
 import tyro
 
 from spectrope.cli.targets import take_up
-from spectrope.console.options import ROOT, DeviceOption, RunsRoot
-from spectrope.console.own import Own
-from spectrope.console.progress import bars
-from spectrope.console.terminal import frame, say
-from spectrope.core.device import choose_device
-from spectrope.lab.measures import MEASURES
-from spectrope.lab.runs import experiment_of
+from spectrope.console import ROOT, DeviceOption, Own, RunsRoot, bars, frame, say
+from spectrope.core import choose_device
+from spectrope.lab import MEASURES, experiment_of
 from spectrope.store import resolve_run
 
 ROWS_SHOWN = 12

@@ -6,13 +6,10 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console.options import ROOT, RunsRoot
-from spectrope.console.terminal import complain, say
-from spectrope.core.errors import StoreError
-from spectrope.figures import FIGURES, save_figure, write_report
-from spectrope.figures.save import check_figure
-from spectrope.figures.shell import check_page
-from spectrope.lab.experiments import MARK
+from spectrope.console import ROOT, RunsRoot, complain, say
+from spectrope.core import StoreError
+from spectrope.figures import FIGURES, check_figure, check_page, save_figure, write_report
+from spectrope.lab import MARK
 from spectrope.store import Run, resolve_run, survey
 
 

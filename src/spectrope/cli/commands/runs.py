@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from spectrope.console.options import ROOT, RunsRoot
-from spectrope.console.terminal import complain, table
-from spectrope.core.errors import SpectropeError, StoreError
-from spectrope.lab.experiments import MARK, OWN, read_experiment
+from spectrope.console import ROOT, RunsRoot, complain, table
+from spectrope.core import SpectropeError, StoreError
+from spectrope.lab import MARK, OWN, read_experiment
 from spectrope.store import Run, survey
 
 NAMES = ("task", "encoding_name", "scale", "condition", "seed")

@@ -8,25 +8,23 @@ from typing import Annotated
 import polars as pl
 import tyro
 
-from spectrope.checkpoints.options import Checkpoints
-from spectrope.checkpoints.spectrum_show import LENGTH, Measured
+from spectrope.checkpoints import LENGTH, Checkpoints, Measured
 from spectrope.cli.targets import run_or_checkpoint
-from spectrope.console.options import ROOT, RunsRoot, refuse_given
-from spectrope.console.own import Own, named
-from spectrope.console.progress import bars
-from spectrope.console.terminal import explain, frame, say
-from spectrope.core.device import choose_device
-from spectrope.core.errors import ConfigError, require
-from spectrope.encodings.base import ENCODINGS
-from spectrope.lab.ablation.methods import Tables
-from spectrope.lab.probes.kernel import Kernel, encoding_kernels
-from spectrope.lab.runs import experiment_of
-from spectrope.lab.spectra.heads import Measurement, spectrum
-from spectrope.lab.spectra.kernels import kernel_tables
-from spectrope.models.decoder import DecoderConfig
-from spectrope.spectral.kernel import rope_kernel_eigenvalues
-from spectrope.store import Run
-from spectrope.store.files import disk_errors, write_parquet
+from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, named, refuse_given, say
+from spectrope.core import ConfigError, choose_device, require
+from spectrope.encodings import ENCODINGS
+from spectrope.lab import (
+    Kernel,
+    Measurement,
+    Tables,
+    encoding_kernels,
+    experiment_of,
+    kernel_tables,
+    spectrum,
+)
+from spectrope.models import DecoderConfig
+from spectrope.spectral import rope_kernel_eigenvalues
+from spectrope.store import Run, disk_errors, write_parquet
 
 POSITIONS = 512
 

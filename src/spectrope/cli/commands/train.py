@@ -7,30 +7,27 @@ from typing import Annotated, Literal
 
 import tyro
 
-from spectrope.console.options import (
+from spectrope.console import (
     ROOT,
     Condition,
     DeviceOption,
     Epochs,
     Examples,
+    Own,
     RunsRoot,
     Scale,
+    bars,
+    complain_of_divergence,
     refuse_given,
+    resolve_own,
+    say,
+    try_own,
+    try_task,
 )
-from spectrope.console.own import Own, resolve_own, try_own, try_task
-from spectrope.console.progress import bars
-from spectrope.console.runs import complain_of_divergence
-from spectrope.console.terminal import say
-from spectrope.core.device import choose_device
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import stop_on_signal
-from spectrope.encodings.base import ENCODINGS
-from spectrope.lab.experiments import read_experiment
-from spectrope.lab.job import train
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.learning import LearningProbe
-from spectrope.lab.training.scales import experiment
-from spectrope.tasks.base import TASKS
+from spectrope.core import ConfigError, choose_device, stop_on_signal
+from spectrope.encodings import ENCODINGS
+from spectrope.lab import Experiment, LearningProbe, experiment, read_experiment, train
+from spectrope.tasks import TASKS
 
 PROBES = {"learning": LearningProbe}
 REPLACED = ("encoding", "task", "scale", "condition", "seed", "epochs", "examples")  # by a recipe

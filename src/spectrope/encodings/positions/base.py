@@ -5,8 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from spectrope.core.config import Configured
-from spectrope.core.registry import Registry
+from spectrope.core import Configured, Registry
 
 POSITIONS: Registry[type["Positions"]] = Registry("positions", "spectrope.encodings.positions")
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.positions.base import Positions
 
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError, require
-from spectrope.core.random import torch_stream
+from spectrope.core import UnsupportedError, require, torch_stream
 from spectrope.encodings.positions.base import Positions
 
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import require
-from spectrope.core.random import torch_stream
+from spectrope.core import require, torch_stream
 from spectrope.encodings.positions.base import Positions
 
 

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.core.registry import Registry
+from spectrope.core import Registry, UnsupportedError
 from spectrope.encodings.base import Scope, Sized, Tag
 from spectrope.encodings.parts import Constant
 

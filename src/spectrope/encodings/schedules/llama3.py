@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.schedules.base import Schedule, geometric
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.base import Tag
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric

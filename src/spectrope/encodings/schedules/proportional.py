@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.encodings.schedules.base import Schedule, geometric
 
 

@@ -8,14 +8,8 @@ from typing import Annotated, Any
 import polars as pl
 import tyro
 
-from spectrope.console.options import DeviceOption
-from spectrope.console.own import named
-from spectrope.console.progress import counted
-from spectrope.console.terminal import frame, say, table
-from spectrope.core.config import strict_json, to_dict
-from spectrope.core.device import choose_device
-from spectrope.core.errors import require
-from spectrope.core.progress import Progress
+from spectrope.console import DeviceOption, counted, frame, named, say, table
+from spectrope.core import Progress, choose_device, require, strict_json, to_dict
 from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
 from spectrope.fast.costs import CostModel
 from spectrope.fast.crossover import (
@@ -31,8 +25,8 @@ from spectrope.fast.crossover import (
 )
 from spectrope.fast.figure import save_crossover
 from spectrope.fast.planning import TOLERANCE
-from spectrope.figures.save import check_figure
-from spectrope.store.files import disk_errors
+from spectrope.figures import check_figure
+from spectrope.store import disk_errors
 
 Tolerance = Annotated[
     float, tyro.conf.arg(help="Largest certified error of a head's output, in units of max|v|.")

@@ -8,7 +8,7 @@ import polars as pl
 from spectrope.figures.base import Figure, Layer, Panel, colour, emphasised, exact, rows, span
 from spectrope.figures.kinds.measured import by_setting
 from spectrope.figures.tables import Tables
-from spectrope.lab.ablation.thresholds import DEFAULT_RULE
+from spectrope.lab import DEFAULT_RULE
 
 HEIGHT = 240
 ENDS = ("gap", "gap_low", "share", "share_low")

@@ -6,7 +6,7 @@ import polars as pl
 from spectrope.figures.base import Figure, Layer, Panel, exact, rows
 from spectrope.figures.kinds.measured import above, by_encoding, ordinal, worded
 from spectrope.figures.tables import Tables
-from spectrope.stats.rank import rank_correlation
+from spectrope.stats import rank_correlation
 
 FEWEST = 4  # Heads of which there is a rank correlation.
 

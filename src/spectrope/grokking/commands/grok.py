@@ -8,14 +8,10 @@ from typing import Annotated, Literal
 import polars as pl
 import tyro
 
-from spectrope.console.options import DeviceOption, StopAfter
-from spectrope.console.own import named, try_own
-from spectrope.console.terminal import say
-from spectrope.core.config import from_dict
-from spectrope.core.errors import ConfigError, require
-from spectrope.encodings.base import ENCODINGS, EncodingConfig
-from spectrope.encodings.learned import Learned
-from spectrope.figures.shell import check_page
+from spectrope.console import DeviceOption, StopAfter, named, say, try_own
+from spectrope.core import ConfigError, from_dict, require
+from spectrope.encodings import ENCODINGS, EncodingConfig, Learned
+from spectrope.figures import check_page
 from spectrope.grokking.compare import FEWEST, compare_measures
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.measures.base import columns

@@ -6,10 +6,9 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console.options import DeviceOption, StopAfter
-from spectrope.console.terminal import say
-from spectrope.core.errors import require
-from spectrope.figures.shell import check_page
+from spectrope.console import DeviceOption, StopAfter, say
+from spectrope.core import require
+from spectrope.figures import check_page
 from spectrope.grokking.config import Grokked
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
 from spectrope.grokking.shapes_page import write_shapes

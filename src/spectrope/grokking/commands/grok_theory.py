@@ -8,8 +8,8 @@ import polars as pl
 import torch
 import tyro
 
-from spectrope.console.terminal import console, frame
-from spectrope.core.errors import require
+from spectrope.console import console, frame
+from spectrope.core import require
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
 from spectrope.grokking.coverage import coverage
 from spectrope.grokking.least_norm import NormDescent

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core.registry import Registry
+from spectrope.core import Registry
 from spectrope.grokking.tasks.modular import Split
 
 MEASURES: Registry[type["Measure"]] = Registry("progress measure", "spectrope.grokking.measures")

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.grokking.measures.base import Measure, Snapshot
-from spectrope.stats.concentration import gini
+from spectrope.stats import gini
 
 
 class FourierSparsity(Measure, name="fourier"):

@@ -5,7 +5,7 @@ from typing import ClassVar
 import torch
 
 from spectrope.grokking.measures.base import Measure, Snapshot
-from spectrope.spectral.ranks import effective_ranks
+from spectrope.spectral import effective_ranks
 
 
 class WeightNorm(Measure, name="weight_norm"):

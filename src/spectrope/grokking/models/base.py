@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core.random import SeededModule, initial_weights
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import Sized
+from spectrope.core import Registry, SeededModule, initial_weights
+from spectrope.encodings import Sized
 from spectrope.grokking.tasks.modular import ModularConfig
 
 MODULAR_MODELS: Registry[type["ModularModel"]] = Registry("model", "spectrope.grokking.models")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.encodings.base import Context, Encoding, Form, Tag
+from spectrope.encodings import Context, Encoding, Form, Tag
 
 
 class Layer(nn.Module):

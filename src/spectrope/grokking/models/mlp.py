@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
 from spectrope.grokking.models.layer import pick
 from spectrope.grokking.tasks.modular import ModularConfig

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.encodings.base import Encoding
+from spectrope.encodings import Encoding
 from spectrope.grokking.models.layer import Layer, mean, pick, position_bias
 
 

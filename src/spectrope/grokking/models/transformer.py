@@ -7,11 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.attention.base import attention
-from spectrope.core.config import OneOf
-from spectrope.core.errors import require
-from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig
-from spectrope.encodings.learned import Learned
+from spectrope.attention import attention
+from spectrope.core import OneOf, require
+from spectrope.encodings import ENCODINGS, Context, Encoding, EncodingConfig, Learned
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
 from spectrope.grokking.models.first_layer import Tables
 from spectrope.grokking.models.layer import Layer, is_positional, pick

@@ -7,8 +7,7 @@ from jaxtyping import Float
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.random import initial_weights
+from spectrope.core import ConfigError, UnsupportedError, initial_weights
 
 BASIC = {
     "layer_type": "basic",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Int
 
-from spectrope.core.errors import ConfigError
+from spectrope.core import ConfigError
 
 OPERATIONS: Mapping[str, str] = {
     "add": "a + b",

@@ -6,9 +6,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import require
-from spectrope.core.registry import Registry
+from spectrope.core import Configured, Registry, require
 
 DISTRIBUTIONS: Registry[type["Distribution"]] = Registry("data distribution", "spectrope.grokking.tasks")
 

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from spectrope.core.config import Configured, OneOf
-from spectrope.core.errors import require
-from spectrope.core.random import numpy_stream
+from spectrope.core import Configured, OneOf, numpy_stream, require
 from spectrope.grokking.tasks.arithmetic import Expression
 from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random
 

@@ -8,9 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import require
-from spectrope.core.random import numpy_stream
+from spectrope.core import Configured, numpy_stream, require
 
 CELLS = 4  # In a grid of two by two.
 RADIUS = 0.8  # Of a polygon, in halves of its cell.

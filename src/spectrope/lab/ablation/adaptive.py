@@ -7,18 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Watch, unwatched
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, Progress, Watch, numpy_stream, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.fills.base import needs_of
 from spectrope.lab.ablation.gather import data_means, derangement
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
-from spectrope.models.decoder import Decoder
-from spectrope.stats.interval import Interval
-from spectrope.stats.sequential import Aim, confidence_sequence
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.stats import Aim, Interval, confidence_sequence
+from spectrope.tasks import Batch
 
 FIRST_LOOK = 64  # Examples before the first look.
 GROWTH = 1.1  # Factor between the numbers of examples at successive looks.

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
+from spectrope.core import UnsupportedError
 from spectrope.lab.ablation.fills.base import FILLS, LayerFill, Site
 from spectrope.lab.ablation.interventions import HeadAblation
 

@@ -4,14 +4,13 @@ from dataclasses import dataclass
 
 import torch
 
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.interventions import HeadAblation, growing
 from spectrope.lab.ablation.sweep import Sweep
-from spectrope.models.decoder import Decoder
-from spectrope.stats.interval import Interval
-from spectrope.stats.paired import Discordance, difference_intervals
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.stats import Discordance, Interval, difference_intervals
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

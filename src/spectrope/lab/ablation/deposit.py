@@ -5,13 +5,22 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from spectrope.core.random import numpy_stream
+from spectrope.core import numpy_stream
 from spectrope.lab.ablation.rule import LayerRule, drops, judge
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
-from spectrope.stats.bootstrap import reflected_intervals, resampled_means
-from spectrope.stats.concentration import INDICES, index_ranges, indices, shares
-from spectrope.stats.interval import Interval, Intervals
-from spectrope.stats.paired import Discordance, difference_intervals, mcnemar_p
+from spectrope.stats import (
+    INDICES,
+    Discordance,
+    Interval,
+    Intervals,
+    difference_intervals,
+    index_ranges,
+    indices,
+    mcnemar_p,
+    reflected_intervals,
+    resampled_means,
+    shares,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

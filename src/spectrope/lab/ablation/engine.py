@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core.device import each_within, inference
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import Progress, Watch, each_within, inference, unwatched
 from spectrope.lab.ablation.change import changed_outputs
 from spectrope.lab.ablation.fills.base import LayerMeans, Site, layer_fills, needs_of
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
@@ -19,8 +18,8 @@ from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.passes import Piece
 from spectrope.lab.ablation.tree import Tree, changes_in, fills_of
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 # Numbers in one batch's residual stream, variants included: few enough for a cache, or to fill a GPU.
 BUDGET = {"cpu": 2**19, "cuda": 2**26}

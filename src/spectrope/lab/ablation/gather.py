@@ -5,14 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrope.core.device import in_precision
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, in_precision, numpy_stream
 from spectrope.lab.ablation.fills.base import LayerMeans
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import by_length
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 
 @torch.inference_mode()

@@ -7,13 +7,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.encodings.base import Encoding
+from spectrope.encodings import Encoding
 from spectrope.lab.ablation.change import changed_outputs
 from spectrope.lab.ablation.fills.base import LayerMeans, Site
 from spectrope.lab.ablation.interventions import HeadAblation, Variant
 from spectrope.lab.evaluation.score import predict
-from spectrope.models.decoder import Block, Decoder, Heads, Stream
-from spectrope.tasks.base import Batch
+from spectrope.models import Block, Decoder, Heads, Stream
+from spectrope.tasks import Batch
 
 
 @contextlib.contextmanager

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate, combinations
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.lab.ablation.fills.base import FILLS
-from spectrope.models.decoder import DecoderConfig
+from spectrope.models import DecoderConfig
 
 
 @dataclass(frozen=True, order=True)

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 import polars as pl
 import torch
 
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.cumulative import cumulative_curve
 from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis, analyse
@@ -16,11 +16,10 @@ from spectrope.lab.ablation.sweep import Sweep, sweep
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.lab.stamps import with_digest
-from spectrope.models.decoder import Decoder
-from spectrope.stats.interval import ends
-from spectrope.stats.sequential import Aim
+from spectrope.models import Decoder
+from spectrope.stats import Aim, ends
 from spectrope.store import Run
-from spectrope.tasks.base import Batch
+from spectrope.tasks import Batch
 
 EXAMPLES = 2000
 Tables = dict[str, pl.DataFrame]

@@ -8,10 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.attention import attention
-from spectrope.encodings.base import Context, Encoding, Form
+from spectrope.encodings import Context, Encoding, Form
 from spectrope.lab.ablation.fills.base import LayerMeans, Site
-from spectrope.models.decoder import Block, Decoder, Stream
-from spectrope.tasks.base import Batch
+from spectrope.models import Block, Decoder, Stream
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True)

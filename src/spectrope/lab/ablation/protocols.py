@@ -5,12 +5,11 @@ from typing import Literal
 
 import torch
 
-from spectrope.core.config import Configured
-from spectrope.core.registry import Registry
+from spectrope.core import Configured, Registry
 from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.ablation.interventions import HeadAblation, Variant, single_heads
-from spectrope.models.decoder import DecoderConfig
-from spectrope.tasks.base import Batch
+from spectrope.models import DecoderConfig
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

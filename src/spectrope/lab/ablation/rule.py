@@ -5,13 +5,18 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.random import numpy_stream
+from spectrope.core import ConfigError, numpy_stream
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE, Rule
-from spectrope.stats.concentration import MIN_TOTAL
-from spectrope.stats.interval import holm
-from spectrope.stats.paired import Discordance, exceedance_p, lower_bounds
-from spectrope.stats.ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
+from spectrope.stats import (
+    MIN_TOTAL,
+    Discordance,
+    RatioMoments,
+    exceedance_p,
+    holm,
+    lower_bounds,
+    ratio_exceedance_p,
+    ratio_lower_bound,
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,13 @@ from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
-from spectrope.core.device import in_precision
+from spectrope.core import in_precision
 from spectrope.lab.ablation.fills.base import FILLS, needs_of
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ import numpy as np
 import torch
 from jaxtyping import Bool
 
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
-from spectrope.models.decoder import Decoder
-from spectrope.stats.interval import Interval, Intervals
-from spectrope.stats.paired import Discordance, difference_intervals
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.stats import Discordance, Interval, Intervals, difference_intervals
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from spectrope.core.config import Configured
-from spectrope.core.errors import require
+from spectrope.core import Configured, require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from spectrope.core.errors import SpectropeError
-from spectrope.core.progress import Watch
+from spectrope.core import SpectropeError, Watch
 from spectrope.lab.job import Job
 from spectrope.store import Run
 

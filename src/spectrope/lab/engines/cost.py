@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from spectrope.core.config import config_hash
-from spectrope.core.device import Precision
+from spectrope.core import Precision, config_hash
 from spectrope.lab.experiments import AnyExperiment, Timing, laboratory_of, written
 from spectrope.lab.job import Job, train
 from spectrope.lab.measures import MEASURES

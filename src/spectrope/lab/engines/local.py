@@ -16,11 +16,21 @@ from typing import Any
 
 import torch
 
-from spectrope.core.device import Device, choose_device
-from spectrope.core.errors import Interrupted, SpectropeError, StoreError
-from spectrope.core.foreign import load_file, loaded_files
-from spectrope.core.memory import keep_freed_memory
-from spectrope.core.progress import Progress, Stop, Watch, stop_on_signal, unwatched
+from spectrope.core import (
+    Device,
+    Interrupted,
+    Progress,
+    SpectropeError,
+    Stop,
+    StoreError,
+    Watch,
+    choose_device,
+    keep_freed_memory,
+    load_file,
+    loaded_files,
+    stop_on_signal,
+    unwatched,
+)
 from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.job import Job, complete

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 
-from spectrope.core.progress import Progress
+from spectrope.core import Progress
 
 TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
 

@@ -11,10 +11,19 @@ from typing import Any
 
 import torch
 
-from spectrope.core.errors import Interrupted, SpectropeError, UnsupportedError, require
-from spectrope.core.foreign import load_file, loaded_files
-from spectrope.core.memory import keep_freed_memory
-from spectrope.core.progress import Progress, Stop, Watch, stop_on_signal
+from spectrope.core import (
+    Interrupted,
+    Progress,
+    SpectropeError,
+    Stop,
+    UnsupportedError,
+    Watch,
+    keep_freed_memory,
+    load_file,
+    loaded_files,
+    require,
+    stop_on_signal,
+)
 from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.engines.local import numbered, throttled
 from spectrope.lab.job import Job, complete

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import polars as pl
 import torch
 
-from spectrope.core.errors import ConfigError
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import ConfigError, Progress, Watch, unwatched
 from spectrope.lab.evaluation.score import score
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.store import Run
-from spectrope.tasks.base import Batch, TaskConfig
+from spectrope.tasks import Batch, TaskConfig
 
 FACTORS = (1.0, 1.5, 2.0, 4.0)
 EXAMPLES = 2000

@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core.device import in_precision
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.core import in_precision
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 IGNORED = -100  # torch's own mark for a label that the loss leaves out
 

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import torch
 
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.methods import EXAMPLES, Exact, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.measures.base import Measure

@@ -6,8 +6,7 @@ from typing import Any, ClassVar
 import polars as pl
 import torch
 
-from spectrope.core.progress import Watch, unwatched
-from spectrope.core.registry import Registry
+from spectrope.core import Registry, Watch, unwatched
 from spectrope.lab.stamps import is_made_by, with_digest
 from spectrope.lab.training.config import Experiment
 from spectrope.store import Run

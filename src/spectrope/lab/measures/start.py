@@ -2,7 +2,7 @@
 
 import torch
 
-from spectrope.core.progress import Watch, unwatched
+from spectrope.core import Watch, unwatched
 from spectrope.lab.measures.base import Measure
 from spectrope.lab.training.early import kernels_at_start
 from spectrope.store import Run

@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 
-from spectrope.core.random import torch_stream
-from spectrope.encodings.nope import NoPE
+from spectrope.core import torch_stream
+from spectrope.encodings import NoPE
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
-from spectrope.models.decoder import Decoder
-from spectrope.spectral.toeplitz_share import lag_effects
-from spectrope.stats.examples import mean_intervals
-from spectrope.stats.interval import Intervals
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.spectral import lag_effects
+from spectrope.stats import Intervals, mean_intervals
+from spectrope.tasks import Batch
 
 
 def shuffled(batch: Batch, seed: int) -> Batch:

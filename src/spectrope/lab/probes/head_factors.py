@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.attention.multi_head import MultiHead
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.factorised import FactorisedTable
+from spectrope.attention import MultiHead
+from spectrope.core import UnsupportedError
+from spectrope.encodings import FactorisedTable
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, eq=False)

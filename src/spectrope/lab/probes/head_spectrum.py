@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 
-from spectrope.stats.interval import Interval
+from spectrope.stats import Interval
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.encodings.base import Context, Encoding
-from spectrope.models.decoder import Decoder, Heads
-from spectrope.tasks.base import Batch
+from spectrope.encodings import Context, Encoding
+from spectrope.models import Decoder, Heads
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, eq=False)

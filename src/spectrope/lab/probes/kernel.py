@@ -8,13 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Encoding, Form
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Encoding, Form
 from spectrope.lab.probes.rotation import encoding_of_head, steady_rotation
-from spectrope.spectral.extremes import extremal_eigenvalues
-from spectrope.spectral.kernel import rope_kernel, rope_kernel_eigenvalues
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.symbol import SymbolRange, symbol_range
+from spectrope.spectral import (
+    SymbolRange,
+    ToeplitzOperator,
+    extremal_eigenvalues,
+    rope_kernel,
+    rope_kernel_eigenvalues,
+    symbol_range,
+)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,19 +10,17 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention.base import additive_mask
-from spectrope.attention.heads import Heads, Stream
-from spectrope.attention.multi_head import MultiHead
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Encoding, Tag
+from spectrope.attention import Heads, MultiHead, Stream, additive_mask
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Encoding, Tag
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.quantities import spacing
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
 from spectrope.lab.probes.tangents import Kernels, LastRows
-from spectrope.models.decoder import Decoder
-from spectrope.spectral.learning import GradientSpectrum, gradient_spectrum, lag_gradients
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.spectral import GradientSpectrum, gradient_spectrum, lag_gradients
+from spectrope.tasks import Batch
 
 ENTRIES = 2**25  # Of gradients by lag at once, 256 MiB.
 STILL = torch.zeros(1, dtype=torch.float64)  # The frequency of what does not turn.

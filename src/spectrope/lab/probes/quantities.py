@@ -7,15 +7,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.parts import complex_pairs
+from spectrope.core import UnsupportedError
+from spectrope.encodings import complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
-from spectrope.spectral.contraction import head_contraction
-from spectrope.spectral.logits import row_centred
-from spectrope.spectral.ranks import effective_ranks
-from spectrope.spectral.rope import band_gram, factorisation_residuals
-from spectrope.spectral.toeplitz_share import lag_effects, toeplitz_shares
+from spectrope.spectral import (
+    band_gram,
+    effective_ranks,
+    factorisation_residuals,
+    head_contraction,
+    lag_effects,
+    row_centred,
+    toeplitz_shares,
+)
 
 
 class Quantities:

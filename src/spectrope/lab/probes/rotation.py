@@ -6,11 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.encodings.base import Encoding, Tag
-from spectrope.encodings.composite import Composite
-from spectrope.encodings.parts import Pairing
-from spectrope.encodings.per_head import PerHead
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings import Composite, Encoding, Pairing, PerHead, Rotary, Tag
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.spectral.hidden import EffectShares, backfitted_effects, effect_shares
-from spectrope.stats.examples import jackknife_intervals
-from spectrope.stats.interval import Interval
+from spectrope.spectral import EffectShares, backfitted_effects, effect_shares
+from spectrope.stats import Interval, jackknife_intervals
 
 TOLERANCE, MOST_SWEEPS = 1e-8, 20_000  # Few examples of many tokens converge slowly.
 SHARES = ("content", "position", "residual")

@@ -7,15 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.random import torch_stream
+from spectrope.core import torch_stream
 from spectrope.lab.probes.head_spectrum import QUANTITIES, HeadSpectrum
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.quantities import Quantities
-from spectrope.spectral.rope import band_labels
-from spectrope.spectral.toeplitz_share import lag_effects, null_shares
-from spectrope.stats.examples import mean_intervals
-from spectrope.stats.interval import Intervals
-from spectrope.stats.randomisation import RandomisationTest, randomisation_test
+from spectrope.spectral import band_labels, lag_effects, null_shares
+from spectrope.stats import Intervals, RandomisationTest, mean_intervals, randomisation_test
 
 BANDS = 8
 

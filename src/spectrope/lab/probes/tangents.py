@@ -6,16 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.encodings.parts import Pairing, complex_pairs
+from spectrope.encodings import Pairing, complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.rotation import Rotation
-from spectrope.spectral.tangent import (
-    KernelSummary,
-    gauss_newton,
-    softmax_curvature,
-    summarise,
-    tangent_kernel,
-)
+from spectrope.spectral import KernelSummary, gauss_newton, softmax_curvature, summarise, tangent_kernel
 
 ROWS = 2  # Queries: the last tokens of the first examples.
 

@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 
 from spectrope.lab.probes.spectrum import LayerSpectrum
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.szego import SymbolMatch, eigenvalue_match, singular_value_match
+from spectrope.spectral import SymbolMatch, ToeplitzOperator, eigenvalue_match, singular_value_match
 
 Found = tuple[dict[str, int | str], SymbolMatch]
 SCHEMA = {"layer": pl.Int64, "head": pl.Int64, "kind": pl.String}

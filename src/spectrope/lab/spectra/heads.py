@@ -9,8 +9,7 @@ import torch
 from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
-from spectrope.core.errors import ConfigError, StoreError, require
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import ConfigError, Progress, StoreError, Watch, require, unwatched
 from spectrope.lab.ablation.methods import Subject, Tables
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.lab.probes.head_spectrum import QUANTITIES
@@ -20,10 +19,9 @@ from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
 from spectrope.lab.sizes import fullest, size_mark
 from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
 from spectrope.lab.spectra.kernels import own_tables
-from spectrope.stats.interval import ends, holm
-from spectrope.stats.rank import rank_correlation
+from spectrope.stats import ends, holm, rank_correlation
 from spectrope.store import Run
-from spectrope.tasks.base import Batch
+from spectrope.tasks import Batch
 
 SOMETIMES = frozenset({"bands", "correlation", "lags", "symbol", "extremes", "distances"})  # Others, always.
 

@@ -5,13 +5,18 @@ from collections.abc import Callable, Sequence
 import polars as pl
 import torch
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Encoding
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Encoding
 from spectrope.lab.ablation.methods import Tables
 from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
-from spectrope.models.decoder import Decoder
-from spectrope.spectral.operator import ToeplitzOperator
-from spectrope.spectral.szego import SymbolMatch, eigenvalue_match, fitted_rate, singular_value_match
+from spectrope.models import Decoder
+from spectrope.spectral import (
+    SymbolMatch,
+    ToeplitzOperator,
+    eigenvalue_match,
+    fitted_rate,
+    singular_value_match,
+)
 
 ANGLES = 257  # Equispaced, at which symbols are tabled, from 0 to pi.
 LONGEST = 256  # Positions of the largest section whose whole spectrum is taken.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from spectrope.core.registry import Registry
+from spectrope.core import Registry
 from spectrope.lab.training.config import Experiment
 
 Condition = Callable[[Experiment], Experiment]

@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from math import inf
 from typing import Annotated, Literal
 
-from spectrope.core.config import Configured, OneOf
-from spectrope.core.device import Precision
-from spectrope.core.errors import require
+from spectrope.core import Configured, OneOf, Precision, require
 from spectrope.lab.experiments import DECODER, AnyExperiment
-from spectrope.models.decoder import DecoderConfig
-from spectrope.tasks.base import TASKS, TaskConfig
+from spectrope.models import DecoderConfig
+from spectrope.tasks import TASKS, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)

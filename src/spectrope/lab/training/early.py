@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from spectrope.core.errors import Interrupted
-from spectrope.core.progress import Progress, Watch, unwatched
+from spectrope.core import Interrupted, Progress, Watch, unwatched
 from spectrope.lab.probes.head_factors import factor_growth
 from spectrope.lab.runs import experiment_of, load_model, run_for
 from spectrope.lab.training.factors import FactorProbe, by_head

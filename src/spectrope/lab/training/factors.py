@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.lab.probes.head_factors import factor_gradients, projections
 from spectrope.lab.training.probe import Probe
-from spectrope.models.decoder import Decoder
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from spectrope.core.device import Precision, median_seconds
+from spectrope.core import Precision, median_seconds
 from spectrope.lab.experiments import DECODER, Laboratory, Timing
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment

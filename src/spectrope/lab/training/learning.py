@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from spectrope.core.errors import require
+from spectrope.core import require
 from spectrope.lab.probes.learning import HeadLearning, learning
 from spectrope.lab.probes.tangents import Kernels
 from spectrope.lab.training.probe import Probe
-from spectrope.models.decoder import Decoder
-from spectrope.spectral.learning import head_participation
-from spectrope.tasks.base import Batch
+from spectrope.models import Decoder
+from spectrope.spectral import head_participation
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

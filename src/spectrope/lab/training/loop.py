@@ -9,17 +9,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from spectrope.core.device import Precision, choose_dtype, dtype_name, in_precision
-from spectrope.core.noise import Noise
-from spectrope.core.progress import Progress, Stop, Watch, never, unwatched
-from spectrope.core.random import initial_weights, stream_seed, torch_stream
+from spectrope.core import (
+    Noise,
+    Precision,
+    Progress,
+    Stop,
+    Watch,
+    choose_dtype,
+    dtype_name,
+    in_precision,
+    initial_weights,
+    never,
+    stream_seed,
+    torch_stream,
+    unwatched,
+)
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.probe import Probe, Recorder
 from spectrope.lab.training.state import WEIGHTS, Row, TrainingState, sit
-from spectrope.models.decoder import Decoder
+from spectrope.models import Decoder
 from spectrope.store import Run
-from spectrope.tasks.base import Batch
+from spectrope.tasks import Batch
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:

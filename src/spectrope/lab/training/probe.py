@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import polars as pl
 
-from spectrope.core.errors import require
-from spectrope.models.decoder import Decoder
+from spectrope.core import require
+from spectrope.models import Decoder
 from spectrope.store import Run
-from spectrope.tasks.base import Batch
+from spectrope.tasks import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,16 +3,13 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from spectrope.attention.heads import ATTENTIONS, AttentionConfig
-from spectrope.attention.multi_head import MultiHead
-from spectrope.core.errors import UnknownNameError
-from spectrope.core.foreign import is_foreign
-from spectrope.encodings.base import ENCODINGS, EncodingConfig
-from spectrope.encodings.rotary import Rotary
+from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
+from spectrope.core import UnknownNameError, is_foreign
+from spectrope.encodings import ENCODINGS, EncodingConfig, Rotary
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
-from spectrope.models.decoder import DecoderConfig
-from spectrope.tasks.base import TASKS, Size, TaskConfig
+from spectrope.models import DecoderConfig
+from spectrope.tasks import TASKS, Size, TaskConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,7 @@ from typing import Any, Generic, TypeVar
 import torch
 from torch import Tensor, nn
 
-from spectrope.core.device import dtype_name
-from spectrope.core.errors import Interrupted
-from spectrope.core.progress import Stop
+from spectrope.core import Interrupted, Stop, dtype_name
 from spectrope.store import Run
 
 CHECKPOINT = "checkpoint"

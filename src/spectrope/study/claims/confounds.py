@@ -5,10 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.job import Job
-from spectrope.lab.training.config import Experiment
-from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.lab import AnyExperiment, Experiment, Job
+from spectrope.stats import MIN_SEEDS
 from spectrope.study.arms import NAMES_AND_MLA, TASKS, run_of
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES

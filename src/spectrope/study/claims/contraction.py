@@ -6,11 +6,9 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from spectrope.encodings.rotary import Rotary
-from spectrope.encodings.schedules.geometric import Geometric
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import experiment
-from spectrope.stats.seeds import t_interval
+from spectrope.encodings import Geometric, Rotary
+from spectrope.lab import Experiment, experiment
+from spectrope.stats import t_interval
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost

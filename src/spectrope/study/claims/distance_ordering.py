@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab.training.config import Experiment
+from spectrope.lab import Experiment
 from spectrope.study.arms import ACCURACY, NAMES, RIVALS, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from spectrope.lab.training.config import Experiment
+from spectrope.lab import Experiment
 from spectrope.study.arms import NAMES, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from spectrope.lab.job import Job
-from spectrope.lab.training.config import Experiment
+from spectrope.lab import Experiment, Job
 from spectrope.study.arms import EXPLORED_RATES, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import InRuns, Values

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings.rotary import Rotary
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import experiment
-from spectrope.spectral.kernel import rope_kernel_eigenvalues
-from spectrope.spectral.ranks import effective_ranks
+from spectrope.encodings import Rotary
+from spectrope.lab import AnyExperiment, Experiment, experiment
+from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
 from spectrope.study.arms import ACCURACY, NAMES
 from spectrope.study.claim import Claim
 from spectrope.study.claims.contraction import CONTRACTED, Contraction

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from spectrope.lab.training.config import Experiment
+from spectrope.lab import Experiment
 from spectrope.study.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Values

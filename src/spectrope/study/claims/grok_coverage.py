@@ -7,10 +7,8 @@ from statistics import fmean
 
 import numpy as np
 
-from spectrope.grokking.compare import rank
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.coverage import Coverage, coverage
-from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, rank
+from spectrope.grokking.coverage import coverage
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within

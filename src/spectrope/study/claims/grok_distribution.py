@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking import GrokExperiment
 from spectrope.study.claims.grok_uniformity import CHANGE
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, as_many, base, held, last
 from spectrope.study.predictions import AtLeast, AtMost

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-from spectrope.grokking.compare import tracing
-from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking import GrokExperiment, tracing
 from spectrope.study.grok_arms import BEYOND, GrokClaim, base, course, last
 from spectrope.study.predictions import AtLeast, Values
 from spectrope.study.quantities import Quantity, Seen, difference

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.grokking.config import GrokExperiment
+from spectrope.grokking import GrokExperiment
 from spectrope.study.grok_arms import BEYOND, GrokClaim, base, last, rise
 from spectrope.study.predictions import AtLeast, AtMost
 from spectrope.study.quantities import Seen, difference

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from spectrope.core.errors import UnknownNameError
-from spectrope.grokking.config import Grokked
-from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
-from spectrope.grokking.tasks.shapes import ShapesConfig
+from spectrope.core import UnknownNameError
+from spectrope.grokking import Grokked, ShapesConfig, ShapesExperiment, ShapesTraining
 from spectrope.study.grok_arms import BEYOND, GrokClaim, course, last
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen

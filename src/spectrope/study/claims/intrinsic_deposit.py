@@ -6,13 +6,10 @@ from statistics import fmean
 
 import torch
 
-from spectrope.attention.multi_head import MultiHead
-from spectrope.encodings.base import EncodingConfig
-from spectrope.encodings.factorised import FactorisedTable
-from spectrope.encodings.rotary import Rotary
-from spectrope.encodings.schedules.phases import ShuffledPhases
-from spectrope.lab.training.config import Experiment
-from spectrope.spectral.learning import head_participation
+from spectrope.attention import MultiHead
+from spectrope.encodings import EncodingConfig, FactorisedTable, Rotary, ShuffledPhases
+from spectrope.lab import Experiment
+from spectrope.spectral import head_participation
 from spectrope.study.arms import WITHOUT_DROPOUT, distance_at, no_head_stands_out, one_head_stands_out
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast

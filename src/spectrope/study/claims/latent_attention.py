@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.training.config import Experiment
+from spectrope.lab import AnyExperiment, Experiment
 from spectrope.study.arms import ACCURACY, NAMES_AND_MLA, TASKS, by_encoding, no_head_stands_out
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, AtMost

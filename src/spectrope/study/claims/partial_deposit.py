@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import SCALES
+from spectrope.lab import SCALES, Experiment
 from spectrope.study.arms import GAP, WITHOUT_DROPOUT, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.claims.partial_rope import LATER, counts_of, on_heads

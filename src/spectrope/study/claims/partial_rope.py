@@ -2,12 +2,8 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings.base import EncodingConfig
-from spectrope.encodings.nope import NoPE
-from spectrope.encodings.per_head import Group, PerHead
-from spectrope.encodings.rotary import Rotary
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import SCALES, experiment
+from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, Rotary
+from spectrope.lab import SCALES, Experiment, experiment
 from spectrope.study.arms import ACCURACY
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast

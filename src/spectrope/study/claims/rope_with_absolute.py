@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings.sum import Sum
-from spectrope.lab.training.config import Experiment
+from spectrope.encodings import Sum
+from spectrope.lab import Experiment
 from spectrope.study.arms import (
     WITHOUT_DROPOUT,
     distance_at,

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.lab.job import Job
-from spectrope.lab.training.config import Experiment
-from spectrope.lab.tune import FACTORS, Trial, Tuning, grid
+from spectrope.core import UnsupportedError
+from spectrope.lab import FACTORS, Experiment, Job, Trial, Tuning, grid
 from spectrope.study.arms import NAMES_AND_MLA as NAMES
 from spectrope.study.claim import Claim
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText

@@ -9,19 +9,34 @@ import torch
 import tyro
 from tyro.conf import subcommand
 
-from spectrope.console.options import ROOT, WORKERS, DeviceOption, RunsRoot, Scale
-from spectrope.console.progress import plan_bar
-from spectrope.console.terminal import complain, console, lasting, say, table
-from spectrope.core.device import Precision, choose_device
-from spectrope.core.errors import ConfigError, Interrupted, SpectropeError, require
-from spectrope.figures.shell import check_page
-from spectrope.lab.engines.base import Engine, EngineError
-from spectrope.lab.engines.cost import Cost, calibrate
-from spectrope.lab.engines.local import Local, threads_each
-from spectrope.lab.engines.pace import Pace, makespan
-from spectrope.lab.engines.ray import Ray
-from spectrope.lab.experiments import AnyExperiment
-from spectrope.lab.job import Job
+from spectrope.console import (
+    ROOT,
+    WORKERS,
+    DeviceOption,
+    RunsRoot,
+    Scale,
+    complain,
+    console,
+    lasting,
+    plan_bar,
+    say,
+    table,
+)
+from spectrope.core import ConfigError, Interrupted, Precision, SpectropeError, choose_device, require
+from spectrope.figures import check_page
+from spectrope.lab import (
+    AnyExperiment,
+    Cost,
+    Engine,
+    EngineError,
+    Job,
+    Local,
+    Pace,
+    Ray,
+    calibrate,
+    makespan,
+    threads_each,
+)
 from spectrope.store import check_place
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms

@@ -5,10 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures.base import Layer, Panel, span
-from spectrope.figures.kinds.measured import legend
-from spectrope.figures.names import GREEN, LOSS, RED
-from spectrope.figures.spec import INK
+from spectrope.figures import GREEN, INK, LOSS, RED, Layer, Panel, legend, span
 from spectrope.study.verdict import Finding, Verdict
 
 SPARED = "fails but for Holm"

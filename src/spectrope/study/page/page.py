@@ -8,12 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
-from spectrope.figures.base import Panel
-from spectrope.figures.save import write_spec
-from spectrope.figures.shell import templates_of, write_page
-from spectrope.figures.spec import panels_spec
-from spectrope.lab.job import Job
-from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
+from spectrope.lab import Job
+from spectrope.stats import MIN_SEEDS
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.extras.base import EXTRAS

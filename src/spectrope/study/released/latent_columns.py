@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention.latent import Latent
-from spectrope.core.errors import UnsupportedError
-from spectrope.lab.ablation.fills.base import LayerFill, Site
+from spectrope.attention import Latent
+from spectrope.core import UnsupportedError
+from spectrope.lab import LayerFill, Site
 
 
 class LatentColumns(LayerFill, name="latent-columns"):

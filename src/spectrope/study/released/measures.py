@@ -1,6 +1,6 @@
 """Drops under the protocols of the paper's public code, each in a table of its own."""
 
-from spectrope.lab.measures.ablation import ProtocolAblation
+from spectrope.lab import ProtocolAblation
 
 
 class ValueBias(ProtocolAblation, name="ablation-value-bias-unrestored"):

@@ -1,6 +1,6 @@
 """How the paper's public code ablates: its faults R9 and R10; R12 is that of latent attention."""
 
-from spectrope.lab.ablation.protocols import PROTOCOLS, Protocol
+from spectrope.lab import PROTOCOLS, Protocol
 from spectrope.study.released.latent_columns import LatentColumns
 from spectrope.study.released.value_bias import ValueBias
 

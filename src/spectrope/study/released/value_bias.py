@@ -2,8 +2,8 @@
 
 from torch import Tensor
 
-from spectrope.encodings.base import Form
-from spectrope.lab.ablation.fills.base import Fill, Site
+from spectrope.encodings import Form
+from spectrope.lab import Fill, Site
 
 
 class ValueBias(Fill, name="value-bias"):

@@ -8,11 +8,9 @@ from typing import Any, ClassVar, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.attention import attention
-from spectrope.attention.heads import Heads
-from spectrope.core.errors import ConfigError, UnsupportedError
-from spectrope.core.registry import Registry
-from spectrope.encodings.base import Context, Encoding
+from spectrope.attention import Heads, attention
+from spectrope.core import ConfigError, Registry, UnsupportedError
+from spectrope.encodings import Context, Encoding
 
 FILLS: Registry[type["Fill"]] = Registry("fill", "spectrope.lab.ablation.fills", "Fill")
 Need = Literal["means", "donors"]

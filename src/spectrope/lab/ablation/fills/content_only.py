@@ -5,9 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import UnsupportedError
-from spectrope.encodings.base import Form, Tag
-from spectrope.encodings.nope import NoPE
+from spectrope.core import UnsupportedError
+from spectrope.encodings import Form, NoPE, Tag
 from spectrope.lab.ablation.fills.base import Fill, Site, require_pairwise
 
 

@@ -7,11 +7,9 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from spectrope.core.registry import Registry
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.names import styles
-from spectrope.figures.spec import QUIET
-from spectrope.stats.seeds import t_interval
+from spectrope.core import Registry
+from spectrope.figures import QUIET, Layer, Panel, styles
+from spectrope.stats import t_interval
 from spectrope.study.arms import NAMES
 from spectrope.study.predictions import Values
 from spectrope.study.quantities import Quantity, Seen

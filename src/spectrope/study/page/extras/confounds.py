@@ -6,8 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.spec import INK
+from spectrope.figures import INK, Layer, Panel
 from spectrope.study.claims.confounds import Confounds, Effects
 from spectrope.study.page.extras.base import EXTRAS, Extra, level_line
 from spectrope.study.predictions import Values

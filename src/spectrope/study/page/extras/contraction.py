@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.spec import INK
+from spectrope.figures import INK, Layer, Panel
 from spectrope.study.claims.contraction import OWN, contraction
 from spectrope.study.page.extras.base import DOTS, EXTRAS, HEIGHT, Extra, cloud, level_line
 from spectrope.study.quantities import Seen, speed

@@ -6,8 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.names import styles
+from spectrope.figures import Layer, Panel, styles
 from spectrope.study.arms import NAMES
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra
 from spectrope.study.quantities import Seen

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, Panel
+from spectrope.figures import Layer, Panel
 from spectrope.study.claims.extrapolation import length_loss
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, HEIGHT, Extra, arm_label, by_arm, cloud
 from spectrope.study.quantities import Seen, gap, learned

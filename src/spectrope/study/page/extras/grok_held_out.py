@@ -6,9 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.names import BLUE, GREEN, RED
-from spectrope.figures.spec import INK, QUIET
+from spectrope.figures import BLUE, GREEN, INK, QUIET, RED, Layer, Panel
 from spectrope.study.claims.grok_coverage import attainable_of, share_trained
 from spectrope.study.grok_arms import HELD, SIDES, last
 from spectrope.study.page.extras.base import DOTS, EXTRAS, Extra, interval_of

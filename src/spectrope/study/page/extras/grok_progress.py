@@ -6,8 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.spec import INK
+from spectrope.figures import INK, Layer, Panel
 from spectrope.study.grok_arms import course
 from spectrope.study.page.extras.base import EXTRAS, Extra
 from spectrope.study.quantities import Seen

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from spectrope.figures.base import Layer, Panel
-from spectrope.figures.spec import INK, QUIET
+from spectrope.figures import INK, QUIET, Layer, Panel
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra, interval_of
 from spectrope.study.quantities import Seen, held_out
 

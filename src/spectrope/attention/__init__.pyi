@@ -1,0 +1,33 @@
+"""Attention under any positional encoding, by several implementations that agree."""
+
+__all__ = [
+    "ATTENTIONS",
+    "HEAD_DIM",
+    "IMPLEMENTATIONS",
+    "N_HEADS",
+    "REPEATS",
+    "Allocations",
+    "AttentionConfig",
+    "Cost",
+    "HeadSizes",
+    "Heads",
+    "Implementation",
+    "Latent",
+    "MultiHead",
+    "Ratio",
+    "Refused",
+    "Stream",
+    "additive_bias",
+    "additive_mask",
+    "attention",
+    "batch_size",
+    "costs",
+    "describe_attention",
+    "fastest",
+]
+
+from .base import IMPLEMENTATIONS, Implementation, additive_bias, additive_mask, attention, fastest
+from .cost import HEAD_DIM, N_HEADS, REPEATS, Allocations, Cost, Ratio, Refused, batch_size, costs
+from .heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream, describe_attention
+from .latent import Latent
+from .multi_head import MultiHead

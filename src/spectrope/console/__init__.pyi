@@ -1,0 +1,47 @@
+"""What commands share: options, tables, progress bars."""
+
+__all__ = [
+    "ROOT",
+    "WORKERS",
+    "Condition",
+    "DeviceOption",
+    "Epochs",
+    "Examples",
+    "Own",
+    "RunsRoot",
+    "Scale",
+    "StopAfter",
+    "bars",
+    "complain",
+    "complain_of_divergence",
+    "console",
+    "counted",
+    "explain",
+    "frame",
+    "lasting",
+    "named",
+    "plan_bar",
+    "refuse_given",
+    "resolve_own",
+    "say",
+    "table",
+    "try_own",
+    "try_task",
+]
+
+from .options import (
+    ROOT,
+    WORKERS,
+    Condition,
+    DeviceOption,
+    Epochs,
+    Examples,
+    RunsRoot,
+    Scale,
+    StopAfter,
+    refuse_given,
+)
+from .own import Own, named, resolve_own, try_own, try_task
+from .progress import bars, counted, plan_bar
+from .runs import complain_of_divergence
+from .terminal import complain, console, explain, frame, lasting, say, table

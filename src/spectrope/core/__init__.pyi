@@ -1,0 +1,98 @@
+"""What everything uses: errors, registries, configurations, random streams, devices, progress."""
+
+__all__ = [
+    "ConfigError",
+    "Configured",
+    "Device",
+    "Interrupted",
+    "Noise",
+    "OneOf",
+    "PeakMemory",
+    "Precision",
+    "Progress",
+    "Registry",
+    "SeededModule",
+    "SpectropeError",
+    "Stop",
+    "StoreError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "Watch",
+    "blamed",
+    "choose_device",
+    "choose_dtype",
+    "config_hash",
+    "digest_of",
+    "dtype_name",
+    "each_within",
+    "finite",
+    "from_dict",
+    "in_precision",
+    "indexed_draws",
+    "indexed_integers",
+    "indexed_subsets",
+    "inference",
+    "initial_weights",
+    "is_foreign",
+    "keep_freed_memory",
+    "load_file",
+    "load_object",
+    "loaded_files",
+    "machine",
+    "maybe_drop",
+    "median_seconds",
+    "never",
+    "numpy_stream",
+    "own_precision",
+    "peak_memory",
+    "reason",
+    "require",
+    "seconds",
+    "stop_on_signal",
+    "stream_seed",
+    "strict_json",
+    "to_dict",
+    "torch_stream",
+    "unwatched",
+]
+
+from .config import Configured, OneOf, config_hash, finite, from_dict, strict_json, to_dict
+from .device import (
+    Device,
+    Precision,
+    choose_device,
+    choose_dtype,
+    dtype_name,
+    each_within,
+    in_precision,
+    inference,
+    machine,
+    median_seconds,
+    own_precision,
+    seconds,
+)
+from .errors import (
+    ConfigError,
+    Interrupted,
+    SpectropeError,
+    StoreError,
+    UnknownNameError,
+    UnsupportedError,
+    require,
+)
+from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
+from .memory import keep_freed_memory
+from .noise import Noise, maybe_drop
+from .peak_memory import PeakMemory, peak_memory
+from .progress import Progress, Stop, Watch, never, stop_on_signal, unwatched
+from .random import (
+    SeededModule,
+    indexed_draws,
+    indexed_integers,
+    indexed_subsets,
+    initial_weights,
+    numpy_stream,
+    stream_seed,
+    torch_stream,
+)
+from .registry import Registry

@@ -1,0 +1,28 @@
+"""Certified attention in linear time: polynomials of the logits in place of their exponentials."""
+
+__all__ = [
+    "DEFAULT",
+    "TOLERANCE",
+    "Aim",
+    "Bench",
+    "Calibrate",
+    "CostModel",
+    "HeadPlan",
+    "HeadRow",
+    "Json",
+    "Plan",
+    "Tolerance",
+    "forecast",
+    "head_row",
+    "plan",
+    "plan_run",
+    "planned_attention",
+    "read_costs",
+    "table",
+]
+
+from .commands._measure import Bench, Calibrate, Json, Tolerance
+from .costs import DEFAULT, CostModel, read_costs
+from .model_plan import Aim, HeadRow, head_row, plan_run, table
+from .planning import TOLERANCE, HeadPlan, Plan, forecast, plan
+from .polynomial import planned_attention

@@ -1,0 +1,36 @@
+"""Figures and pages, drawn from run folders alone."""
+
+__all__ = [
+    "BLUE",
+    "FIGURES",
+    "GREEN",
+    "INK",
+    "LOSS",
+    "QUIET",
+    "RED",
+    "Layer",
+    "Panel",
+    "Section",
+    "Table",
+    "check_figure",
+    "check_page",
+    "exact",
+    "legend",
+    "panels_spec",
+    "rendered",
+    "save_figure",
+    "span",
+    "styles",
+    "templates_of",
+    "write_page",
+    "write_report",
+    "write_spec",
+]
+
+from .base import FIGURES, Layer, Panel, exact, span
+from .kinds.measured import legend
+from .names import BLUE, GREEN, LOSS, RED, styles
+from .page import write_report
+from .save import check_figure, save_figure, write_spec
+from .shell import Section, Table, check_page, rendered, templates_of, write_page
+from .spec import INK, QUIET, panels_spec

@@ -1,0 +1,28 @@
+"""Grokking on operations modulo a prime and on images: tasks, models, training, measures, theory."""
+
+__all__ = [
+    "Coverage",
+    "Distribution",
+    "GrokExperiment",
+    "GrokTraining",
+    "Grokked",
+    "ModularConfig",
+    "ModularTransformer",
+    "Random",
+    "ShapesConfig",
+    "ShapesExperiment",
+    "ShapesTraining",
+    "Square",
+    "Strip",
+    "rank",
+    "tracing",
+]
+
+from .compare import rank, tracing
+from .config import GrokExperiment, Grokked, GrokTraining
+from .coverage import Coverage
+from .models.transformer import ModularTransformer
+from .shapes import ShapesExperiment, ShapesTraining
+from .tasks.distributions import Distribution, Random, Square, Strip
+from .tasks.modular import ModularConfig
+from .tasks.shapes import ShapesConfig

@@ -1,0 +1,144 @@
+"""The instrument on models that are trained here: training, ablation, probes, engines."""
+
+__all__ = [
+    "CONDITIONS",
+    "DATA_VERSION",
+    "DEFAULT_RULE",
+    "EXAMPLES",
+    "FACTORS",
+    "FILLS",
+    "MARK",
+    "MEASURES",
+    "OWN",
+    "OWN_TASKS",
+    "PROTOCOLS",
+    "QUANTITIES",
+    "SCALES",
+    "WEIGHTS",
+    "Ablation",
+    "Adaptive",
+    "AnyExperiment",
+    "Condition",
+    "Cost",
+    "Cumulative",
+    "Engine",
+    "EngineError",
+    "Exact",
+    "Experiment",
+    "Fill",
+    "HeadAblation",
+    "Job",
+    "Kernel",
+    "Laboratory",
+    "LayerFill",
+    "LayerHeads",
+    "LayerSpectrum",
+    "LearningProbe",
+    "Local",
+    "Measurement",
+    "Method",
+    "Pace",
+    "Probe",
+    "Protocol",
+    "ProtocolAblation",
+    "Ray",
+    "Screen",
+    "Site",
+    "StateShares",
+    "Subject",
+    "Tables",
+    "Timing",
+    "TrainingState",
+    "Tree",
+    "Trial",
+    "Tuning",
+    "Variant",
+    "ablate",
+    "bands_table",
+    "calibrate",
+    "capture_heads",
+    "changes_in",
+    "choose_protocol",
+    "derangement",
+    "encoding_kernels",
+    "execute",
+    "experiment",
+    "experiment_of",
+    "fills_of",
+    "fullest",
+    "grid",
+    "has_diverged",
+    "kernel_table",
+    "kernel_tables",
+    "layer_spectrum",
+    "load_model",
+    "longest",
+    "makespan",
+    "read_experiment",
+    "run_for",
+    "run_tuned",
+    "screening_agreement",
+    "shares_table",
+    "sit",
+    "spectrum",
+    "spectrum_table",
+    "state_shares",
+    "threads_each",
+    "train",
+    "trials_of",
+    "written",
+]
+
+from .ablation.fills.base import FILLS, Fill, LayerFill, Site
+from .ablation.gather import derangement
+from .ablation.interventions import HeadAblation, Variant
+from .ablation.methods import (
+    EXAMPLES,
+    Adaptive,
+    Cumulative,
+    Exact,
+    Method,
+    Screen,
+    Subject,
+    Tables,
+    ablate,
+    choose_protocol,
+    screening_agreement,
+)
+from .ablation.protocols import PROTOCOLS, Protocol
+from .ablation.thresholds import DEFAULT_RULE
+from .ablation.tree import Tree, changes_in, fills_of
+from .engines.base import Engine, EngineError
+from .engines.cost import Cost, calibrate
+from .engines.local import Local, execute, threads_each
+from .engines.pace import Pace, makespan
+from .engines.ray import Ray
+from .experiments import MARK, OWN, OWN_TASKS, AnyExperiment, Laboratory, Timing, read_experiment, written
+from .job import Job, train
+from .manifest import has_diverged
+from .measures.ablation import Ablation, ProtocolAblation
+from .measures.base import MEASURES
+from .probes.head_spectrum import QUANTITIES
+from .probes.heads import LayerHeads, capture_heads
+from .probes.kernel import Kernel, encoding_kernels
+from .probes.shares import StateShares, state_shares
+from .probes.spectrum import LayerSpectrum, layer_spectrum
+from .runs import DATA_VERSION, experiment_of, load_model, run_for
+from .sizes import fullest
+from .spectra.heads import (
+    Measurement,
+    bands_table,
+    kernel_table,
+    longest,
+    shares_table,
+    spectrum,
+    spectrum_table,
+)
+from .spectra.kernels import kernel_tables
+from .training.conditions import CONDITIONS, Condition
+from .training.config import Experiment
+from .training.learning import LearningProbe
+from .training.probe import Probe
+from .training.scales import SCALES, experiment
+from .training.state import WEIGHTS, TrainingState, sit
+from .tune import FACTORS, Trial, Tuning, grid, run_tuned, trials_of

@@ -1,0 +1,25 @@
+"""Run folders and rows on disk: the only place that touches disk for results."""
+
+__all__ = [
+    "FIELD",
+    "RESULTS_VERSION",
+    "Complaint",
+    "Run",
+    "append_record",
+    "check_place",
+    "disk_errors",
+    "find_runs",
+    "load_run",
+    "open_run",
+    "read_records",
+    "renumbered",
+    "replace_file",
+    "resolve_run",
+    "survey",
+    "write_parquet",
+]
+
+from .files import disk_errors, replace_file, write_parquet
+from .numbering import FIELD, renumbered
+from .records import Complaint, append_record, read_records
+from .run import RESULTS_VERSION, Run, check_place, find_runs, load_run, open_run, resolve_run, survey

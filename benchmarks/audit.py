@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.sequences import Sequences, predicting
@@ -68,7 +68,7 @@ def sequences() -> Sequences:
 def ours(heads: Heads) -> Float[Tensor, " heads"]:
     """Mean loss with each head cut."""
     variants: list[Variant] = [(HeadAblation(*at),) for at in heads]
-    return checkpoint_scores(Subject.of(gpt2()), sequences(), variants)[..., 0].mean(1)
+    return checkpoint_scores(CheckpointSubject.of(gpt2()), sequences(), variants)[..., 0].mean(1)
 
 
 @torch.no_grad()

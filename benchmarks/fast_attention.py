@@ -27,7 +27,7 @@ from torch import Tensor
 from spectrope.core.device import choose_device
 from spectrope.encodings.base import Context
 from spectrope.encodings.rotary import Rotary
-from spectrope.fast.planning import Plan, plan, rotated
+from spectrope.fast.planning import AttentionPlan, plan, rotated
 from spectrope.fast.polynomial import planned_attention
 
 DEVICE = choose_device()
@@ -54,19 +54,19 @@ def layer(dim: int, n: int, reach: float = REACH) -> Layer:
 
 
 @lru_cache(maxsize=1)
-def planned(dim: int, n: int, causal: bool, reach: float = REACH) -> Plan:
+def planned(dim: int, n: int, causal: bool, reach: float = REACH) -> AttentionPlan:
     """The plan that forward and backward cases share."""
     ctx, _, encoding = layer(dim, n, reach)
     return plan(ctx, encoding, TOLERANCE, causal=causal).with_all_fast()
 
 
-def promised(made: Plan) -> None:
+def promised(made: AttentionPlan) -> None:
     """Raise unless every head is certified within the tolerance."""
     assert all(head.certificate is not None for head in made.heads), made.heads
     assert made.error_bound <= TOLERANCE, made.error_bound
 
 
-def kept(one: Layer, made: Plan) -> None:
+def kept(one: Layer, made: AttentionPlan) -> None:
     """Raise unless the plan keeps the tolerance, and the last queries' outputs keep the plan's bound."""
     ctx, v, encoding = one
     promised(made)

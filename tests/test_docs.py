@@ -11,7 +11,7 @@ from spectrope.lab.training.scales import SCALES, Preset
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.tuned import tried_claims
 from spectrope.study.conditions import THROWN
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 ROOT = Path(__file__).parent.parent
@@ -42,7 +42,7 @@ def test_links_within_the_project_lead_somewhere(page):
 
 
 def test_the_page_of_claims_has_the_verdicts_of_the_rows():
-    rows = Rows.load(ROOT / "results" / "mini.jsonl")
+    rows = StudyRows.load(ROOT / "results" / "mini.jsonl")
     claims = tried_claims(chosen_claims(()), rows, "mini")
     sections = (ROOT / "docs" / "replication.md").read_text().split('<a id="')[1:]
     told = {section.split('"')[0]: section for section in sections}

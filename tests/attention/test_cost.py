@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spectrope.attention import cost
-from spectrope.attention.cost import Cost, Ratio, Refused, batch_size, costs
+from spectrope.attention.cost import EncodingCost, Ratio, Refused, batch_size, costs
 from spectrope.core.errors import ConfigError, UnknownNameError
 
 CPU = torch.device("cpu")
@@ -23,7 +23,7 @@ def test_encodings_of_every_form_are_measured():
     found = list(costs(names, 8, CPU))
     assert [one.encoding for one in found] == list(names)
     for one in found:
-        assert isinstance(one, Cost)
+        assert isinstance(one, EncodingCost)
         assert one.forward.low <= one.forward.median <= one.forward.high
         assert one.memory == pytest.approx(one.mib / found[0].mib)
         assert one.memory > 1 or one.encoding == "nope"

@@ -17,7 +17,7 @@ from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.blend import Blend
 from spectrope.encodings.fope import FoPE
 from spectrope.encodings.harope import HARoPE
-from spectrope.encodings.laws import Sizes, Trial
+from spectrope.encodings.laws import LawTrial, Sizes
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.partial_dims import PartialDims
@@ -103,10 +103,10 @@ def built(config: EncodingConfig, seed: int = 0) -> Any:
         return config.build()
 
 
-def trial(config: EncodingConfig, seed: int = 0, length: int = 12) -> Trial:
+def trial(config: EncodingConfig, seed: int = 0, length: int = 12) -> LawTrial:
     names = SIZE_FIELDS & {field.name for field in dataclasses.fields(config)}
     sizes = dataclasses.replace(SIZES, **{name: getattr(config, name) for name in names})
-    return Trial(built(config), sizes, seed, length)
+    return LawTrial(built(config), sizes, seed, length)
 
 
 def perturbed(config: Any, skip: frozenset[str] = frozenset()) -> Iterator[list[Any]]:
@@ -157,7 +157,7 @@ def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
     state |= {f"parameter {name} {p.requires_grad}": p.detach() for name, p in everything.named_parameters()}
     if not any(getattr(config, name, size) != size for name, size in dataclasses.asdict(SIZES).items()):
         for layer, encoding in enumerate(dict.fromkeys(layers)):
-            t = Trial(encoding, SIZES, length=24)
+            t = LawTrial(encoding, SIZES, length=24)
             x = t.contents()
             for pos in spreads(t):
                 name = f"layer {layer}, logits to {int(pos.max())}"
@@ -165,7 +165,7 @@ def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
     return state
 
 
-def spreads(t: Trial) -> list[Tensor]:
+def spreads(t: LawTrial) -> list[Tensor]:
     """Neighbouring positions, and more distant ones as far as the encoding reaches."""
     reached = [t.pos]
     for stride in (17, 997):

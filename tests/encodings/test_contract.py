@@ -23,7 +23,7 @@ from torch.testing import assert_close
 from spectrope.core.config import OneOf, config_hash, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form, Tag, describe
-from spectrope.encodings.laws import Sizes, Trial, check_laws
+from spectrope.encodings.laws import LawTrial, Sizes, check_laws
 
 CAUSAL_ALONE = {"path"}  # encodings that say nothing of the future
 
@@ -40,14 +40,14 @@ def tail_queries(ctx: Context, n: int) -> Context:
     return dataclasses.replace(ctx, q=ctx.q[:, :, -n:], q_pos=ctx.q_pos[:, -n:], x_q=ctx.x_q[:, -n:])
 
 
-def future_error(t: Trial, n: int = 7) -> float:
+def future_error(t: LawTrial, n: int = 7) -> float:
     """Change of the first n rows of logits when the tokens after them change."""
     x = t.contents()
     other = torch.cat([x[:, :n], t.contents()[:, n:]], 1)
     return past_error(n, *(t.encoding.logits(t.context(tokens, t.pos)) for tokens in (x, other)))
 
 
-def prefix_error(t: Trial, pos: Tensor, n: int = 7) -> float:
+def prefix_error(t: LawTrial, pos: Tensor, n: int = 7) -> float:
     """Change of the first n rows of logits when the tokens after them go."""
     ctx = t.context(t.contents(), pos)
     return past_error(n, t.encoding.logits(ctx), t.encoding.logits(head(ctx, n)))
@@ -264,15 +264,15 @@ def test_false_declarations_are_caught(fault, caught):
 
 
 def test_a_look_into_the_future_is_caught():
-    t = Trial(Peeking(ENCODINGS.config("nope")()), SIZES)
+    t = LawTrial(Peeking(ENCODINGS.config("nope")()), SIZES)
     assert future_error(t) > 0.01
     assert prefix_error(t, t.pos) > 0.01
 
 
 def test_a_memory_of_earlier_calls_is_caught():
-    t = Trial(Remembering(ENCODINGS.config("nope")()), SIZES)
+    t = LawTrial(Remembering(ENCODINGS.config("nope")()), SIZES)
     x = t.contents()
     first = t.logits(x, t.pos + 5)
-    fresh = Trial(Remembering(ENCODINGS.config("nope")()), SIZES)
+    fresh = LawTrial(Remembering(ENCODINGS.config("nope")()), SIZES)
     fresh.logits(x, fresh.pos)
     assert not torch.equal(fresh.logits(x, fresh.pos + 5), first)

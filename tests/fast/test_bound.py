@@ -14,7 +14,7 @@ from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.planning import Plan, rotated
+from spectrope.fast.planning import AttentionPlan, rotated
 from spectrope.fast.polynomial import planned_attention, projected
 
 EXAMPLES, HEADS, N, DIM = 84, 3, 24, 4
@@ -40,7 +40,7 @@ def context(seed: int) -> Context:
     return Context(SCALES[seed % 5] * sizes * q, k, pos, pos)
 
 
-def worst_values(ctx: Context, encoding: Encoding, made: Plan) -> Tensor:
+def worst_values(ctx: Context, encoding: Encoding, made: AttentionPlan) -> Tensor:
     """For some queries each: +1 where a key's weight comes out too large, -1 where too small."""
     assert made.bounds is not None
     turned = rotated(ctx, encoding)
@@ -97,5 +97,5 @@ def test_the_cases_catch_a_range_that_is_measured_too_short(monkeypatch):
         found = bound_logits(*given, **named)
         return dataclasses.replace(found, reach_bound=found.reach_bound / 3, norm_bound=found.norm_bound / 3)
 
-    monkeypatch.setattr(sys.modules[Plan.__module__], "bound_logits", short)
+    monkeypatch.setattr(sys.modules[AttentionPlan.__module__], "bound_logits", short)
     assert every_case(FEW).max() > 1

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from spectrope.fast.crossover import SyntheticHead, Timing, crossover, degree_errors, exponent
+from spectrope.fast.crossover import KernelTiming, SyntheticHead, crossover, degree_errors, exponent
 from spectrope.fast.planning import rotated
 
 
-def timed(exact: float, fast: float, lengths=(1024, 2048, 4096, 8192)) -> list[Timing]:
+def timed(exact: float, fast: float, lengths=(1024, 2048, 4096, 8192)) -> list[KernelTiming]:
     """Quadratic and linear seconds and bytes."""
     return [
-        Timing(kernel, "forward", n, seconds, n / 1024)
+        KernelTiming(kernel, "forward", n, seconds, n / 1024)
         for n in lengths
         for kernel, seconds in (("exact", exact * n**2), ("polynomial", fast * n))
     ]

@@ -12,7 +12,7 @@ from tests.store.old import make_old
 
 from spectrope.lab.ablation.heads import ablated
 from spectrope.lab.ablation.interventions import HeadAblation
-from spectrope.lab.ablation.methods import Adaptive, Cumulative, Screen, Subject, ablate
+from spectrope.lab.ablation.methods import Adaptive, Cumulative, Screen, TrainedSubject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.evaluation.score import correct, predict
 from spectrope.lab.job import Job, complete, train
@@ -74,14 +74,14 @@ def test_every_table_counts_layers_and_heads_from_zero(rope, mla):
             assert set(frame["heads"]) == {"0-2"}, name
 
 
-def accuracy(subject: Subject, data: Batch, *heads: HeadAblation) -> float:
+def accuracy(subject: TrainedSubject, data: Batch, *heads: HeadAblation) -> float:
     """In percent, with some heads changed."""
     with ablated(subject.model, *heads):
         hits = correct(subject.model, data, predict(subject.model, data))
     return 100 * hits.double().mean().item()
 
 
-def check_drops(subject: Subject, data: Batch, table: pl.DataFrame, drop: str = "drop") -> None:
+def check_drops(subject: TrainedSubject, data: Batch, table: pl.DataFrame, drop: str = "drop") -> None:
     """The head that each row names loses what the row says, and another head would not."""
     intact, fills = (
         accuracy(subject, data),
@@ -97,7 +97,7 @@ def check_drops(subject: Subject, data: Batch, table: pl.DataFrame, drop: str = 
 
 
 def test_the_numbers_of_a_row_name_the_head_of_its_drop(rope):
-    subject = Subject.of(rope, CPU)
+    subject = TrainedSubject.of(rope, CPU)
     for name in ("ablation", "adaptive", "screen"):
         check_drops(subject, subject.held_out, rope.frame(name))
     half = (len(subject.held_out) + 1) // 2
@@ -108,13 +108,13 @@ def test_the_numbers_of_a_row_name_the_head_of_its_drop(rope):
 
 
 def test_the_numbers_of_a_row_name_the_columns_of_its_drop(mla):
-    subject = Subject.of(mla, CPU)
+    subject = TrainedSubject.of(mla, CPU)
     check_drops(subject, subject.held_out, mla.frame("ablation-latent-columns"))
 
 
 @pytest.mark.parametrize("name", ["R9", "released"])
 def test_the_numbers_of_a_row_name_the_last_head_that_a_protocol_leaves_off(rope, name):
-    subject, protocol = Subject.of(rope, CPU), PROTOCOLS[name]
+    subject, protocol = TrainedSubject.of(rope, CPU), PROTOCOLS[name]
     data = protocol.examples(subject.train, subject.held_out)
     suffix = "-all" if protocol.data == "all" else ""
     rows = rope.frame(f"ablation-value-bias-unrestored{suffix}").rows(named=True)

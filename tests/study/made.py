@@ -12,7 +12,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.store import RESULTS_VERSION
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import ABLATION, own_ablation
-from spectrope.study.rows import FACTS, Row, Rows
+from spectrope.study.rows import FACTS, StudyRow, StudyRows
 
 FACTS_OF_ALL = dict.fromkeys(FACTS) | {
     "finished_at": "2026-01-01T00:00:00+00:00",
@@ -36,7 +36,7 @@ def row(
     lengths: Mapping[float, float] | None = None,
     tables: Mapping[str, pl.DataFrame] | None = None,
     **facts: Any,
-) -> Row:
+) -> StudyRow:
     """A row with accuracies and gaps in percent; a gap of 20 or more counts as a deposit of its layer.
 
     Gaps by the authors' ablation, which count under `released`, are `theirs`, by default the same.
@@ -52,7 +52,7 @@ def row(
         )
     scores = {"test_accuracy": test / 100, "train_accuracy": train / 100}
     name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
-    return Row(experiment, FACTS_OF_ALL | scores | facts, made | dict(tables or {}), name)
+    return StudyRow(experiment, FACTS_OF_ALL | scores | facts, made | dict(tables or {}), name)
 
 
 def metrics(curve: tuple[float, ...]) -> pl.DataFrame:
@@ -88,7 +88,7 @@ def deposits(gaps: tuple[float, ...]) -> pl.DataFrame:
 
 def rows_of(
     claim: Claim, say: Say, *, condition: str = "controlled", seeds: int = 6, scale: str = "mini"
-) -> Rows:
+) -> StudyRows:
     """A row for every arm and seed, as `say` has it; an arm of which it says None has none.
 
     Seeds are the first that count, from the claim's first unexplored one on.
@@ -99,7 +99,7 @@ def rows_of(
             said = say(arm, seed)
             if said is not None:
                 made.append(row(experiment, **said))
-    return Rows.of(made)
+    return StudyRows.of(made)
 
 
 def jitter(seed: int) -> float:

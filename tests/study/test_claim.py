@@ -17,7 +17,7 @@ from spectrope.study.claim import CLAIMS, Claim, chosen_claims
 from spectrope.study.conditions import THROWN
 from spectrope.study.predictions import ALPHA, AtLeast, AtMost, InRuns, Within, largest, one_sided
 from spectrope.study.quantities import Seen, held_out
-from spectrope.study.rows import Rows, run_name
+from spectrope.study.rows import StudyRows, run_name
 from spectrope.study.verdict import Part
 
 EVERY = [claim for claim in chosen_claims(()) if claim.kind != "toy"]
@@ -102,7 +102,7 @@ class TestVerdict:
         assert (verdict.outcome, verdict.n_seeds) == ("fails", 6)
 
     def test_without_any_run(self):
-        verdict = Toy().judge(Rows())
+        verdict = Toy().judge(StudyRows())
         assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
         assert all(finding.evidence is None for finding in verdict.findings)
 
@@ -155,7 +155,7 @@ class TestVerdict:
         outcomes = []
         for n in (1, 3):
             Many.n = n
-            outcomes.append(Many().judge(Rows()).outcome)
+            outcomes.append(Many().judge(StudyRows()).outcome)
         assert outcomes == ["fails", "inconclusive"]
 
 
@@ -235,13 +235,13 @@ class TestEveryClaim:
 
     def test_is_inconclusive_without_runs(self, claim):
         for condition in claim.conditions:
-            verdict = claim.judge(Rows(), condition)
+            verdict = claim.judge(StudyRows(), condition)
             assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
 
     def test_needs_only_the_runs_that_it_plans(self, claim):
         condition = claim.conditions[0]
         planned = set(claim.plan(condition, "mini", range(6)))
-        rows = Rows.of(row(one) for one in planned)
+        rows = StudyRows.of(row(one) for one in planned)
         counted = range(claim.explored, claim.explored + 6)
         seeds = {seed: claim.arms(condition, "mini", seed) for seed in counted}
         seen = Seen.of(rows, seeds)
@@ -265,34 +265,36 @@ def test_claims_are_chosen_by_name_or_number():
 
 
 def test_the_power_of_a_plan_is_stated():
-    assert "1 seed can only be" in Toy().power((0,), Rows())
-    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(range(5), Rows())
-    told = Toy().power(range(6), Rows())
+    assert "1 seed can only be" in Toy().power((0,), StudyRows())
+    assert "5 seeds can only be inconclusive; 6 are the fewest" in Toy().power(range(5), StudyRows())
+    told = Toy().power(range(6), StudyRows())
     assert told == (
         "6 seeds show, four times in five, that a part holds where its mean lies 1.43 standard deviations "
         "between seeds beyond the smallest effect of interest; that a part fails where its mean lies 1.71 "
         "short of it; that its premise holds where its mean lies 1.43 beyond it."
     )
     (both,) = chosen_claims(("rope-with-absolute",))
-    assert both.power(range(6), Rows()).endswith(
+    assert both.power(range(6), StudyRows()).endswith(
         "; that a part about most runs holds for a majority of 96 % and fails for no minority; that its "
         "premise holds where its mean lies 1.43 beyond it."
     )
     (moved,) = chosen_claims(("partial-deposit",))
-    assert moved.power(range(12), Rows()).endswith("; that its premise about runs holds for a share of 50 %.")
+    assert moved.power(range(12), StudyRows()).endswith(
+        "; that its premise about runs holds for a share of 50 %."
+    )
 
 
 def test_the_power_of_equality_is_of_no_difference():
     (biases,) = chosen_claims(("counting-biases",))
     told = "the smallest effect of interest, 2 points, is at least 1.66 standard deviations"
-    assert told in biases.power(range(6), Rows())
+    assert told in biases.power(range(6), StudyRows())
     rows = rows_of(biases, lambda arm, seed: {"test": 80.0 + 3 * jitter(seed) * (arm == "t5")})
     spread = 3 * np.std([jitter(seed) for seed in range(6)], ddof=1)
     assert f"{told} ({1.66 * spread:.3g}"[:-1] in biases.power(range(6), rows)
 
 
 def test_the_power_of_the_largest_of_several_is_corrected_for_their_number():
-    told = chosen_claims(("confounds",))[0].power(range(6), Rows())
+    told = chosen_claims(("confounds",))[0].power(range(6), StudyRows())
     assert told.startswith(
         "6 seeds show, four times in five, that a part holds where its mean lies 2.01 to 2.4 "
     )
@@ -315,5 +317,5 @@ def test_where_rows_tell_the_spread_power_is_in_points():
 def test_a_row_without_scores_gives_no_value():
     one = experiment("distance", "rope")
     lost = replace(row(one), facts=row(one).facts | {"test_accuracy": None})
-    seen = Seen.of(Rows.of([lost]), {0: {"rope": one}})
+    seen = Seen.of(StudyRows.of([lost]), {0: {"rope": one}})
     assert seen.values("rope", held_out) == {}

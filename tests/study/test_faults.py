@@ -8,7 +8,7 @@ from tests.study.made import jitter, row, rows_of
 from spectrope.store.records import append_record
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.page import write_replication
-from spectrope.study.rows import Rows, run_name
+from spectrope.study.rows import StudyRows, run_name
 from spectrope.study.study import Study
 
 CLAIM = Dropout()
@@ -20,7 +20,7 @@ def say(arm, seed):
 
 def stored(path, *, seeds=6, without=()):
     """The rows of a study as a file."""
-    rows = Rows(path)
+    rows = StudyRows(path)
     for one in rows_of(
         CLAIM, lambda arm, seed: None if (arm, seed) in without else say(arm, seed), seeds=seeds
     ):
@@ -64,7 +64,7 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
     path = tmp_path / "mini.jsonl"
     victim = stored(path, seeds=seeds)
     spoil(path, victim, fault)
-    rows = Rows.load(path)
+    rows = StudyRows.load(path)
     assert len(rows) == 3 * seeds - 1
     verdict = CLAIM.judge(rows)
     assert verdict.outcome == "holds"
@@ -81,7 +81,7 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
 def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     path = tmp_path / "mini.jsonl"
     spoil(path, stored(path), fault)
-    verdict = CLAIM.judge(Rows.load(path))
+    verdict = CLAIM.judge(StudyRows.load(path))
     assert verdict.outcome == "inconclusive"
     assert (
         verdict.reason
@@ -94,9 +94,9 @@ def test_a_run_done_again_is_no_longer_missed(tmp_path):
     path = tmp_path / "mini.jsonl"
     victim = stored(path)
     spoil(path, victim, cut_off)
-    rows = Rows.load(path)
+    rows = StudyRows.load(path)
     rows.add(row(victim, **say("0.1", 9)))
-    for again in (rows, Rows.load(path)):
+    for again in (rows, StudyRows.load(path)):
         verdict = CLAIM.judge(again)
         assert (verdict.outcome, verdict.left_out) == ("holds", ())
 
@@ -104,14 +104,14 @@ def test_a_run_done_again_is_no_longer_missed(tmp_path):
 def test_a_spoiled_run_of_another_claim_is_none_of_this_one(tmp_path):
     path = tmp_path / "mini.jsonl"
     spoil(path, stored(path), cut_off)
-    rows = Rows.load(path)
+    rows = StudyRows.load(path)
     assert CLAIM.judge(rows, "described").left_out == ()
 
 
 def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     path = tmp_path / "mini.jsonl"
     stored(path, without=[("0", 8), ("0", 11)])
-    rows = Rows.load(path)
+    rows = StudyRows.load(path)
     verdict = CLAIM.judge(rows)
     assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 4)
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))

@@ -13,7 +13,7 @@ from spectrope.study.claims.counting_ordering import CountingTable
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.page.extras.base import EXTRAS, interval_of
 from spectrope.study.page.forest import SPARED, forest
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 @pytest.fixture(scope="module")
 def committed():
-    return Rows.load(RESULTS / "mini.jsonl")
+    return StudyRows.load(RESULTS / "mini.jsonl")
 
 
 def test_extra_figures_are_of_claims():
@@ -41,7 +41,9 @@ def test_every_extra_figure_draws_the_committed_rows(kind, committed):
 def test_no_extra_figure_is_drawn_without_rows(kind):
     claim = CLAIMS[kind]()
     study = Study((claim,), claim.conditions, "mini", tuple(range(6)))
-    assert EXTRAS[kind].panels({name: study.seen(claim, name, Rows()) for name in claim.conditions}) == []
+    assert (
+        EXTRAS[kind].panels({name: study.seen(claim, name, StudyRows()) for name in claim.conditions}) == []
+    )
 
 
 def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():

@@ -24,14 +24,14 @@ from spectrope.study.claims.grok_med import RIVALS, GrokMed
 from spectrope.study.claims.grok_uniformity import GrokUniformity
 from spectrope.study.claims.grok_vision import GrokVision
 from spectrope.study.grok_arms import HELD, SIDES, as_many, base, held, last, rise, scaled
-from spectrope.study.rows import Row, Rows
+from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import Study
 
 EVALUATIONS = 9
 LOSSES = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
-def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> Row:
+def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> StudyRow:
     """A row whose columns run from one value to another, or through given ones."""
     columns = {
         name: np.linspace(*value, EVALUATIONS) if isinstance(value, tuple) else value
@@ -41,11 +41,11 @@ def row(experiment: AnyExperiment, **ends: tuple[float, float] | np.ndarray) -> 
         {"step": 50 * np.arange(EVALUATIONS), **dict.fromkeys(LOSSES, np.zeros(EVALUATIONS)), **columns}
     )
     name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
-    return Row(experiment, FACTS_OF_ALL, {"progress": table}, name)
+    return StudyRow(experiment, FACTS_OF_ALL, {"progress": table}, name)
 
 
-def rows_of(claim: Claim, say, seeds: int = 6) -> Rows:
-    return Rows.of(
+def rows_of(claim: Claim, say, seeds: int = 6) -> StudyRows:
+    return StudyRows.of(
         row(one, **say(arm, 0.01 * jitter(seed)))
         for seed in range(seeds)
         for arm, one in claim.arms("described", "mini", seed).items()
@@ -55,7 +55,7 @@ def rows_of(claim: Claim, say, seeds: int = 6) -> Rows:
 def test_seeds_on_which_settings_were_chosen_do_not_count():
     claim = GrokMed()
     assert [one.seed for one in claim.plan("described", "mini", (0, 1))] == [24, 25]
-    rows = Rows.of(row(base("mini", seed), test_accuracy=(0.0, 1.0)) for seed in range(30))
+    rows = StudyRows.of(row(base("mini", seed), test_accuracy=(0.0, 1.0)) for seed in range(30))
     for first in (0, 2):
         study = Study((claim,), ("described",), "mini", (first,))
         counted = sorted(seed for _, seed in study.seen(claim, "described", rows).rows)
@@ -167,18 +167,18 @@ def test_operands_are_bounded_in_proportion():
 
 
 def test_a_row_without_its_course_gives_no_value():
-    bare = Row(base("mini", 0), FACTS_OF_ALL, {}, "none")
+    bare = StudyRow(base("mini", 0), FACTS_OF_ALL, {}, "none")
     assert last("med")(bare) is rise("med")(bare) is None
     undefined = row(base("mini", 0), med=np.array([None] * EVALUATIONS))
     assert last("med")(undefined) is rise("med")(undefined) is None
-    rows = Rows.of([bare])
+    rows = StudyRows.of([bare])
     assert GrokMed().judge(rows, "described").findings[1].n_seeds == 0
 
 
 def test_rows_of_both_laboratories_share_a_file(tmp_path: Path):
-    rows = Rows(tmp_path / "mini.jsonl")
+    rows = StudyRows(tmp_path / "mini.jsonl")
     rows.add(row(base("mini", 0), med=(1.0, 0.5)))
-    (read,) = Rows.load(tmp_path / "mini.jsonl")
+    (read,) = StudyRows.load(tmp_path / "mini.jsonl")
     assert read.experiment == base("mini", 0)
     assert last("med")(read) == 0.5
 
@@ -246,7 +246,7 @@ def test_images_whose_course_has_gaps_tell_nothing_of_a_delay(gone):
         )
         for one in rows
     ]
-    findings = GrokVision().judge(Rows.of(torn), "described").findings
+    findings = GrokVision().judge(StudyRows.of(torn), "described").findings
     assert [one.n_seeds for one in findings] == [6, 0]
 
 

@@ -18,7 +18,7 @@ from spectrope.core.progress import Progress
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.ray import RETRIES, Board, Ray
 from spectrope.lab.job import Job
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.study import record_of
 
 Worker = Callable[[Board], Generator[None, None, Any]]  # Yields while it works, returns its outcome.
@@ -157,7 +157,9 @@ def on(monkeypatch, tmp_path: Path) -> Callable[..., list[Any]]:
             if watch is not None:
                 watch(progress)
 
-        Ray(**fields)(JOBS, tmp_path, note, record_of, lambda kept: log.append(Row.read(kept).experiment))
+        Ray(**fields)(
+            JOBS, tmp_path, note, record_of, lambda kept: log.append(StudyRow.read(kept).experiment)
+        )
         return log
 
     log: list[Any] = []

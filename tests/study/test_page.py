@@ -23,7 +23,7 @@ from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
 from spectrope.study.page.page import cell, decisive, machines, mark, seconds_each
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 
@@ -37,7 +37,7 @@ def say(arm, seed):
 
 def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     claims = chosen_claims(())
-    page = write_replication(study(*claims, seeds=(0,)), Rows(), tmp_path / "replication.md").read_text()
+    page = write_replication(study(*claims, seeds=(0,)), StudyRows(), tmp_path / "replication.md").read_text()
     head = page.split("**holds**: every part")[0]
     for claim in claims:
         assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
@@ -204,17 +204,17 @@ def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_
 
 def test_claims_that_were_not_tuned_are_told(tmp_path):
     claims = [DistanceOrdering(), CountingText(), Extrapolation()]
-    page = write_replication(study(*claims), Rows(), tmp_path / "replication.md").read_text()
+    page = write_replication(study(*claims), StudyRows(), tmp_path / "replication.md").read_text()
     assert (
         "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a rate has a row yet"
         in page
     )
     tuned = write_replication(
-        study(*claims, *tuned_forms(claims, Rows())), Rows(), tmp_path / "replication.md"
+        study(*claims, *tuned_forms(claims, StudyRows())), StudyRows(), tmp_path / "replication.md"
     )
     assert "no trial of" not in tuned.read_text()
-    half = study(*claims, *tuned_forms([DistanceOrdering()], Rows()))
-    told = write_replication(half, Rows(), tmp_path / "replication.md").read_text()
+    half = study(*claims, *tuned_forms([DistanceOrdering()], StudyRows()))
+    told = write_replication(half, StudyRows(), tmp_path / "replication.md").read_text()
     assert "- Claim 2 with each encoding at its best learning rate" in told
 
 
@@ -224,7 +224,7 @@ def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():
     rows.add(replace(slow, facts=slow.facts | {"seconds": 1e6}))
     planned = study(DistanceOrdering()).jobs()
     assert seconds_each(planned, rows) == 30.0
-    assert seconds_each(planned, Rows()) is None
+    assert seconds_each(planned, StudyRows()) is None
 
 
 def test_machines_are_counted():
@@ -250,14 +250,14 @@ def test_runs_in_another_precision_are_named_on_the_page(tmp_path):
 @pytest.mark.parametrize("condition", ["controlled", "described"])
 def test_one_condition_alone_can_be_told(tmp_path, condition):
     page = write_replication(
-        study(DistanceOrdering(), conditions=(condition,)), Rows(), tmp_path / "replication.md"
+        study(DistanceOrdering(), conditions=(condition,)), StudyRows(), tmp_path / "replication.md"
     )
     assert f"| claim | {condition} |" in page.read_text()
 
 
 def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
     def last_line(one):
-        return write_replication(one, Rows(), tmp_path / "replication.md").read_text().splitlines()[-2]
+        return write_replication(one, StudyRows(), tmp_path / "replication.md").read_text().splitlines()[-2]
 
     assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 6"]
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
@@ -266,11 +266,11 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
 
 
 def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path):
-    one = study(DistanceOrdering(), DistanceOrderingTuned(Rows()))
+    one = study(DistanceOrdering(), DistanceOrderingTuned(StudyRows()))
     words = f"--scale mini --seeds 6 --rows {tmp_path}"
     plain, tuned = (f"spectrope claims run distance-ordering {more}{words}" for more in ("", "--tune "))
     assert one.commands(tmp_path) == [plain, tuned]
-    page = write_replication(one, Rows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()
+    page = write_replication(one, StudyRows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()
     assert f"from the rows in `{tmp_path}/`" in page
     assert f"`{tuned}` does the same at best learning rates." in page
 

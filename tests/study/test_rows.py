@@ -23,7 +23,7 @@ from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import DATA_VERSION
 from spectrope.store import RESULTS_VERSION, Run
 from spectrope.store.records import append_record
-from spectrope.study.rows import FACTS, Row, Rows, run_name
+from spectrope.study.rows import FACTS, StudyRow, StudyRows, run_name
 
 CPU = torch.device("cpu")
 
@@ -34,9 +34,9 @@ def run(tmp_path_factory):
 
 
 def test_a_row_is_read_back_as_it_was(run, tmp_path):
-    rows = Rows(tmp_path / "mini.jsonl")
-    rows.add(Row.of(run))
-    (row,) = again = Rows.load(tmp_path / "mini.jsonl")
+    rows = StudyRows(tmp_path / "mini.jsonl")
+    rows.add(StudyRow.of(run))
+    (row,) = again = StudyRows.load(tmp_path / "mini.jsonl")
     assert (len(again), again.complaints) == (1, [])
     assert (row.experiment, row.run) == (tiny(), run.id)
     assert row.facts == {name: run.manifest[name] for name in FACTS}
@@ -50,11 +50,11 @@ def test_a_row_is_read_back_as_it_was(run, tmp_path):
 
 
 def test_a_row_that_a_worker_sends_is_read_as_it_was(run):
-    row = Row.of(run)
+    row = StudyRow.of(run)
     sent = json.loads(json.dumps(row.record()))
     assert sent["counts_from"] == 0
     assert min(sent["tables"]["ablation"]["head"]) == min(sent["tables"]["deposit"]["layer"]) == 0
-    for again in (Row.read(sent), Row.read(Row.read(sent).record())):
+    for again in (StudyRow.read(sent), StudyRow.read(StudyRow.read(sent).record())):
         assert (again.run, again.experiment, again.facts) == (row.run, row.experiment, row.facts)
         for name, table in row.tables.items():
             assert_frame_equal(again.tables[name], table, rel_tol=1e-5)
@@ -69,15 +69,15 @@ def old_record(row):
 
 
 def test_rows_that_count_from_one_and_from_zero_stand_in_one_file(run, tmp_path):
-    path, one = tmp_path / "mini.jsonl", Row.of(run)
+    path, one = tmp_path / "mini.jsonl", StudyRow.of(run)
     other_one = replace(tiny(), seed=1)
     assert old_record(one)["tables"]["ablation"]["layer"][0] == 1
     append_record(path, old_record(one))
-    Rows.load(path).add(replace(one, experiment=other_one, run=run_name(other_one)))
-    rows = Rows.load(path)
+    StudyRows.load(path).add(replace(one, experiment=other_one, run=run_name(other_one)))
+    rows = StudyRows.load(path)
     rows.add(replace(one, tables={"lengths": pl.DataFrame({"factor": [1.0], "accuracy": [0.5]})}))
     assert len(path.read_text().splitlines()) == 3
-    for again in (rows, Rows.load(path)):
+    for again in (rows, StudyRows.load(path)):
         assert again.complaints == []
         assert set(again.get(tiny()).tables) == {"metrics", "ablation", "deposit", "lengths"}
         for experiment in (tiny(), other_one):
@@ -87,49 +87,49 @@ def test_rows_that_count_from_one_and_from_zero_stand_in_one_file(run, tmp_path)
 
 def test_a_run_that_counts_from_one_gives_the_row_of_today(run, tmp_path):
     old = make_old(Run(Path(shutil.copytree(run.path, tmp_path / run.id))))
-    for name, table in Row.of(run).tables.items():
-        assert_frame_equal(Row.of(old).tables[name], table)
+    for name, table in StudyRow.of(run).tables.items():
+        assert_frame_equal(StudyRow.of(old).tables[name], table)
 
 
 def test_a_row_is_small(run):
-    assert len(json.dumps(Row.of(run).record())) < 6000
+    assert len(json.dumps(StudyRow.of(run).record())) < 6000
 
 
 def test_a_table_without_its_columns_is_named(run, tmp_path):
     run = Run(Path(shutil.copytree(run.path, tmp_path / run.id)))
     run.write_frame("metrics", pl.DataFrame({"epoch": [0]}))
     with pytest.raises(StoreError, match=f"run {run.id}: table 'metrics' has no column 'step'"):
-        Row.of(run)
+        StudyRow.of(run)
 
 
 def test_a_later_row_adds_its_tables(run, tmp_path):
-    rows = Rows(tmp_path / "mini.jsonl")
-    rows.add(Row.of(run))
+    rows = StudyRows(tmp_path / "mini.jsonl")
+    rows.add(StudyRow.of(run))
     lengths = pl.DataFrame({"factor": [1.0], "accuracy": [0.5], "loss": [float("inf")]})
-    rows.add(replace(Row.of(run), tables={"lengths": lengths}))
-    (row,) = Rows.load(tmp_path / "mini.jsonl")
+    rows.add(replace(StudyRow.of(run), tables={"lengths": lengths}))
+    (row,) = StudyRows.load(tmp_path / "mini.jsonl")
     assert set(row.tables) == {"metrics", "ablation", "deposit", "lengths"}
     assert row.tables["lengths"]["loss"].to_list() == [None]
 
 
 def test_two_trainings_of_one_experiment_are_not_mixed(run, tmp_path):
-    rows, first = Rows(tmp_path / "mini.jsonl"), Row.of(run)
+    rows, first = StudyRows(tmp_path / "mini.jsonl"), StudyRow.of(run)
     again = replace(first, facts=first.facts | {"finished_at": "later", "test_accuracy": 0.1})
     rows.add(first)
     rows.add(replace(again, tables={"metrics": first.tables["metrics"]}))  # It has less to say.
     assert rows.get(tiny()).facts["test_accuracy"] == first.facts["test_accuracy"]
     lengths = pl.DataFrame({"factor": [1.0], "accuracy": [0.5]})
     rows.add(replace(again, tables={"metrics": first.tables["metrics"], "lengths": lengths}))
-    for kept in (rows, Rows.load(tmp_path / "mini.jsonl")):
+    for kept in (rows, StudyRows.load(tmp_path / "mini.jsonl")):
         (row,) = kept
         assert (row.facts["test_accuracy"], set(row.tables)) == (0.1, {"metrics", "lengths"})
 
 
 def test_a_run_that_diverged_is_written_without_its_loss(run, tmp_path):
-    rows = Rows(tmp_path / "mini.jsonl")
-    lost = Row.of(run)
+    rows = StudyRows(tmp_path / "mini.jsonl")
+    lost = StudyRow.of(run)
     rows.add(replace(lost, facts=lost.facts | {"test_loss": float("nan")}))
-    (row,) = Rows.load(tmp_path / "mini.jsonl")
+    (row,) = StudyRows.load(tmp_path / "mini.jsonl")
     assert row.facts["test_loss"] is None
     assert row.facts["test_accuracy"] == lost.facts["test_accuracy"]
 
@@ -210,9 +210,9 @@ def fact(record, **changes):
 )
 def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, complaint):
     path = tmp_path / "mini.jsonl"
-    append_record(path, change(Row.of(run).record()))
-    append_record(path, Row.of(run).record())
-    rows = Rows.load(path)
+    append_record(path, change(StudyRow.of(run).record()))
+    append_record(path, StudyRow.of(run).record())
+    rows = StudyRows.load(path)
     assert len(rows) == 1
     (line,) = map(str, rows.complaints)
     assert line.startswith("mini.jsonl: run ")
@@ -222,37 +222,37 @@ def test_what_is_no_row_of_today_is_named_and_left_out(run, tmp_path, change, co
 
 def test_a_record_that_is_hardly_one_is_named_too(tmp_path):
     append_record(tmp_path / "mini.jsonl", {"run": [1], "results_version": 1})
-    rows = Rows.load(tmp_path / "mini.jsonl")
+    rows = StudyRows.load(tmp_path / "mini.jsonl")
     assert "run [1] has data_version None" in str(rows.complaints[0])
     assert rows.lost([tiny()]) == []
 
 
 def test_whole_numbers_and_others_are_read_alike(run, tmp_path):
-    record = Row.of(run).record()
+    record = StudyRow.of(run).record()
     table = {"factor": [1, 2], "accuracy": [1, 0]}
     append_record(tmp_path / "mini.jsonl", record | {"tables": {"lengths": table}})
-    (found,) = Rows.load(tmp_path / "mini.jsonl")
+    (found,) = StudyRows.load(tmp_path / "mini.jsonl")
     assert found.tables["lengths"].schema == {"factor": pl.Float64, "accuracy": pl.Float64}
 
 
 def test_an_ablation_without_its_deposits_counts_as_not_measured(run, tmp_path):
-    record = Row.of(run).record()
+    record = StudyRow.of(run).record()
     assert {"ablation", "deposit"} <= set(record["tables"])
     record["tables"].pop("deposit")
     append_record(tmp_path / "mini.jsonl", record)
-    (found,) = Rows.load(tmp_path / "mini.jsonl")
+    (found,) = StudyRows.load(tmp_path / "mini.jsonl")
     assert "ablation" not in found.tables
     assert not found.covers(Job(found.experiment, ("ablation",)))
 
 
 def test_no_file_means_no_rows(tmp_path):
-    assert len(Rows.load(tmp_path / "none.jsonl")) == 0
+    assert len(StudyRows.load(tmp_path / "none.jsonl")) == 0
 
 
 def test_the_local_engine_keeps_a_row_of_each_job(tmp_path):
     jobs = [Job(tiny("rope")), Job(tiny("nope"))]
-    kept: list[Row] = []
-    Local("cpu")(jobs, tmp_path, ignore, Row.of, kept.append)
+    kept: list[StudyRow] = []
+    Local("cpu")(jobs, tmp_path, ignore, StudyRow.of, kept.append)
     assert {row.experiment for row in kept} == {job.experiment for job in jobs}
     assert len(kept) == 2
 
@@ -261,9 +261,9 @@ def test_a_job_that_fails_leaves_the_rows_of_the_others(tmp_path):
     damaged = complete(Job(tiny("nope")), tmp_path, CPU)
     (damaged.path / "weights.safetensors").write_bytes(b"")
     jobs = [Job(tiny("nope"), ("lengths",)), Job(tiny("rope"))]
-    kept: list[Row] = []
+    kept: list[StudyRow] = []
     with pytest.raises(StoreError, match="damaged"):
-        Local("cpu")(jobs, tmp_path, ignore, Row.of, kept.append)
+        Local("cpu")(jobs, tmp_path, ignore, StudyRow.of, kept.append)
     assert [row.experiment for row in kept] == [tiny("rope")]
 
 
@@ -273,8 +273,8 @@ def test_jobs_of_the_grokking_laboratory_are_done_like_the_others(tmp_path):
     job = Job(GrokExperiment(task=task, model=model, training=training), ())
     assert Job.from_dict(job.to_dict()) == job
     assert calibrate([job], CPU)[0].training > 0
-    kept: list[Row] = []
-    Local("cpu")([job], tmp_path, ignore, Row.of, kept.append)
+    kept: list[StudyRow] = []
+    Local("cpu")([job], tmp_path, ignore, StudyRow.of, kept.append)
     (row,) = kept
     assert row.experiment == job.experiment
     assert row.tables["progress"]["step"].to_list() == [0, 2, 3]

@@ -20,7 +20,7 @@ from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.extrapolation import Extrapolation
 from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
 from spectrope.study.claims.single_head import SingleHead
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study, carry_out, harvest, merged, outstanding, usual_precision
 
 
@@ -111,7 +111,7 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "4 of 4: distance/sum/seed 7, held-out" in out
     assert "inconclusive" in out
-    rows = Rows.load(tmp_path / "rows" / "tiny.jsonl")
+    rows = StudyRows.load(tmp_path / "rows" / "tiny.jsonl")
     assert len(rows) == 4
     assert main([*words, "--runs", str(tmp_path / "elsewhere")]) == 0
     assert "0 runs to do" in capsys.readouterr().out
@@ -133,7 +133,7 @@ def no_gaps(run):
 @pytest.mark.parametrize("damage", [no_json, no_gaps])
 def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys, damage):
     claim, runs = RoPEWithAbsolute(), tmp_path / "runs"
-    carry_out(claim.jobs("controlled", tiny, (0,))[:1], Rows(), runs, Local("cpu"))
+    carry_out(claim.jobs("controlled", tiny, (0,))[:1], StudyRows(), runs, Local("cpu"))
     (damaged,) = runs.iterdir()
     damage(damaged)
     words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
@@ -144,11 +144,13 @@ def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys
     assert f"left out: {damaged.name}: " in left_out
     assert damaged.name in failed
     assert "rope-with-absolute" in told.out.partition("Verdicts at scale tiny")[2]
-    assert len(Rows.load(tmp_path / "tiny.jsonl")) == 3
+    assert len(StudyRows.load(tmp_path / "tiny.jsonl")) == 3
 
 
 def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsys):
-    carry_out(RoPEWithAbsolute().jobs("controlled", tiny, (0, 1)), Rows(), tmp_path / "runs", Local("cpu"))
+    carry_out(
+        RoPEWithAbsolute().jobs("controlled", tiny, (0, 1)), StudyRows(), tmp_path / "runs", Local("cpu")
+    )
     words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled", "--dry-run"]
     words += ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     assert main(words) == 0
@@ -158,14 +160,14 @@ def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsy
 
 @pytest.mark.parametrize(("asked", "taken"), [("auto", "bfloat16"), ("float32", "float32")])
 def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, capsys, asked, taken):
-    claim, rows = RoPEWithAbsolute(), Rows(tmp_path / "tiny.jsonl")
+    claim, rows = RoPEWithAbsolute(), StudyRows(tmp_path / "tiny.jsonl")
     first, *others = claim.jobs("controlled", tiny, (0,))
     carry_out([replace(first, precision="bfloat16")], rows, tmp_path / "runs", Local("cpu"))
     words = ["claims", "run", claim.kind, "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu"]
     assert main([*words, "--workers", "1", "--precision", asked]) == 0
     assert f"leaves its precision open: {taken}." in capsys.readouterr().out
-    rows = Rows.load(tmp_path / "tiny.jsonl")
+    rows = StudyRows.load(tmp_path / "tiny.jsonl")
     assert [rows.get(job.experiment).facts["precision"] for job in others] == [taken] * len(others)
 
 
@@ -179,9 +181,9 @@ def test_a_precision_that_no_run_takes_is_refused(tmp_path, capsys):
 
 
 def test_the_usual_precision_is_that_of_most_rows_that_leave_it_open():
-    assert usual_precision(Rows()) == "auto"
+    assert usual_precision(StudyRows()) == "auto"
     assert usual_precision(rows_of(RoPEWithAbsolute(), lambda arm, seed: {}, seeds=1)) == "float32"
-    rows = Rows()
+    rows = StudyRows()
     for row in rows_of(RoPEWithAbsolute(), lambda arm, seed: {}, seeds=1):
         one = row.experiment
         rows.add(replace(row, experiment=replace(one, training=replace(one.training, precision="float32"))))
@@ -205,7 +207,7 @@ def test_runs_of_a_comparison_are_taken_up(tiny, tmp_path, capsys):
     assert runs[2].id not in said.err
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     assert "0 new rows" in capsys.readouterr().out
-    assert [row.experiment for row in Rows.load(tmp_path / "tiny.jsonl")] == plan[:1]
+    assert [row.experiment for row in StudyRows.load(tmp_path / "tiny.jsonl")] == plan[:1]
 
 
 def test_a_run_that_is_made_again_has_what_its_earlier_row_had():
@@ -217,7 +219,7 @@ def test_a_run_that_is_made_again_has_what_its_earlier_row_had():
 
 def test_a_renamed_run_folder_is_named_and_adds_nothing(tiny, tmp_path, capsys):
     jobs = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
-    carry_out(jobs, Rows(), tmp_path / "runs", Local("cpu"))
+    carry_out(jobs, StudyRows(), tmp_path / "runs", Local("cpu"))
     first, second = (Path(run.path) for run in find_runs(tmp_path / "runs"))
     first.rename(tmp_path / "runs" / f"{first.name}-copy")
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
@@ -225,28 +227,28 @@ def test_a_renamed_run_folder_is_named_and_adds_nothing(tiny, tmp_path, capsys):
     said = capsys.readouterr()
     assert "1 new rows" in said.out
     assert f"left out: {first.name}-copy: has the configuration of run {first.name}; rename" in said.err
-    assert [row.run for row in Rows.load(tmp_path / "rows" / "tiny.jsonl")] == [second.name]
+    assert [row.run for row in StudyRows.load(tmp_path / "rows" / "tiny.jsonl")] == [second.name]
 
 
 def test_a_run_that_would_take_the_place_of_a_row_without_adding_to_it_is_left_alone(tiny, tmp_path):
     (job, *_) = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
-    carry_out([job], Rows(), tmp_path / "runs", Local("cpu"))
-    taken = Rows()
+    carry_out([job], StudyRows(), tmp_path / "runs", Local("cpu"))
+    taken = StudyRows()
     assert harvest(tmp_path / "runs", [job.experiment], taken) == (1, [])
     (row,) = taken
     tables = {"lengths": pl.DataFrame({"factor": [1.0], "accuracy": [1.0]})}
-    other = Rows.of([replace(row, facts=row.facts | {"finished_at": "another day"}, tables=tables)])
+    other = StudyRows.of([replace(row, facts=row.facts | {"finished_at": "another day"}, tables=tables)])
     assert harvest(tmp_path / "runs", [job.experiment], other) == (0, [])
-    fewer = Rows.of([replace(row, tables={})])
+    fewer = StudyRows.of([replace(row, tables={})])
     assert harvest(tmp_path / "runs", [job.experiment], fewer) == (1, [])
 
 
 def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
     jobs = RoPEWithAbsolute().jobs("controlled", tiny, (0,))
-    rows = Rows(tmp_path / "rows.jsonl")
+    rows = StudyRows(tmp_path / "rows.jsonl")
     carry_out(jobs, rows, tmp_path / "runs", Local("cpu"))
     before = {run.id: run.manifest["finished_at"] for run in find_runs(tmp_path / "runs")}
-    again = Rows()
+    again = StudyRows()
     found, complaints = harvest(tmp_path / "runs", [job.experiment for job in jobs], again)
     assert (found, complaints) == (2, [])
     carry_out(jobs, again, tmp_path / "runs", Local("cpu"))

@@ -14,7 +14,7 @@ from spectrope.lab.training.loop import build_model
 from spectrope.store import RESULTS_VERSION
 from spectrope.store.numbering import FIELD
 from spectrope.store.records import read_records
-from spectrope.study.rows import Row, run_name
+from spectrope.study.rows import StudyRow, run_name
 
 ROWS = Path(__file__).parents[2] / "results" / "mini.jsonl"
 VERSIONS = DATA_VERSION, RESULTS_VERSION
@@ -49,14 +49,14 @@ def test_rows_that_count_layers_and_heads_from_one_are_converted_once(records):
     one_of_each = {(*kind_of(record), *record["tables"]): record for record in reversed(records)}
     converted: set[str] = set()
     for record in one_of_each.values():
-        row = Row.read(record)
+        row = StudyRow.read(record)
         assert row.run == record["run"] == run_name(row.experiment)
-        assert Row.read(row.record()).run == record["run"]
+        assert StudyRow.read(row.record()).run == record["run"]
         for name, table in row.tables.items():
             for column in {"layer", "head"} & set(table.columns):
                 first = record.get(FIELD, 1)
                 assert [number + first for number in table[column]] == record["tables"][name][column]
-                assert Row.read(row.record()).tables[name][column].equals(table[column])
+                assert StudyRow.read(row.record()).tables[name][column].equals(table[column])
                 assert column == "head" or set(table[column]) == set(range(row.experiment.model.n_layers))
                 converted.add(name)
     assert converted >= {"ablation", "deposit", "spectrum", "start", "head_gradients", "head_growth"}

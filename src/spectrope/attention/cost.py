@@ -37,7 +37,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Cost:
+class EncodingCost:
     """Cost of one encoding.
 
     Args:
@@ -65,7 +65,7 @@ class Refused:
     reason: str
 
 
-def costs(names: Sequence[str], length: int, device: torch.device) -> Iterator[Cost | Refused]:
+def costs(names: Sequence[str], length: int, device: torch.device) -> Iterator[EncodingCost | Refused]:
     """Measure encodings one by one, each in turn with NoPE on the same queries, keys and values.
 
     One causal layer with the paper's heads in float32, from the addition to the input to the heads' outputs,
@@ -95,7 +95,7 @@ def costs(names: Sequence[str], length: int, device: torch.device) -> Iterator[C
             continue
         forward = Ratio.of(*_in_turn(layer.forward, without.forward, device))
         backward = Ratio.of(*_in_turn(layer.backward_alone(), without.backward_alone(), device))
-        yield Cost(name, layer.impl, forward, backward, peak / base, peak / 2**20)
+        yield EncodingCost(name, layer.impl, forward, backward, peak / base, peak / 2**20)
 
 
 def batch_size(length: int) -> int:

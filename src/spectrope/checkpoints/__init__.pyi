@@ -2,17 +2,17 @@
 
 __all__ = [
     "LENGTH",
+    "CheckpointAblation",
     "CheckpointFill",
     "Checkpoints",
     "Measured",
-    "Plan",
     "is_checkpoint",
     "plan_checkpoint",
     "register_attention",
     "trained_length",
 ]
 
-from .ablation.show import Plan
+from .ablation.show import CheckpointAblation
 from .ablation.sweep import CheckpointFill
 from .adapters.attention import register_attention
 from .adapters.inputs import trained_length

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.ablation.cuts import Before
 from spectrope.checkpoints.ablation.stages import CheckpointFork, CheckpointStages
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import (
     Call,
     before,
@@ -74,7 +74,7 @@ def checkpoint_spectrum(
         raise ConfigError(
             f"spectra need two sequences of two tokens; got {len(data)} of {data.lengths.min()}."
         )
-    subject = Subject(model, head_sites(model, attending_modules(model)))
+    subject = CheckpointSubject(model, head_sites(model, attending_modules(model)))
     chosen = _chosen(subject, layers)
     spectra: list[LayerSpectrum] = []
     states: list[StateShares] = []
@@ -95,7 +95,7 @@ def checkpoint_spectrum(
     return {name: _labelled(table, subject) for name, table in tables.items() if not table.is_empty()}
 
 
-def _chosen(subject: Subject, layers: slice) -> list[int]:
+def _chosen(subject: CheckpointSubject, layers: slice) -> list[int]:
     """Places of the sites in some layers that attend to their own sequence."""
     chosen = [place for place in subject.of_layers(layers) if subject.sites[place].role != "cross"]
     if not chosen:
@@ -104,7 +104,7 @@ def _chosen(subject: Subject, layers: slice) -> list[int]:
     return chosen
 
 
-def _applied(subject: Subject, data: Sequences) -> dict[str, Applied]:
+def _applied(subject: CheckpointSubject, data: Sequences) -> dict[str, Applied]:
     """What each module applies, measured at as many positions as tell frequencies well."""
     own = [site for site in subject.sites if site.role != "cross"]
     longest = max(data.tokens(site.role).shape[1] for site in own)
@@ -114,7 +114,7 @@ def _applied(subject: Subject, data: Sequences) -> dict[str, Applied]:
 
 @torch.no_grad()
 def layer_heads(
-    subject: Subject,
+    subject: CheckpointSubject,
     data: Sequences,
     places: Collection[int],
     applied: Mapping[str, Applied],
@@ -166,7 +166,7 @@ def _placed(table: pl.DataFrame, places: list[int]) -> pl.DataFrame:
     return table.with_columns(pl.col("layer").replace_strict(dict(enumerate(places))))
 
 
-def _labelled(table: pl.DataFrame, subject: Subject) -> pl.DataFrame:
+def _labelled(table: pl.DataFrame, subject: CheckpointSubject) -> pl.DataFrame:
     """Sites named as a checkpoint counts them: by role, where there are several, and layer."""
     place = pl.col("layer")
     layers = place.replace_strict({place: site.layer for place, site in enumerate(subject.sites)})

@@ -66,11 +66,11 @@ def check_laws(encoding: Encoding, sizes: Sizes | None = None, seed: int = 0) ->
     Returns:
         One check per member of `Tag`.
     """
-    trial = Trial(encoding, sizes or Sizes(), seed)
+    trial = LawTrial(encoding, sizes or Sizes(), seed)
     return [LawCheck(law, law in encoding.tags, measure(trial)) for law, measure in MEASURES.items()]
 
 
-class Trial:
+class LawTrial:
     """An encoding between random contents and their logits.
 
     Args:
@@ -118,7 +118,7 @@ def relative_error(a: Tensor, b: Tensor) -> float:
     return float((a - b).detach().abs().max()) / scale if scale > 0 else 0.0
 
 
-def shift_error(trial: Trial) -> float:
+def shift_error(trial: LawTrial) -> float:
     """Change of the logits when positions move by 17, and by 100,003 where the encoding reaches that."""
     x = trial.contents()
     here = trial.logits(x, trial.pos)
@@ -129,7 +129,7 @@ def shift_error(trial: Trial) -> float:
         return near
 
 
-def content_error(trial: Trial) -> float:
+def content_error(trial: LawTrial) -> float:
     r"""How far the encoding is from seeing positions alone.
 
     Neither what `embed` adds nor `bias` may depend on tokens; logits must be a bilinear form :math:`B(q, k)`
@@ -162,7 +162,7 @@ def content_error(trial: Trial) -> float:
     )
 
 
-def norm_error(trial: Trial) -> float:
+def norm_error(trial: LawTrial) -> float:
     """Change of the norms of inputs, queries and keys; infinite where something is added to the logits."""
     encoding, x, pos = trial.encoding, trial.contents(), trial.pos
     ctx = trial.context(x, pos)
@@ -176,12 +176,12 @@ def norm_error(trial: Trial) -> float:
     return max(relative_error(before.norm(dim=-1), after.norm(dim=-1)) for before, after in pairs)
 
 
-def untrained_error(trial: Trial) -> float:
+def untrained_error(trial: LawTrial) -> float:
     """Infinite for an encoding without parameters to train."""
     return 0.0 if any(p.requires_grad for p in trial.encoding.parameters()) else math.inf
 
 
-MEASURES: dict[Tag, Callable[[Trial], float]] = {
+MEASURES: dict[Tag, Callable[[LawTrial], float]] = {
     Tag.SHIFT_INVARIANT: shift_error,
     Tag.CONTENT_FREE: content_error,
     Tag.ISOMETRIC: norm_error,

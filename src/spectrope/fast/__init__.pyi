@@ -4,13 +4,13 @@ __all__ = [
     "DEFAULT",
     "TOLERANCE",
     "Aim",
+    "AttentionPlan",
     "Bench",
     "Calibrate",
     "CostModel",
     "HeadPlan",
     "HeadRow",
     "Json",
-    "Plan",
     "Tolerance",
     "forecast",
     "head_row",
@@ -24,5 +24,5 @@ __all__ = [
 from .commands._measure import Bench, Calibrate, Json, Tolerance
 from .costs import DEFAULT, CostModel, read_costs
 from .model_plan import Aim, HeadRow, head_row, plan_run, table
-from .planning import TOLERANCE, HeadPlan, Plan, forecast, plan
+from .planning import TOLERANCE, AttentionPlan, HeadPlan, forecast, plan
 from .polynomial import planned_attention

@@ -72,7 +72,7 @@ class SyntheticHead:
 
 
 @dataclass(frozen=True)
-class Timing:
+class KernelTiming:
     """One kernel at one length.
 
     Args:
@@ -107,7 +107,7 @@ class DegreeError:
     error: float
 
 
-def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -> Iterator[Timing]:
+def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -> Iterator[KernelTiming]:
     """Time both kernels at every length, forward and with the backward pass; planning is not counted.
 
     Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
@@ -132,7 +132,7 @@ def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -
                 with Allocations() as seen:
                     call()
                 least = min(seconds(call, device) for _ in range(REPEATS))
-                yield Timing(kernel, direction, n, least, seen.peak / 2**20)
+                yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
 
 
 def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
@@ -171,7 +171,7 @@ def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Calla
     return lambda: torch.autograd.grad(forward().sum(), leaves)
 
 
-def crossover(timings: Sequence[Timing], direction: str) -> float | None:
+def crossover(timings: Sequence[KernelTiming], direction: str) -> float | None:
     """The length from which fast attention is faster, between two lengths on a straight log-log line.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
@@ -189,7 +189,7 @@ def crossover(timings: Sequence[Timing], direction: str) -> float | None:
 
 
 def exponent(
-    timings: Sequence[Timing], kernel: str, direction: str, quantity: str = "seconds"
+    timings: Sequence[KernelTiming], kernel: str, direction: str, quantity: str = "seconds"
 ) -> float | None:
     """By which power of the length a kernel's time ("seconds") or memory ("mib") grows, by least squares.
 

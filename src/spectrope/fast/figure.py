@@ -6,7 +6,7 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from spectrope.figures import QUIET, Layer, Panel, panels_spec, write_spec
+from spectrope.figures import QUIET, Marks, Panel, panels_spec, write_spec
 
 WIDTH, HEIGHT = 300, 220
 COLOURS = {
@@ -58,7 +58,7 @@ def _by_length(timings: pl.DataFrame, colour: alt.Color, column: str, title: str
     tooltip = ["line:N", "direction:N", "length:Q", alt.Tooltip(f"{column}:Q", format=".3~g", title=unit)]
     y = _logarithmic(column, unit, found[column])
     chart = _line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
-    return Panel("", title, {"lines": Layer(found.to_dicts(), chart)}, HEIGHT)
+    return Panel("", title, {"lines": Marks(found.to_dicts(), chart)}, HEIGHT)
 
 
 def _by_degree(errors: pl.DataFrame, colour: alt.Color, tolerance: float) -> Panel:
@@ -73,7 +73,7 @@ def _by_degree(errors: pl.DataFrame, colour: alt.Color, tolerance: float) -> Pan
     tooltip = ["line:N", "degree:O", alt.Tooltip("error:Q", format=".2e")]
     lines = _line().encode(x=x, y=y, color=colour, tooltip=tooltip)
     asked = alt.Chart().mark_rule(color=QUIET, strokeDash=[2, 2]).encode(y="error:Q")
-    layers = {"lines": Layer(found.to_dicts(), lines), "tolerance": Layer([{"error": tolerance}], asked)}
+    layers = {"lines": Marks(found.to_dicts(), lines), "tolerance": Marks([{"error": tolerance}], asked)}
     return Panel("", f"error by degree; dotted: {tolerance:g}", layers, HEIGHT)
 
 

@@ -12,7 +12,7 @@ from spectrope.core import require
 from spectrope.encodings import Context, Encoding
 from spectrope.fast.costs import DEFAULT, CostModel
 from spectrope.fast.planning import TOLERANCE, HeadPlan, forecast
-from spectrope.lab import LayerHeads, Subject, capture_heads, longest
+from spectrope.lab import LayerHeads, TrainedSubject, capture_heads, longest
 from spectrope.store import Run
 
 LONGEST = 2**24  # Tokens that plans are made for; all lags of them are held in memory.
@@ -89,7 +89,7 @@ def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tu
         A row per layer and head, counted from 0: the range of centred logits, the certificate, the predicted
         speed-up and what was chosen; and how many tokens each example has.
     """
-    subject = Subject.of(run, device)
+    subject = TrainedSubject.of(run, device)
     batch, n = longest(subject.held_out, examples)
     rows: list[HeadRow] = []
 

@@ -50,7 +50,7 @@ class HeadPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AttentionPlan:
     """How to compute one layer's attention; its bounds hold for the tensors that it was made from.
 
     Args:
@@ -75,7 +75,7 @@ class Plan:
         certified = (h.certificate for h in self.heads if h.choice == "polynomial")
         return max((c.error_bound for c in certified if c is not None), default=0.0)
 
-    def with_all_fast(self) -> "Plan":
+    def with_all_fast(self) -> "AttentionPlan":
         """The same plan with polynomial attention wherever it is certified, at any cost."""
         heads = (replace(h, choice="polynomial", reason="") if h.certificate else h for h in self.heads)
         return replace(self, heads=tuple(heads))
@@ -130,7 +130,7 @@ def plan(
     *,
     causal: bool,
     costs: CostModel = DEFAULT,
-) -> Plan:
+) -> AttentionPlan:
     """Bound each head's logits and choose between polynomial and exact attention.
 
     `bound_logits` gives each head's range and `certify` the error of every degree and rank. Of those that
@@ -183,7 +183,7 @@ def forecast(
 
 def _plan(
     ctx: Context, encoding: Encoding, tolerance: float, causal: bool, costs: CostModel, *, served: Context
-) -> Plan:
+) -> AttentionPlan:
     """A plan with the ranges of one context for the shapes of another."""
     if not 0 < tolerance < 1:
         raise ConfigError(f"tolerance must be between 0 and 1; got {tolerance}.")
@@ -199,7 +199,7 @@ def _plan(
     except UnsupportedError as refusal:
         exact = HeadPlan(0, math.nan, None, None, costs.exact(shape), "exact", str(refusal))
         heads = tuple(replace(exact, head=head) for head in range(ctx.q.shape[1]))
-        return Plan(tolerance, causal, heads, costs)
+        return AttentionPlan(tolerance, causal, heads, costs)
     bounds = bound_logits(turned.q, turned.k, turned.keys, negligible=tolerance)
     setting = _setting(turned, lags, max(shape.n_queries, shape.n_keys))
     certificates = (fewest_features(bounds, head, tolerance, setting) for head in range(ctx.q.shape[1]))
@@ -208,7 +208,7 @@ def _plan(
         _head_plan(head, reaches[head], certificate, tolerance, shape, costs)
         for head, certificate in enumerate(certificates)
     )
-    return Plan(tolerance, causal, heads, costs, bounds, lags)
+    return AttentionPlan(tolerance, causal, heads, costs, bounds, lags)
 
 
 def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:

@@ -1,7 +1,7 @@
 r"""Polynomial attention: weights are a polynomial of the logits, time and memory linear in the length.
 
-`polynomial_attention` takes any polynomial. `planned_attention` follows a `Plan`, head by head, and the
-implementations "polynomial" and "auto" make one with the default tolerance.
+`polynomial_attention` takes any polynomial. `planned_attention` follows an `AttentionPlan`, head by head, and
+the implementations "polynomial" and "auto" make one with the default tolerance.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from spectrope.core import Noise, UnsupportedError, own_precision
 from spectrope.encodings import Context, Encoding, Form
 from spectrope.fast.certificate import Certificate, LogitBounds
 from spectrope.fast.chunkwise import PolynomialWeights, Tokens, chunkwise_sums
-from spectrope.fast.planning import FORMS, Plan, Rotated, plan, rotated
+from spectrope.fast.planning import FORMS, AttentionPlan, Rotated, plan, rotated
 
 
 class _Normalised(torch.autograd.Function):
@@ -105,7 +105,7 @@ def polynomial_attention(
 
 
 def planned_attention(
-    ctx: Context, v: Float[Tensor, "b h j e"], encoding: Encoding, made: Plan
+    ctx: Context, v: Float[Tensor, "b h j e"], encoding: Encoding, made: AttentionPlan
 ) -> Float[Tensor, "b h i e"]:
     """Attention by a plan, head by head.
 
@@ -133,7 +133,7 @@ def _of_heads(x: Float[Tensor, "b h n d"], heads: Sequence[int]) -> Float[Tensor
     return x if len(heads) == x.shape[1] else x[:, list(heads)]
 
 
-def _groups(made: Plan) -> list[tuple[Certificate, list[int]]]:
+def _groups(made: AttentionPlan) -> list[tuple[Certificate, list[int]]]:
     """Heads with the same polynomial and rank."""
 
     def key(item: tuple[Certificate, int]) -> tuple[tuple[float, ...], int]:
@@ -156,7 +156,9 @@ def _exact(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
 
 
-def _polynomial(turned: Rotated, v: Tensor, made: Plan, certificate: Certificate, heads: list[int]) -> Tensor:
+def _polynomial(
+    turned: Rotated, v: Tensor, made: AttentionPlan, certificate: Certificate, heads: list[int]
+) -> Tensor:
     """Polynomial attention for some heads."""
     assert made.bounds is not None
     q, k = projected(turned, made.bounds, heads, certificate.rank)

@@ -8,7 +8,7 @@ __all__ = [
     "LOSS",
     "QUIET",
     "RED",
-    "Layer",
+    "Marks",
     "Panel",
     "Section",
     "Table",
@@ -27,7 +27,7 @@ __all__ = [
     "write_spec",
 ]
 
-from .base import FIGURES, Layer, Panel, exact, span
+from .base import FIGURES, Marks, Panel, exact, span
 from .kinds.measured import legend
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report

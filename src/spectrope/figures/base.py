@@ -17,7 +17,7 @@ EMPHASIS = "emphasis"  # The parameter that holds the encoding to be shown above
 
 
 @dataclass(frozen=True)
-class Layer:
+class Marks:
     """One kind of mark over some rows.
 
     Args:
@@ -47,7 +47,7 @@ class Panel:
 
     group: str
     title: str
-    layers: Mapping[str, Layer]
+    layers: Mapping[str, Marks]
     height: int
 
 

@@ -17,7 +17,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 
 @dataclass(frozen=True)
-class Finding:
+class HeadlineEntry:
     """What there is to say of a setting, or of the number of seeds."""
 
     subject: str
@@ -42,7 +42,7 @@ class Drop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class SummaryRow:
     """One encoding in one setting: means over seeds, accuracies in percent."""
 
     encoding: str
@@ -71,22 +71,22 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     return t_interval(np.asarray(values, dtype=float)) if len(values) > 1 else None
 
 
-def rows_of(tables: Tables, setting: str) -> list[Row]:
+def rows_of(tables: Tables, setting: str) -> list[SummaryRow]:
     """A row per encoding of a setting, in the order of the figures."""
     groups = tables.runs.filter(pl.col("setting") == setting).partition_by("encoding", as_dict=True)
     return [_row(tables, groups[name,]) for name in tables.encodings if (name,) in groups]
 
 
-def headline(tables: Tables) -> list[Finding]:
+def headline(tables: Tables) -> list[HeadlineEntry]:
     """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
-    found = [Finding(setting, _of_setting(tables, setting)) for setting in tables.settings]
-    return [*found, Finding("seeds", [_allowed(tables)])]
+    found = [HeadlineEntry(setting, _of_setting(tables, setting)) for setting in tables.settings]
+    return [*found, HeadlineEntry("seeds", [_allowed(tables)])]
 
 
-def _row(tables: Tables, part: pl.DataFrame) -> Row:
+def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:
     runs = part["run"].to_list()
     means = {name: float(part[name].mean()) for name in ("train", "test", "ceiling", "seconds", "parameters")}  # pyright: ignore[reportArgumentType]
-    return Row(
+    return SummaryRow(
         encoding=part["encoding"][0],
         n_seeds=len(runs),
         train=means["train"],
@@ -126,13 +126,13 @@ def _diverged(tables: Tables, setting: str) -> list[str]:
     return [f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."]
 
 
-def _accuracy(row: Row) -> str:
+def _accuracy(row: SummaryRow) -> str:
     if row.interval is None:
         return f"{row.test:.1f}"
     return f"{row.test:.1f}{SPACE}±{SPACE}{row.interval.high - row.interval.estimate:.1f}"
 
 
-def _ceilings(rows: Sequence[Row]) -> str:
+def _ceilings(rows: Sequence[SummaryRow]) -> str:
     low, high = min(row.ceiling for row in rows), max(row.ceiling for row in rows)
     return f"{low:.1f}" if high - low < 0.05 else f"{low:.1f} to {high:.1f}"
 

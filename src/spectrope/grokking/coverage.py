@@ -10,7 +10,7 @@ from spectrope.grokking.tasks.modular import Split
 
 LARGE_PRIME = 32_749  # Stands for the rationals; its square times a few hundred rows fits 64 bits.
 
-Rows = Int[np.ndarray, "_ m"]
+EquationRows = Int[np.ndarray, "_ m"]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def implied(split: Split, p: int, offset: int = 0) -> Bool[np.ndarray, " t"]:
     return np.logical_and.reduce([_spanned(known, asked, q) for q in (p, LARGE_PRIME)])
 
 
-def _equations(split: Split, p: int, offset: int) -> Rows:
+def _equations(split: Split, p: int, offset: int) -> EquationRows:
     """A row per pair: 1 at the tokens of both operands, -1 at the result."""
     pairs = split.pairs
     a, b, c = (x.numpy() for x in (pairs.a, pairs.b, pairs.labels))
@@ -69,7 +69,7 @@ def _equations(split: Split, p: int, offset: int) -> Rows:
     return rows
 
 
-def _spanned(known: Rows, asked: Rows, q: int) -> Bool[np.ndarray, " t"]:
+def _spanned(known: EquationRows, asked: EquationRows, q: int) -> Bool[np.ndarray, " t"]:
     """Whether rows are combinations of others modulo a prime: Gauss-Jordan elimination of both."""
     known, asked = known % q, asked % q
     done = 0

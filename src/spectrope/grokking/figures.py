@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Float
 
 from spectrope.core import from_dict
-from spectrope.figures import Layer, Panel, exact, legend
+from spectrope.figures import Marks, Panel, exact, legend
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.store import Run
 
@@ -80,7 +80,7 @@ def pair_panels(run: Run) -> list[Panel]:
         color=alt.Color("outcome:N", title=None, scale=scale, legend=legend()),
         tooltip=[alt.Tooltip(f"{name}:O") for name in ("a", "b", "label", "answer")],
     )
-    return [Panel("", f"seed {run.config['seed']}", {"pairs": Layer(pairs.to_dicts(), drawn)}, 460)]
+    return [Panel("", f"seed {run.config['seed']}", {"pairs": Marks(pairs.to_dicts(), drawn)}, 460)]
 
 
 def principal(embeddings: Float[np.ndarray, "p c"]) -> Float[np.ndarray, "p 2"]:
@@ -105,7 +105,7 @@ def in_wave(embeddings: Float[np.ndarray, "p c"], k: int) -> Float[np.ndarray, "
 
 def _course(
     runs: Sequence[Run], quantity: str, title: str, factor: float, up: alt.Scale | None = None
-) -> Layer:
+) -> Marks:
     rows = [
         {"step": step, "split": told, "seed": run.config["seed"], "value": factor * value}
         for run in runs
@@ -123,10 +123,10 @@ def _course(
         detail="seed:N",
         tooltip=[alt.Tooltip("split:N"), alt.Tooltip("seed:O"), alt.Tooltip("step:Q"), exact("value", title)],
     )
-    return Layer(rows, drawn)
+    return Marks(rows, drawn)
 
 
-def _measure(runs: Sequence[Run], name: str) -> Layer:
+def _measure(runs: Sequence[Run], name: str) -> Marks:
     rows = [
         {"step": step, "seed": run.config["seed"], "value": value}
         for run in runs
@@ -139,7 +139,7 @@ def _measure(runs: Sequence[Run], name: str) -> Layer:
         detail="seed:N",
         tooltip=[alt.Tooltip("seed:O"), alt.Tooltip("step:Q"), exact("value", name, ".4~f")],
     )
-    return Layer(rows, drawn)
+    return Marks(rows, drawn)
 
 
 def _by_step(run: Run, column: str) -> list[tuple[int, float]]:
@@ -148,15 +148,15 @@ def _by_step(run: Run, column: str) -> list[tuple[int, float]]:
     return table.select("step", column).drop_nulls().rows() if column in table.columns else []
 
 
-def _grokked(runs: Sequence[Run]) -> dict[str, Layer]:
+def _grokked(runs: Sequence[Run]) -> dict[str, Marks]:
     """Where runs grokked; nothing where none did."""
     found = [run.manifest["grokked_at"] for run in runs]
     rows = [{"step": step} for step in found if step is not None]
     rule = alt.Chart().mark_rule(strokeDash=[3, 3], color=COLOURS[1], opacity=0.7)
-    return {"grokked": Layer(rows, rule.encode(x=_steps()))} if rows else {}
+    return {"grokked": Marks(rows, rule.encode(x=_steps()))} if rows else {}
 
 
-def _scatter(places: Float[np.ndarray, "m 2"], residues: Iterable[int]) -> Layer:
+def _scatter(places: Float[np.ndarray, "m 2"], residues: Iterable[int]) -> Marks:
     rows = [
         {"residue": residue, "x": float(x), "y": float(y)}
         for residue, (x, y) in zip(residues, places, strict=True)
@@ -171,7 +171,7 @@ def _scatter(places: Float[np.ndarray, "m 2"], residues: Iterable[int]) -> Layer
         color=alt.Color("residue:Q", scale=alt.Scale(scheme="viridis"), legend=None),
         tooltip=[alt.Tooltip("residue:Q")],
     )
-    return Layer(rows, drawn)
+    return Marks(rows, drawn)
 
 
 def _moments(run: Run) -> dict[int, Float[np.ndarray, "p c"]]:

@@ -18,7 +18,7 @@ from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
 from spectrope.grokking.steps import StepTrainer
 from spectrope.grokking.trainer import GrokTrainer
-from spectrope.lab import MARK, Laboratory, Probe, Timing, read_experiment, run_for
+from spectrope.lab import MARK, Laboratory, Probe, TrainingTime, read_experiment, run_for
 from spectrope.store import Run
 
 E = TypeVar("E", GrokExperiment, ShapesExperiment)
@@ -42,7 +42,7 @@ class StepLaboratory(Laboratory[E]):
         probe: Probe | None = None,
     ) -> StepTrainer: ...
 
-    def time(self, experiment: E, device: torch.device, precision: Precision) -> Timing:
+    def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """As for any laboratory; a step has its share of an evaluation."""
         with tempfile.TemporaryDirectory() as folder:
             begun = time.perf_counter()
@@ -53,7 +53,7 @@ class StepLaboratory(Laboratory[E]):
             evaluating = time.perf_counter() - begun
             step = median_seconds(trainer.step, device)
         step += evaluating / experiment.training.evaluate_every
-        return Timing(making + experiment.training.steps * step, step)
+        return TrainingTime(making + experiment.training.steps * step, step)
 
 
 class GrokLaboratory(StepLaboratory[GrokExperiment], name=GrokExperiment.laboratory):

@@ -9,7 +9,7 @@ import polars as pl
 from jaxtyping import Float
 
 from spectrope.core import from_dict
-from spectrope.figures import Layer, Panel, exact
+from spectrope.figures import Marks, Panel, exact
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.store import Run
 
@@ -43,7 +43,7 @@ def _spread(table: pl.DataFrame, most: int) -> pl.DataFrame:
     return table.gather_every(max(1, len(table) // most))[:most]
 
 
-def _answers(run: Run) -> Layer:
+def _answers(run: Run) -> Marks:
     counts = run.frame("images").filter(~pl.col("trains")).group_by("sides", "answer").len("images")
     share = 100 * pl.col("images") / pl.col("images").sum().over("sides")
     table = counts.with_columns(share=share).sort("sides", "answer")
@@ -60,10 +60,10 @@ def _answers(run: Run) -> Layer:
             exact("share", "%"),
         ],
     )
-    return Layer(table.to_dicts(), drawn)
+    return Marks(table.to_dicts(), drawn)
 
 
-def _image(image: Float[np.ndarray, "h w"]) -> Layer:
+def _image(image: Float[np.ndarray, "h w"]) -> Marks:
     rows = [{"x": x, "y": y, "light": round(float(light), 2)} for (y, x), light in np.ndenumerate(image)]
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False, title=None)
     band = alt.Scale(paddingInner=0, paddingOuter=0)
@@ -75,4 +75,4 @@ def _image(image: Float[np.ndarray, "h w"]) -> Layer:
         fill=alt.Fill("light:Q", scale=grey, legend=None),
         stroke=alt.Stroke("light:Q", scale=grey, legend=None),
     )
-    return Layer(rows, drawn)
+    return Marks(rows, drawn)

@@ -19,8 +19,8 @@ __all__ = [
     "Adaptive",
     "AnyExperiment",
     "Condition",
-    "Cost",
     "Cumulative",
+    "EncodingKernel",
     "Engine",
     "EngineError",
     "Exact",
@@ -28,7 +28,7 @@ __all__ = [
     "Fill",
     "HeadAblation",
     "Job",
-    "Kernel",
+    "JobCost",
     "Laboratory",
     "LayerFill",
     "LayerHeads",
@@ -45,10 +45,10 @@ __all__ = [
     "Screen",
     "Site",
     "StateShares",
-    "Subject",
     "Tables",
-    "Timing",
+    "TrainedSubject",
     "TrainingState",
+    "TrainingTime",
     "Tree",
     "Trial",
     "Tuning",
@@ -99,8 +99,8 @@ from .ablation.methods import (
     Exact,
     Method,
     Screen,
-    Subject,
     Tables,
+    TrainedSubject,
     ablate,
     choose_protocol,
     screening_agreement,
@@ -109,18 +109,27 @@ from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
 from .engines.base import Engine, EngineError
-from .engines.cost import Cost, calibrate
+from .engines.cost import JobCost, calibrate
 from .engines.local import Local, execute, threads_each
 from .engines.pace import Pace, makespan
 from .engines.ray import Ray
-from .experiments import MARK, OWN, OWN_TASKS, AnyExperiment, Laboratory, Timing, read_experiment, written
+from .experiments import (
+    MARK,
+    OWN,
+    OWN_TASKS,
+    AnyExperiment,
+    Laboratory,
+    TrainingTime,
+    read_experiment,
+    written,
+)
 from .job import Job, train
 from .manifest import has_diverged
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES
 from .probes.head_spectrum import QUANTITIES
 from .probes.heads import LayerHeads, capture_heads
-from .probes.kernel import Kernel, encoding_kernels
+from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares
 from .probes.spectrum import LayerSpectrum, layer_spectrum
 from .runs import DATA_VERSION, experiment_of, load_model, run_for

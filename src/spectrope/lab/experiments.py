@@ -65,7 +65,7 @@ class Training(Protocol):
 
 
 @dataclass(frozen=True)
-class Timing:
+class TrainingTime:
     """What a few steps took.
 
     Args:
@@ -113,7 +113,7 @@ class Laboratory(ABC, Generic[E]):
         """
 
     @abstractmethod
-    def time(self, experiment: E, device: torch.device, precision: Precision) -> Timing:
+    def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """What training will take, from a few steps on this device in a folder that is then removed."""
 
 

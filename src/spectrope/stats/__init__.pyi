@@ -8,12 +8,12 @@ __all__ = [
     "Discordance",
     "Interval",
     "Intervals",
+    "Outcome",
     "Precision",
     "RandomisationTest",
     "RatioMoments",
     "SeedProportion",
     "Threshold",
-    "Verdict",
     "confidence_sequence",
     "detectable_difference",
     "detectable_equality",
@@ -49,5 +49,5 @@ from .power import detectable_difference, detectable_equality, detectable_propor
 from .randomisation import RandomisationTest, randomisation_test
 from .rank import rank_correlation
 from .ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
-from .seeds import MIN_SEEDS, SeedProportion, Verdict, seed_proportion, t_interval
+from .seeds import MIN_SEEDS, Outcome, SeedProportion, seed_proportion, t_interval
 from .sequential import Aim, Precision, Threshold, confidence_sequence

@@ -12,7 +12,7 @@ from spectrope.stats.interval import Interval
 
 MIN_SEEDS = 6  # The smallest n at which n of n has a two-sided sign-test p-value (2 ** (1 - n)) below 0.05.
 
-Verdict = Literal["holds", "fails", "inconclusive"]
+Outcome = Literal["holds", "fails", "inconclusive"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,7 @@ class SeedProportion:
     count: int
     n_seeds: int
     proportion: Interval
-    verdict: Verdict
+    verdict: Outcome
 
 
 def seed_proportion(found: list[bool], level: float = 0.95) -> SeedProportion:
@@ -45,7 +45,7 @@ def seed_proportion(found: list[bool], level: float = 0.95) -> SeedProportion:
     exact = stats.binomtest(count, n).proportion_ci(level, method="exact")
     ends = {"low": float(exact.low), "high": float(exact.high)}
     interval = Interval(estimate=count / n, **ends, level=level, method="Clopper-Pearson over seeds")
-    verdict: Verdict = "holds" if interval.low > 0.5 else "fails" if interval.high < 0.5 else "inconclusive"
+    verdict: Outcome = "holds" if interval.low > 0.5 else "fails" if interval.high < 0.5 else "inconclusive"
     return SeedProportion(
         count=count, n_seeds=n, proportion=interval, verdict=verdict if n >= MIN_SEEDS else "inconclusive"
     )

@@ -11,8 +11,8 @@ from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
 from spectrope.study.power import power_of
 from spectrope.study.quantities import ABLATION, Seen, own_ablation
-from spectrope.study.rows import Rows
-from spectrope.study.verdict import Part, Verdict, decide
+from spectrope.study.rows import StudyRows
+from spectrope.study.verdict import ClaimVerdict, Part, decide
 
 CLAIMS: Registry[type["Claim"]] = Registry("claim", "spectrope.study.claims")
 EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen.
@@ -74,7 +74,9 @@ class Claim(ABC):
         """The same without names."""
         return list(self.named(condition, scale, seeds))
 
-    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(
+        self, condition: str, scale: str, seeds: Sequence[int], rows: StudyRows | None = None
+    ) -> list[Job]:
         """The same with what is measured on each; a claim may need fewer for what `rows` show already."""
         return [Job(one, self.measured(arm, one)) for one, arm in self.named(condition, scale, seeds).items()]
 
@@ -83,7 +85,7 @@ class Claim(ABC):
         own = (own_ablation(experiment),) if ABLATION in self.tables else ()
         return tuple(dict.fromkeys((*self.tables, *own)))
 
-    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+    def see(self, rows: StudyRows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
         """The rows of this claim's arms.
 
         Args:
@@ -97,7 +99,12 @@ class Claim(ABC):
         return self.look(rows, condition, scale, everything if seeds is None else self.numbers(seeds))
 
     def look(
-        self, rows: Rows, condition: str, scale: str, numbers: Collection[int], precision: str | None = None
+        self,
+        rows: StudyRows,
+        condition: str,
+        scale: str,
+        numbers: Collection[int],
+        precision: str | None = None,
     ) -> Seen:
         """The rows of some seeds, in one precision, by default that of most.
 
@@ -122,16 +129,16 @@ class Claim(ABC):
 
     def judge(
         self,
-        rows: Rows,
+        rows: StudyRows,
         condition: str = "controlled",
         scale: str = "mini",
         seeds: Sequence[int] | None = None,
-    ) -> Verdict:
+    ) -> ClaimVerdict:
         """The verdict of the rows that `see` sees."""
         seen = self.see(rows, condition, scale, seeds)
         return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
 
-    def power(self, seeds: Sequence[int], rows: Rows, scale: str = "mini") -> str:
+    def power(self, seeds: Sequence[int], rows: StudyRows, scale: str = "mini") -> str:
         """What planned seeds can show, stated before they run, in points where rows tell the spread."""
         n = self.n_judged(seeds)
         if n < self.minimum_seeds:

@@ -21,7 +21,7 @@ from spectrope.grokking import (
 from spectrope.lab import SCALES
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import Quantity
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 BEYOND = "Beyond Progress Measures (arXiv 2504.03162)"
 SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
@@ -97,19 +97,19 @@ def rise(column: str) -> Quantity:
     return partial(_rise, column=column)
 
 
-def course(row: Row, *columns: str) -> pl.DataFrame | None:
+def course(row: StudyRow, *columns: str) -> pl.DataFrame | None:
     """The progress table of a run, if the row has it with these columns."""
     table = row.tables.get("progress")
     return table if table is not None and set(columns) <= set(table.columns) else None
 
 
-def _last(row: Row, column: str, factor: float) -> float | None:
+def _last(row: StudyRow, column: str, factor: float) -> float | None:
     table = course(row, column)
     value = None if table is None else table[column][-1]
     return None if value is None else factor * value
 
 
-def _rise(row: Row, column: str) -> float | None:
+def _rise(row: StudyRow, column: str) -> float | None:
     table = course(row, column)
     ends = (None, None) if table is None else (table[column][0], table[column][-1])
     return None if ends[0] is None or ends[1] is None else ends[1] - ends[0]

@@ -11,39 +11,39 @@ import polars as pl
 from spectrope.attention import Latent
 from spectrope.lab import AnyExperiment, Experiment
 from spectrope.study.predictions import Values
-from spectrope.study.rows import Row, Rows
+from spectrope.study.rows import StudyRow, StudyRows
 
 ABLATION = "ablation"  # Table of the exact sweep, free of the authors' faults.
 THEIRS = "ablation-value-bias-unrestored-all"  # As the public code does it: R9 and R10,
 THEIRS_LATENT = "ablation-latent-columns-unrestored-all"  # and R12 under latent attention.
 
-Quantity = Callable[[Row], float | None]
+Quantity = Callable[[StudyRow], float | None]
 LEARNED = 0.5  # Share of the best possible accuracy from which on a model counts as having learned its task.
 
 
-def held_out(row: Row) -> float | None:
+def held_out(row: StudyRow) -> float | None:
     """Final held-out accuracy in percent."""
     return _percent(row, "test_accuracy")
 
 
-def fitted(row: Row) -> float | None:
+def fitted(row: StudyRow) -> float | None:
     """Final training accuracy in percent."""
     return _percent(row, "train_accuracy")
 
 
-def shortfall(row: Row) -> float | None:
+def shortfall(row: StudyRow) -> float | None:
     """Points between the best possible accuracy and the held-out one."""
     ceiling, reached = _percent(row, "bayes_accuracy"), held_out(row)
     return None if ceiling is None or reached is None else ceiling - reached
 
 
-def overfit(row: Row) -> float | None:
+def overfit(row: StudyRow) -> float | None:
     """Points between training and held-out accuracy."""
     train, test = _percent(row, "train_accuracy"), held_out(row)
     return None if train is None or test is None else train - test
 
 
-def speed(row: Row) -> float | None:
+def speed(row: StudyRow) -> float | None:
     """Held-out accuracy in percent, averaged over the epochs: the area under the learning curve."""
     table = row.tables.get("metrics")
     if table is None:
@@ -52,7 +52,7 @@ def speed(row: Row) -> float | None:
     return None if scores.is_empty() else 100 * sum(scores) / len(scores)
 
 
-def learned(row: Row) -> bool:
+def learned(row: StudyRow) -> bool:
     """Whether the model reaches half of the best possible accuracy, so that it has something to lose."""
     accuracy, ceiling = row.facts["test_accuracy"], row.facts["bayes_accuracy"]
     return accuracy is not None and ceiling is not None and accuracy >= LEARNED * ceiling
@@ -88,29 +88,29 @@ def shallow(n_layers: int) -> range:
     return range(max(1, n_layers // 2))
 
 
-def _percent(row: Row, name: str) -> float | None:
+def _percent(row: StudyRow, name: str) -> float | None:
     value = row.facts[name]
     return None if value is None else 100 * value
 
 
-def deposits_of(row: Row, ablation: str | None = None) -> pl.DataFrame | None:
+def deposits_of(row: StudyRow, ablation: str | None = None) -> pl.DataFrame | None:
     """What the deposit rule says of each layer by an ablation, by default the run's own."""
     return row.tables.get((ablation or own_ablation(row.experiment)).replace("ablation", "deposit"))
 
 
-def _chosen(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
+def _chosen(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
     found = deposits_of(row, ablation)
     if found is None or layers is None:
         return found
     return found.filter(pl.col("layer").is_in(layers))
 
 
-def _largest_gap(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+def _largest_gap(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
     found = _chosen(row, layers, ablation)
     return None if found is None or found.is_empty() else max(found["gap"])
 
 
-def _any_deposit(row: Row, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
+def _any_deposit(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
     found = _chosen(row, layers, ablation)
     return None if found is None or found.is_empty() else float(any(found["deposit"]))
 
@@ -126,13 +126,13 @@ class Seen:
     """
 
     arms: tuple[str, ...]
-    rows: Mapping[tuple[str, int], Row]
+    rows: Mapping[tuple[str, int], StudyRow]
     left_out: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
-        rows: Rows,
+        rows: StudyRows,
         arms: Mapping[int, Mapping[str, AnyExperiment]],
         lost: tuple[str, ...] = (),
         precision: str | None = None,

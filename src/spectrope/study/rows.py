@@ -17,7 +17,7 @@ DIGITS = 6  # Significant ones that a row keeps.
 
 
 @dataclass(frozen=True)
-class Row:
+class StudyRow:
     """One finished run as a claim sees it.
 
     Args:
@@ -33,7 +33,7 @@ class Row:
     run: str
 
     @classmethod
-    def of(cls, run: Run) -> "Row":
+    def of(cls, run: Run) -> "StudyRow":
         """The row of a finished run.
 
         Raises:
@@ -56,7 +56,7 @@ class Row:
         }
 
     @classmethod
-    def read(cls, record: Mapping[str, Any]) -> "Row":
+    def read(cls, record: Mapping[str, Any]) -> "StudyRow":
         """Read a row back; layers and heads count from 0, also in one that was written when they did not.
 
         Raises:
@@ -89,7 +89,7 @@ class Row:
         """Whether this row holds all that a job would make."""
         return job.experiment == self.experiment and set(job.tables) <= set(self.tables)
 
-    def joined(self, later: "Row") -> "Row":
+    def joined(self, later: "StudyRow") -> "StudyRow":
         """This row with what a later one of the same training adds or replaces.
 
         Of two trainings of one experiment the one with more tables counts, else the later one: scores of one
@@ -101,7 +101,7 @@ class Row:
 
 
 @dataclass
-class Rows:
+class StudyRows:
     """Rows by experiment, in memory and in a file that grows by one line per row.
 
     Args:
@@ -111,10 +111,10 @@ class Rows:
 
     path: Path | None = None
     complaints: list[Complaint] = field(default_factory=list)
-    _rows: dict[AnyExperiment, Row] = field(default_factory=dict)
+    _rows: dict[AnyExperiment, StudyRow] = field(default_factory=dict)
 
     @classmethod
-    def load(cls, path: Path) -> "Rows":
+    def load(cls, path: Path) -> "StudyRows":
         """The rows of a file; what cannot be read as a row of this version is named in `complaints`.
 
         Raises:
@@ -125,30 +125,30 @@ class Rows:
         rows.complaints += complaints
         for record in records:
             try:
-                rows._take(Row.read(record))
+                rows._take(StudyRow.read(record))
             except StoreError as error:
                 rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
         return rows
 
     @classmethod
-    def of(cls, rows: Iterable[Row]) -> "Rows":
+    def of(cls, rows: Iterable[StudyRow]) -> "StudyRows":
         """Rows in memory."""
         found = cls()
         for row in rows:
             found._take(row)
         return found
 
-    def unwritten(self) -> "Rows":
+    def unwritten(self) -> "StudyRows":
         """The same rows, which others join in memory alone."""
         return replace(self, path=None, _rows=dict(self._rows))
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[StudyRow]:
         return iter(self._rows.values())
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def get(self, experiment: AnyExperiment) -> Row | None:
+    def get(self, experiment: AnyExperiment) -> StudyRow | None:
         """The row of an experiment, if there is one."""
         return self._rows.get(experiment)
 
@@ -170,7 +170,7 @@ class Rows:
         row = self.get(job.experiment)
         return row is not None and row.covers(job)
 
-    def add(self, row: Row) -> None:
+    def add(self, row: StudyRow) -> None:
         """Take a row in, and write it to the file where there is one.
 
         Raises:
@@ -180,10 +180,10 @@ class Rows:
             append_record(self.path, self._joined(row).record())
         self._take(row)
 
-    def _take(self, row: Row) -> None:
+    def _take(self, row: StudyRow) -> None:
         self._rows[row.experiment] = self._joined(row)
 
-    def _joined(self, row: Row) -> Row:
+    def _joined(self, row: StudyRow) -> StudyRow:
         earlier = self._rows.get(row.experiment)
         return row if earlier is None else earlier.joined(row)
 

@@ -23,8 +23,8 @@ from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
 from spectrope.study.quantities import Seen
-from spectrope.study.rows import Row, Rows, run_name
-from spectrope.study.verdict import Verdict
+from spectrope.study.rows import StudyRow, StudyRows, run_name
+from spectrope.study.verdict import ClaimVerdict
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.
 
@@ -62,7 +62,7 @@ class Study:
             asked, known = (", ".join(names) for names in (self.conditions, self._concerned()))
             raise ConfigError(f"none of these claims is tested under {asked}; they are under {known}.")
 
-    def rows_of(self, rows: Rows) -> list[Row]:
+    def rows_of(self, rows: StudyRows) -> list[StudyRow]:
         """The rows that there are of planned runs."""
         return [row for job in self.jobs(rows) if (row := rows.get(job.experiment)) is not None]
 
@@ -107,7 +107,7 @@ class Study:
         """The conditions that concern any of the claims."""
         return [name for name in THROWN if any(name in claim.conditions for claim in self.claims)]
 
-    def jobs(self, rows: Rows | None = None) -> list[Job]:
+    def jobs(self, rows: StudyRows | None = None) -> list[Job]:
         """What there is to do, claim by claim; a run that several claims need comes once, with all tables.
 
         Args:
@@ -115,7 +115,7 @@ class Study:
         """
         return merged(job for claim, name in self.cases() for job in self.jobs_of(claim, name, rows))
 
-    def jobs_of(self, claim: Claim, condition: str, rows: Rows | None = None) -> list[Job]:
+    def jobs_of(self, claim: Claim, condition: str, rows: StudyRows | None = None) -> list[Job]:
         """What one claim needs under one condition."""
         return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
@@ -123,22 +123,22 @@ class Study:
         """As many as the claim needs for each of the study's seeds; those of other seeds are others."""
         return tuple(claim.times * seed + more for seed in self.seeds for more in range(claim.times))
 
-    def verdicts(self, rows: Rows) -> list[Verdict]:
+    def verdicts(self, rows: StudyRows) -> list[ClaimVerdict]:
         """The verdict of each case on the rows that there are of its planned seeds, and what these lack."""
         return [self._verdict(claim, condition, rows) for claim, condition in self.cases()]
 
-    def _verdict(self, claim: Claim, condition: str, rows: Rows) -> Verdict:
+    def _verdict(self, claim: Claim, condition: str, rows: StudyRows) -> ClaimVerdict:
         found = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
         jobs = self.jobs_of(claim, condition, rows)
         n_left = len(outstanding(jobs, rows))
         told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
         return replace(found, reason=found.reason + told)
 
-    def seen(self, claim: Claim, condition: str, rows: Rows) -> Seen:
+    def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
         return claim.see(rows, condition, self.scale, self.seeds_of(claim))
 
-    def power(self, claim: Claim, rows: Rows) -> str:
+    def power(self, claim: Claim, rows: StudyRows) -> str:
         """What the planned seeds can show of a claim."""
         return claim.power(self.seeds_of(claim), rows, self.scale)
 
@@ -151,7 +151,7 @@ def merged(jobs: Iterable[Job]) -> list[Job]:
     return [Job(experiment, tuple(names)) for experiment, names in tables.items()]
 
 
-def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
+def outstanding(jobs: Iterable[Job], rows: StudyRows) -> list[Job]:
     """The jobs whose rows are not there yet, each with what its row has already.
 
     Where the run folder is gone, the run is made anew, and its row takes the place of the earlier one.
@@ -163,7 +163,7 @@ def outstanding(jobs: Iterable[Job], rows: Rows) -> list[Job]:
     ]
 
 
-def usual_precision(rows: Iterable[Row]) -> Precision:
+def usual_precision(rows: Iterable[StudyRow]) -> Precision:
     """The precision of most rows whose experiments leave it open, or "auto" if there are none.
 
     Claims leave rows in another precision than most of theirs out.
@@ -177,7 +177,7 @@ def leaves_precision_open(experiment: AnyExperiment) -> bool:
     return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
 
 
-def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[int, list[str]]:
+def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tuple[int, list[str]]:
     """Take the rows of finished runs, where they add something to what there is.
 
     Args:
@@ -204,7 +204,7 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
                 raise StoreError(
                     f"has the configuration of run {run_name(one)}; rename or remove the folder."
                 )
-            row = Row.of(run)
+            row = StudyRow.of(run)
         except SpectropeError as error:
             complaints.append(f"{run.id}: {error}")
             continue
@@ -215,16 +215,18 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: Rows) -> tuple[i
     return found, complaints
 
 
-def carry_out(jobs: Sequence[Job], rows: Rows, root: Path, engine: Engine, watch: Watch = unwatched) -> None:
+def carry_out(
+    jobs: Sequence[Job], rows: StudyRows, root: Path, engine: Engine, watch: Watch = unwatched
+) -> None:
     """Do the jobs that no row covers, adding each row as its job ends.
 
     Raises:
         Interrupted: After Ctrl-C; what was done is kept.
         SpectropeError: If a job fails; the others are done first.
     """
-    engine(outstanding(jobs, rows), root, watch, record_of, lambda record: rows.add(Row.read(record)))
+    engine(outstanding(jobs, rows), root, watch, record_of, lambda record: rows.add(StudyRow.read(record)))
 
 
 def record_of(run: Run) -> dict[str, Any]:
     """What a study keeps of a finished run, as JSON-ready values that can be sent between machines."""
-    return Row.of(run).record()
+    return StudyRow.of(run).record()

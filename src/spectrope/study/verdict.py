@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrope.stats import Verdict as Outcome
-from spectrope.stats import holm
+from spectrope.stats import Outcome, holm
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
 
@@ -34,7 +33,7 @@ class Part:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class PartResult:
     """A part with its outcome.
 
     Args:
@@ -64,7 +63,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class ClaimVerdict:
     """What some runs say of a claim under one condition.
 
     Args:
@@ -82,7 +81,7 @@ class Verdict:
     scale: str
     outcome: Outcome
     reason: str
-    findings: tuple[Finding, ...]
+    findings: tuple[PartResult, ...]
     left_out: tuple[str, ...] = ()
 
     @property
@@ -95,7 +94,7 @@ class Verdict:
 
 def decide(
     claim: str, condition: str, scale: str, parts: Sequence[Part], seen: Seen, minimum: int
-) -> Verdict:
+) -> ClaimVerdict:
     """Judge each part, then the claim.
 
     A claim holds if every part does, which needs no correction for their number (an intersection-union
@@ -109,13 +108,15 @@ def decide(
     premise, adjusted = np.array([part.premise for part in parts], bool), np.array(raw)
     adjusted[~premise] = holm(adjusted[~premise])
     findings = tuple(
-        Finding(part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok), enough=ok)
+        PartResult(
+            part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok), enough=ok
+        )
         for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
     )
     outcome, reason = _whole(findings, seen, minimum)
     n_lost = len(seen.left_out)
     reason += f"; {n_lost} run{'s' * (n_lost != 1)} left out" if n_lost else ""
-    return Verdict(
+    return ClaimVerdict(
         claim=claim,
         condition=condition,
         scale=scale,
@@ -138,7 +139,7 @@ def _outcome(evidence: Evidence | None, p_fails: float, enough: bool) -> Outcome
     return "fails" if p_fails <= ALPHA else "inconclusive"
 
 
-def _whole(findings: Sequence[Finding], seen: Seen, minimum: int) -> tuple[Outcome, str]:
+def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int) -> tuple[Outcome, str]:
     if findings and not any(finding.n_seeds for finding in findings):
         return "inconclusive", "no complete seed yet" if seen.rows else "no run yet"
     if missing := next((f for f in findings if f.part.premise and f.outcome != "holds"), None):
@@ -164,5 +165,5 @@ def _share(some: int, of: int, what: str) -> str:
     return f"its one part {what}" if of == 1 else f"{some} of {of} parts {what}"
 
 
-def _told(finding: Finding) -> str:
+def _told(finding: PartResult) -> str:
     return "fails" if finding.outcome == "fails" else "is not shown"

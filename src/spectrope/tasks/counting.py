@@ -13,7 +13,7 @@ from torch import Tensor
 from spectrope.core import indexed_integers, indexed_subsets, require
 from spectrope.tasks.base import Batch, Size
 from spectrope.tasks.triggers import (
-    Rows,
+    ExampleArrays,
     TriggerConfig,
     TriggerTask,
     require_possible,
@@ -82,7 +82,7 @@ class Counting(TriggerTask, name="counting"):
         longer = replace(self.config, length=round(factor * self.config.length))
         return longer.build().sample(n, seed, start)
 
-    def draw(self, index: np.ndarray, seed: int) -> Rows:
+    def draw(self, index: np.ndarray, seed: int) -> ExampleArrays:
         places, triggers, fillers = self.config.length, self.trigger_words(seed), self.filler_words(seed)
         count = indexed_integers(seed, "counting/count", index, 1, self.n_classes)[:, 0]
         is_trigger = indexed_subsets(seed, "counting/places", index, count, places)

@@ -12,7 +12,7 @@ from torch import Tensor
 from spectrope.core import indexed_draws, indexed_integers, require
 from spectrope.tasks.base import PADDING, Batch, Size
 from spectrope.tasks.triggers import (
-    Rows,
+    ExampleArrays,
     TriggerConfig,
     TriggerTask,
     require_possible,
@@ -81,7 +81,7 @@ class Distance(TriggerTask, name="distance"):
         """Examples of training's own length, with words before and after them."""
         return extended(self.sample(n, seed, start), factor, self.plain_words(seed), seed, start)
 
-    def draw(self, index: np.ndarray, seed: int) -> Rows:
+    def draw(self, index: np.ndarray, seed: int) -> ExampleArrays:
         side, most = self.config.max_side, self.config.max_gap
         sizes = np.array([side, most, side])
         left, gap, right = indexed_integers(seed, "distance/lengths", index, 3, sizes).T + 1

@@ -12,7 +12,7 @@ from torch import Tensor
 from spectrope.core import ConfigError, numpy_stream, require
 from spectrope.tasks.base import Batch, Task, TaskConfig
 
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # token ids (n, t), labels (n,), lengths (n,)
+ExampleArrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # token ids (n, t), labels (n,), lengths (n,)
 BLOCK = 512  # examples handled at a time: their random words and shuffled rows stay in cache
 
 
@@ -70,7 +70,7 @@ class TriggerTask(Task):
         """Ids of the words that are no triggers, in ascending order."""
         return np.setdiff1d(np.arange(1, self.vocabulary), self.trigger_words(seed))
 
-    def draw(self, index: np.ndarray, seed: int) -> Rows:
+    def draw(self, index: np.ndarray, seed: int) -> ExampleArrays:
         """Token ids, labels and lengths of the examples that `index` numbers."""
         raise NotImplementedError
 

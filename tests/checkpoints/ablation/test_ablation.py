@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from tests.checkpoints.audit.families import FAMILIES
 
 from spectrope.checkpoints.ablation.stages import CheckpointStages
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores, checkpoint_sweep
 from spectrope.checkpoints.adapters import head_sites, linear_weight
 from spectrope.checkpoints.probes.constant_content import attending_modules
@@ -164,7 +164,7 @@ def test_sets_of_heads_over_layers_are_changed_together():
     first, second, third = HeadAblation(0, 1), HeadAblation(2, 0), HeadAblation(3, 3, "mean")
     variants = [(), (first,), (first, second), (first, second, third), (second, third), (second, third)]
     variants += [(first, HeadAblation(0, 2)), (third,)]
-    subject = Subject.of(model)
+    subject = CheckpointSubject.of(model)
     expected = torch.stack([all_hooked(subject, data, variant) for variant in variants])
     for tokens in (1, 1000):
         found = checkpoint_scores(subject, data, variants, tokens=tokens)
@@ -182,7 +182,7 @@ def test_sets_of_heads_across_stacks_are_changed_together(family):
         (own, cross, HeadAblation(5, 2)),
         (own, HeadAblation(4, 1)),
     ]
-    subject = Subject.of(model)
+    subject = CheckpointSubject.of(model)
     names = [site.name for site in subject.sites]
     assert names == ["encoder 0", "encoder 1", "decoder 0", "cross 0", "decoder 1", "cross 1"]
     expected = torch.stack([all_hooked(subject, data, variant) for variant in variants])
@@ -194,7 +194,7 @@ def test_sets_of_heads_across_stacks_are_changed_together(family):
 def test_an_encoder_is_not_run_again_for_heads_behind_it():
     model, data, runs = built("t5"), sequences("t5"), []
     model.encoder.final_layer_norm.register_forward_hook(lambda *_: runs.append(1))
-    subject = Subject.of(model)
+    subject = CheckpointSubject.of(model)
     runs.clear()
     checkpoint_scores(subject, data, [((HeadAblation(place, 1)),) for place in range(2, 6)], tokens=1000)
     assert len(runs) == 2  # once for what blocks hand on, once on the way to the decoder
@@ -222,7 +222,7 @@ def all_hooked(subject, data, variant):
 
 def test_layers_below_and_attention_of_the_own_layer_run_once_per_piece(monkeypatch):
     model, data = built("smollm3"), sequences("smollm3")
-    subject, runs = Subject.of(model), {}
+    subject, runs = CheckpointSubject.of(model), {}
 
     def count(name):
         model.get_submodule(name).register_forward_hook(
@@ -264,7 +264,7 @@ def test_an_interrupt_leaves_the_model_as_it_was():
 
 
 def test_stages_and_forks_are_what_trees_grow_on():
-    stages = CheckpointStages(Subject.of(built("gpt2")), sequences("gpt2"))
+    stages = CheckpointStages(CheckpointSubject.of(built("gpt2")), sequences("gpt2"))
     with torch.no_grad():
         x = stages.start()
         fork = stages.fork(0, x, [()])
@@ -306,12 +306,12 @@ def test_progress_counts_heads():
 def test_what_cannot_be_measured_is_refused():
     gpt2, data = built("gpt2"), sequences("gpt2")
     with pytest.raises(UnsupportedError, match="GPT2Model predicts no tokens"):
-        Subject.of(gpt2.transformer)
+        CheckpointSubject.of(gpt2.transformer)
     with pytest.raises(ConfigError, match="at least 2 of them; got 1"):
         checkpoint_sweep(gpt2, data[:1])
     with pytest.raises(ConfigError, match="layers must take at least one of 0 to 1; got none"):
         checkpoint_sweep(gpt2, data, layers=slice(2, 4))
-    subject = Subject.of(gpt2)
+    subject = CheckpointSubject.of(gpt2)
     for place in ((2, 0), (0, 4), (-1, 0)):
         with pytest.raises(ConfigError, match="the model has no head"):
             checkpoint_scores(subject, data, [(HeadAblation(*place),)])
@@ -337,7 +337,9 @@ def test_sequences_are_scored_where_they_have_targets():
     data = sequences("gpt2")
     assert torch.equal(data.targets[:, :-1], data.ids[:, 1:])
     assert (data.targets[:, -1] == UNSCORED).all()
-    stages = CheckpointStages(Subject.of(built("gpt2")), replace(data, targets=data.targets.clone()))
+    stages = CheckpointStages(
+        CheckpointSubject.of(built("gpt2")), replace(data, targets=data.targets.clone())
+    )
     stages.data.targets[:, :5] = UNSCORED
     with torch.no_grad():
         torch.testing.assert_close(stages.scores(2)[1], plain(stages.subject.model, stages.data))

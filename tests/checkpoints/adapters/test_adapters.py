@@ -8,7 +8,7 @@ import torch
 import transformers
 from tests.checkpoints.audit.families import CHANGED, FAMILIES, SIZES, build
 
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import (
     Inputs,
     block_of,
@@ -131,7 +131,7 @@ def test_a_head_may_be_lacking_where_it_is_not_used(tmp_path):
     assert drawn_weights(model) == drawn_weights(open_model(tmp_path, layers=slice(0, 1)))
     assert audit(model, length=16).ok
     with pytest.raises(UnsupportedError, match=r"lacks lm_head.weight, so its loss .* a random head"):
-        Subject.of(model)
+        CheckpointSubject.of(model)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "t5"])
@@ -139,7 +139,7 @@ def test_tied_weights_are_not_lacking(family, tmp_path):
     FAMILIES[family]().save_pretrained(tmp_path)
     model = open_model(tmp_path)
     assert drawn_weights(model) == ()
-    Subject.of(model)
+    CheckpointSubject.of(model)
 
 
 def test_a_pooler_may_be_lacking(tmp_path):

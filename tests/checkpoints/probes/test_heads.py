@@ -4,7 +4,7 @@ import pytest
 import torch
 from tests.checkpoints.audit.families import CHANGED, FAMILIES
 
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import head_sites
 from spectrope.checkpoints.audit.applied import applied_encodings
 from spectrope.checkpoints.language import whole_sequences
@@ -22,7 +22,7 @@ IDS = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(2))
 def captured(model, batch=None, ids=IDS):
     modules = attending_modules(model)
     own = [name for name, elsewhere in modules.items() if not elsewhere]
-    subject = Subject(model, head_sites(model, modules))
+    subject = CheckpointSubject(model, head_sites(model, modules))
     places = [place for place, site in enumerate(subject.sites) if site.role != "cross"]
     applied = applied_encodings(model, own, 64)
     return list(layer_heads(subject, whole_sequences(model, ids), places, applied, batch))

@@ -9,7 +9,7 @@ from tests.lab.engines.test_local import tiny
 
 from spectrope.lab.ablation.heads import ablated
 from spectrope.lab.ablation.interventions import HeadAblation
-from spectrope.lab.ablation.methods import Adaptive, Cumulative, Exact, Screen, Subject
+from spectrope.lab.ablation.methods import Adaptive, Cumulative, Exact, Screen, TrainedSubject
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.evaluation.score import correct, predict
 from spectrope.lab.job import train
@@ -21,26 +21,26 @@ TO_THE_END = Precision(1e-6)  # Nothing less than every example decides.
 
 
 @pytest.fixture(scope="module")
-def subject(tmp_path_factory) -> Subject:
+def subject(tmp_path_factory) -> TrainedSubject:
     """A model that has learnt enough for its heads to matter, with 70 training and 30 held-out examples."""
     base = tiny(epochs=8)
     training = replace(base.training, learning_rate=2e-2, precision="float32")
     one = replace(base, training=training, seed=3)
-    found = Subject.of(train(one, tmp_path_factory.mktemp("runs"), CPU), CPU)
+    found = TrainedSubject.of(train(one, tmp_path_factory.mktemp("runs"), CPU), CPU)
     of_training, held_out = one.task.build().split(70, 30, 3)
     assert torch.equal(found.train.inputs, of_training.inputs)
     assert torch.equal(found.held_out.inputs, held_out.inputs)
     return found
 
 
-def accuracy(subject: Subject, data: Batch, *gone: HeadAblation) -> float:
+def accuracy(subject: TrainedSubject, data: Batch, *gone: HeadAblation) -> float:
     """In percent, with some heads silenced."""
     with ablated(subject.model, *gone):
         hits = correct(subject.model, data, predict(subject.model, data))
     return 100 * hits.double().mean().item()
 
 
-def drops(subject: Subject, data: Batch) -> list[float]:
+def drops(subject: TrainedSubject, data: Batch) -> list[float]:
     """What each head costs by itself, layer by layer."""
     heads = [HeadAblation(layer, head) for layer in range(2) for head in range(2)]
     return [accuracy(subject, data) - accuracy(subject, data, head) for head in heads]

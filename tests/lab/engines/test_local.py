@@ -20,7 +20,7 @@ from polars.testing import assert_frame_equal
 from spectrope.core import device
 from spectrope.core.errors import DeviceError, Interrupted, StoreError
 from spectrope.core.progress import Progress
-from spectrope.lab.ablation.methods import Exact, Subject, ablate
+from spectrope.lab.ablation.methods import Exact, TrainedSubject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.engines.base import EngineError
 from spectrope.lab.engines.local import Local, execute, threads_each, throttled
@@ -30,7 +30,7 @@ from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.training.state import CHECKPOINT
 from spectrope.store import find_runs
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 CPU = torch.device("cpu")
 
@@ -53,7 +53,7 @@ def test_workers_and_one_process_give_the_same(tmp_path):
         heard.add((progress.job, progress.stage))
 
     alone = execute(plan, tmp_path / "one", device="cpu", workers=1, watch=ignore)
-    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, Row.of, rows.append)
+    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, StudyRow.of, rows.append)
     assert heard == {(number, stage) for number in range(3) for stage in ("train", "ablate", "done")}
     assert sorted(row.run for row in rows) == sorted(run.id for run in alone)
     for first, one in zip(alone, plan, strict=True):
@@ -84,13 +84,13 @@ def test_what_is_finished_is_not_run_again(tmp_path):
 
 def test_a_run_trained_as_one_of_several_replicas_is_read_as_before(tmp_path):
     first = complete(Job(tiny()), tmp_path, CPU)
-    row, weights = Row.of(first).record(), load_model(first, CPU).state_dict()
+    row, weights = StudyRow.of(first).record(), load_model(first, CPU).state_dict()
     first.finish({**first.manifest, "replicas": 3})
     events: list[str] = []
     again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert again.manifest["replicas"] == 3
-    assert Row.of(again).record() == row
+    assert StudyRow.of(again).record() == row
     torch.testing.assert_close(load_model(again, CPU).state_dict(), weights, rtol=0, atol=0)
 
 
@@ -135,7 +135,7 @@ def test_a_run_is_measured_in_the_precision_of_its_training(tmp_path, monkeypatc
     low = complete(Job(tiny(), precision="bfloat16"), tmp_path / "low", CPU)
     assert dtype_for(exact, CPU) == torch.float32
     assert dtype_for(low, CPU) == (torch.bfloat16 if native else torch.float32)
-    assert Subject.of(exact, CPU).dtype == torch.float32
+    assert TrainedSubject.of(exact, CPU).dtype == torch.float32
 
 
 def test_scores_are_those_of_the_trained_model_on_each_split(tmp_path):
@@ -168,7 +168,7 @@ def test_ablation_on_fewer_examples_stands_beside_the_usual_one_and_is_none(tmp_
     run = train(job.experiment, tmp_path, CPU)
     assert ablate(run, CPU, Exact(examples=10))["ablation-10-examples"]["n"].to_list() == [10] * 4
     assert not job.is_done(run)
-    assert not Row.of(run).covers(job)
+    assert not StudyRow.of(run).covers(job)
     usual = complete(job, tmp_path, CPU).frame("ablation")
     assert usual["n"].to_list() == [30] * 4
     ablate(run, CPU, Exact(examples=4))
@@ -291,7 +291,7 @@ def test_a_second_error_hides_the_first_no_more(tmp_path):
         raise StoreError(f"error {len(kept)}.")
 
     with pytest.raises(StoreError, match="error 1"):
-        Local("cpu")(jobs, tmp_path, ignore, Row.of, refuse)
+        Local("cpu")(jobs, tmp_path, ignore, StudyRow.of, refuse)
     assert [row.experiment for row in kept] == [job.experiment for job in jobs]
 
 

@@ -6,7 +6,7 @@ from tests.lab.engines.test_local import tiny
 
 from spectrope.core.progress import Progress
 from spectrope.lab.engines import cost
-from spectrope.lab.engines.cost import Cost, calibrate
+from spectrope.lab.engines.cost import JobCost, calibrate
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
@@ -97,7 +97,7 @@ def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
     assert asked == ["time_steps", "time_measure", "time_steps"]
     assert costs[1] == costs[2]
     assert all(each.training > 0 and each.measuring > 0 for each in costs)
-    assert Cost(1.0, 2.0).total == 3.0
+    assert JobCost(1.0, 2.0).total == 3.0
 
 
 def test_cost_grows_with_epochs_and_examples(monkeypatch):

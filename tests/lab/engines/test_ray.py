@@ -20,7 +20,7 @@ from spectrope.lab.engines.ray import Ray, asked_to_stop
 from spectrope.lab.job import Job, complete
 from spectrope.lab.training.config import Experiment
 from spectrope.store import find_runs
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 SCRIPT = """
 import json, os, pathlib, signal, sys
@@ -156,9 +156,9 @@ def assert_no_result_is_lost(jobs: list[Job], root: Path, lines: list[dict[str, 
     assert again in ([0], [1])  # Of the two that were at work.
     fell = next(b[0] for a, b in itertools.pairwise(steps[again[0]]) if b[1] <= a[1])
     assert fell > victim
-    rows = {row.experiment: row for line in lines if "row" in line for row in [Row.read(line["row"])]}
-    kept: list[Row] = []
-    Local("cpu")(jobs, root / "local", ignore, Row.of, kept.append)
+    rows = {row.experiment: row for line in lines if "row" in line for row in [StudyRow.read(line["row"])]}
+    kept: list[StudyRow] = []
+    Local("cpu")(jobs, root / "local", ignore, StudyRow.of, kept.append)
     assert len(rows) == len(kept) == 4
     for row in kept:
         other = rows[row.experiment]
@@ -175,7 +175,7 @@ def trains(line: dict[str, Any], number: int) -> bool:
 def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnsupportedError, match=r"engine 'ray' needs Ray; pip install 'spectrope\[ray\]'"):
-        Ray()([Job(tiny())], tmp_path, ignore, Row.of, lambda row: None)
+        Ray()([Job(tiny())], tmp_path, ignore, StudyRow.of, lambda row: None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.job import train
 from spectrope.lab.probes.head_spectrum import QUANTITIES
-from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.lab.probes.kernel import EncodingKernel, encoding_kernels, kernel_spectrum
 from spectrope.lab.sizes import fullest
 from spectrope.lab.spectra.heads import Measurement, correlation_table, longest, spectrum
 from spectrope.lab.spectra.kernels import kernel_tables, numbered, own_tables
@@ -208,7 +208,7 @@ class TestKernels:
 
     def test_distances_from_symbols_come_with_their_rate_and_whether_a_theorem_speaks_of_them(self):
         def distances(column):
-            kernel = Kernel((0,), "bias", ToeplitzOperator.hermitian(column))
+            kernel = EncodingKernel((0,), "bias", ToeplitzOperator.hermitian(column))
             return kernel_tables([kernel])["distances"].partition_by("spectrum", as_dict=True).values()
 
         n = 300

@@ -9,7 +9,7 @@ from tests.study.made import jitter, row, rows_of
 from spectrope.lab.job import Job, complete
 from spectrope.study.claims.contraction import Contraction, contraction
 from spectrope.study.claims.distance_ordering import DistanceOrdering
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 CLAIM = Contraction()
 ORDER = ("10", "30", "100", "300", "1000", "10000", "100000")
@@ -72,6 +72,6 @@ def test_rope_itself_is_the_run_of_claim_1():
 
 def test_a_trained_network_has_a_ratio(tmp_path):
     run = complete(Job(tiny(), ("spectrum",)), tmp_path, torch.device("cpu"))
-    ratio = contraction(Row.of(run))
+    ratio = contraction(StudyRow.of(run))
     assert ratio == pytest.approx(run.frame("spectrum")["contraction_spectral"].mean())
     assert 0.1 < ratio < 2.0

@@ -4,7 +4,7 @@ import pytest
 from tests.study.made import jitter, rows_of
 
 from spectrope.study.claims.dropout import Dropout
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 CLAIM = Dropout()
@@ -125,8 +125,8 @@ def test_the_precision_of_later_seeds_moves_no_verdict():
 
 
 def test_power_is_told_of_as_many_seeds_as_are_judged():
-    assert CLAIM.power(range(72), Rows()).startswith("12 seeds show")
-    assert CLAIM.power(range(24), Rows()).startswith("4 seeds can only be inconclusive")
+    assert CLAIM.power(range(72), StudyRows()).startswith("12 seeds show")
+    assert CLAIM.power(range(24), StudyRows()).startswith("4 seeds can only be inconclusive")
 
 
 def test_the_paper_s_rate_is_the_run_of_claim_1():

@@ -18,7 +18,7 @@ from spectrope.study.claims.early_learning import (
     uncontracted,
 )
 from spectrope.study.claims.intrinsic_deposit import IntrinsicDeposit
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 CLAIM = EarlyLearning()
 BASES = ("10", "30", "100", "300", "1000", "10000", "100000")
@@ -105,7 +105,7 @@ def test_runs_are_shared_with_other_claims():
 
 def test_a_trained_network_has_ratios_and_growth(tmp_path):
     run = complete(Job(tiny(), ("start", "head_growth")), tmp_path, torch.device("cpu"))
-    found = Row.of(run)
+    found = StudyRow.of(run)
     assert 0.1 < tangent_ratio(found) < 10
     assert 1 / tiny().model.n_heads <= in_growth(found) <= 1.0
     bare = row(tiny())

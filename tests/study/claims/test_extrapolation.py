@@ -10,7 +10,7 @@ from spectrope.lab.job import Job, complete
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.extrapolation import ENCODINGS, Extrapolation, length_loss, within_arms
 from spectrope.study.predictions import AtLeast
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 CLAIM = Extrapolation()
 
@@ -120,6 +120,6 @@ def test_runs_without_longer_sequences_do_not_count():
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_every_encoding_of_the_claim_has_more_positions(tmp_path, encoding):
     run = complete(Job(tiny(encoding), CLAIM.tables), tmp_path, torch.device("cpu"))
-    loss = length_loss(Row.of(run))
+    loss = length_loss(StudyRow.of(run))
     assert loss is not None
     assert -100 <= loss <= 100

@@ -10,7 +10,7 @@ from spectrope.attention.multi_head import MultiHead
 from spectrope.lab.job import Job, complete
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.intrinsic_deposit import IntrinsicDeposit, couplings, in_gradient
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 
 CLAIM = IntrinsicDeposit()
 EVEN, GATHERED = (1.0, 1.0, 1.0, 1.0), (1.0, 0.0, 0.0, 0.0)
@@ -84,4 +84,4 @@ def test_the_arms_differ_in_one_thing_each():
 
 def test_a_trained_network_has_a_participation(tmp_path):
     run = complete(Job(tiny(), ("head_gradients",)), tmp_path, torch.device("cpu"))
-    assert 1 / tiny().model.n_heads <= in_gradient(Row.of(run)) <= 1.0
+    assert 1 / tiny().model.n_heads <= in_gradient(StudyRow.of(run)) <= 1.0

@@ -16,7 +16,7 @@ from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.tuned import TUNED, DistanceOrderingTuned, tried_claims, tuned_claims, tuning_of
 from spectrope.study.page import write_replication
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 RATE = 3e-3  # Of scale mini.
@@ -29,7 +29,7 @@ def tried(best, without=(), condition="controlled"):
         for factor, trial in zip(FACTORS, grid(one), strict=True):
             if (name, factor) not in without:
                 made.append(row(trial, test=80.0 if factor == best.get(name, 1.0) else 60.0))
-    return Rows.of(made)
+    return StudyRows.of(made)
 
 
 def test_arms_take_the_rates_that_their_trials_chose():
@@ -73,7 +73,7 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
 
 
 def test_only_claims_1_and_2_have_rates_to_tune():
-    assert [one.kind for one in tuned_claims(chosen_claims(()), Rows())] == [
+    assert [one.kind for one in tuned_claims(chosen_claims(()), StudyRows())] == [
         "distance-ordering-tuned",
         "counting-biases-tuned",
         "counting-table-tuned",
@@ -82,12 +82,12 @@ def test_only_claims_1_and_2_have_rates_to_tune():
     assert all(one.number == one.inner.number for one in TUNED.values())
     assert all(one.conditions == ("controlled",) for one in TUNED.values())
     with pytest.raises(UnsupportedError, match="tuned for claims distance-ordering, counting-text, "):
-        tuned_claims([Dropout()], Rows())
+        tuned_claims([Dropout()], StudyRows())
 
 
 def test_the_page_tells_of_rates_once_they_have_been_tried(tmp_path):
     claims = chosen_claims(("distance-ordering", "4"))
-    assert tried_claims(claims, Rows(), "mini") == claims
+    assert tried_claims(claims, StudyRows(), "mini") == claims
     assert tried_claims(claims, tried({}, condition="released"), "mini") == claims  # Not where it is asked.
     rows = tried({})
     shown = tried_claims(claims, rows, "mini")
@@ -109,7 +109,7 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     first, second = capsys.readouterr().out.split("What has been found")
     assert "10 runs to do" in first
     assert "2 runs to do" in second
-    rows = Rows.load(tmp_path / "rows" / "tiny.jsonl")
+    rows = StudyRows.load(tmp_path / "rows" / "tiny.jsonl")
     assert len(rows) == 12
     assert len(DistanceOrderingTuned(rows).see(rows, "controlled", tiny).rows) == 2
     assert main([*words, "--dry-run"]) == 0
@@ -139,7 +139,7 @@ def test_a_trial_that_fails_keeps_no_other_encoding_from_its_runs(tiny, tmp_path
     assert "10 runs to do" in first
     assert "1 runs to do" in second
     assert "Verdicts" in second
-    rows = Rows.load(tmp_path / "tiny.jsonl")
+    rows = StudyRows.load(tmp_path / "tiny.jsonl")
     assert [row.experiment.encoding_name for row in rows if row.experiment.tuning != "trial"] == ["nope"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 from torch import nn
 
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
 from spectrope.checkpoints.adapters import Tokenizer, parse_layers
 from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences
@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CheckpointAblation:
     """What a checkpoint is ablated on, and how.
 
     Args:
@@ -55,7 +55,7 @@ class Plan:
     def run(self, model: nn.Module, tokenizer: Tokenizer | None) -> None:
         """Ablate every head and print what it costs."""
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
-        subject, data = Subject.of(model), self._data(model, tokenizer)
+        subject, data = CheckpointSubject.of(model), self._data(model, tokenizer)
         tokens = None if self.batch is None else self.batch * data.width
         with counted("ablating") as watch:
             found = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)

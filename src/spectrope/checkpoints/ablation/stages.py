@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.ablation.cuts import Before, copied, handing_on, hit_and_loss
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import (
     Enough,
     after,
@@ -48,7 +48,7 @@ class CheckpointStages:
         rest: What modules and blocks put out beside states, and hand on to later ones, by name.
     """
 
-    subject: Subject
+    subject: CheckpointSubject
     data: Sequences
     means: Sequence[Tensor] | None = None
     donors: Sequence[Tensor] | None = None

@@ -24,7 +24,7 @@ from spectrope.core import UnsupportedError
 
 
 @dataclass(frozen=True)
-class Subject:
+class CheckpointSubject:
     """A language model and where its heads come out.
 
     Args:
@@ -36,7 +36,7 @@ class Subject:
     sites: list[HeadSite]
 
     @classmethod
-    def of(cls, model: nn.Module) -> "Subject":
+    def of(cls, model: nn.Module) -> "CheckpointSubject":
         """The subject that a Hugging Face model makes.
 
         Raises:

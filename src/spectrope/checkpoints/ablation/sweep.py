@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.ablation.stages import CheckpointStages
-from spectrope.checkpoints.ablation.subject import Subject
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import Role, evaluating, runs_at
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, unwatched
@@ -105,7 +105,7 @@ class CheckpointSweep:
 
 
 def checkpoint_sweep(
-    model: nn.Module | Subject,
+    model: nn.Module | CheckpointSubject,
     data: Sequences,
     *,
     fill: CheckpointFill = "zero",
@@ -134,7 +134,7 @@ def checkpoint_sweep(
     """
     if len(data) < 2:
         raise ConfigError(f"intervals over sequences need at least 2 of them; got {len(data)}.")
-    subject = model if isinstance(model, Subject) else Subject.of(model)
+    subject = model if isinstance(model, CheckpointSubject) else CheckpointSubject.of(model)
     sites = {place: subject.sites[place] for place in subject.of_layers(layers)}
     if not sites:
         last = max(site.layer for site in subject.sites)
@@ -150,7 +150,7 @@ def checkpoint_sweep(
 
 @torch.no_grad()
 def checkpoint_scores(
-    subject: Subject,
+    subject: CheckpointSubject,
     data: Sequences,
     variants: Sequence[Variant],
     *,
@@ -200,7 +200,7 @@ def _pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], S
         yield index, data[index].trimmed()
 
 
-def _means(subject: Subject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
+def _means(subject: CheckpointSubject, data: Sequences, tokens: int) -> list[Float[Tensor, " f"]]:
     """Mean heads of every site over all tokens of its stack."""
     device = next(subject.model.parameters()).device
     sums = [torch.zeros((), dtype=torch.float64, device=device)] * len(subject.sites)
@@ -213,7 +213,7 @@ def _means(subject: Subject, data: Sequences, tokens: int) -> list[Float[Tensor,
     return [total / count for total, count in zip(sums, counts, strict=True)]
 
 
-def _check(subject: Subject, data: Sequences, variants: Sequence[Variant]) -> None:
+def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Variant]) -> None:
     """Refuse heads that the model does not have and fills that have no meaning for it."""
     for ablation in (ablation for variant in variants for ablation in variant):
         layers = len(subject.sites)

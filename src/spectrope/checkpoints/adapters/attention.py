@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters.record import SINKS, split_mask
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Context, NoPE
-from spectrope.fast import DEFAULT, TOLERANCE, CostModel, HeadPlan, Plan, plan, planned_attention
+from spectrope.fast import DEFAULT, TOLERANCE, AttentionPlan, CostModel, HeadPlan, plan, planned_attention
 
 NAME = "spectrope"
 CHANGING = frozenset({"softcap", *SINKS})  # Options by which attention is no plain softmax.
-OnPlan = Callable[[nn.Module, Plan], None]
+OnPlan = Callable[[nn.Module, AttentionPlan], None]
 
 
 def register_attention(
@@ -73,10 +73,10 @@ def register_attention(
     return NAME
 
 
-def _all_exact(heads: int, tolerance: float, reason: str) -> Plan:
+def _all_exact(heads: int, tolerance: float, reason: str) -> AttentionPlan:
     """The plan of a layer that nothing here can serve."""
     exact = (HeadPlan(head, math.nan, None, None, math.nan, "exact", reason) for head in range(heads))
-    return Plan(tolerance, False, tuple(exact))
+    return AttentionPlan(tolerance, False, tuple(exact))
 
 
 def _own(

@@ -1,6 +1,6 @@
 """What a model's attention really applies, layer by layer, and whether its configuration says so."""
 
-from spectrope.checkpoints.audit.compare import Finding
+from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import Difference, diff
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, HeadRecord, LayerRecord, PathRecord
 from spectrope.checkpoints.audit.run import audit
@@ -9,7 +9,7 @@ __all__ = [
     "AbsoluteRecord",
     "Audit",
     "Difference",
-    "Finding",
+    "Discrepancy",
     "HeadRecord",
     "LayerRecord",
     "PathRecord",

@@ -7,7 +7,7 @@ from spectrope.checkpoints.adapters import evaluating
 from spectrope.checkpoints.audit.bias import row_centred, split_logits
 from spectrope.checkpoints.audit.measure import unscaled
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
-from spectrope.checkpoints.probes.constant_content import Kernel, constant_content
+from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 from spectrope.checkpoints.probes.heads import Applied, Measured, MeasuredRotation, Unseen
 from spectrope.encodings import NoPE
 
@@ -28,7 +28,7 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
     found: dict[str, Applied] = {}
 
-    def receive(kernel: Kernel) -> None:
+    def receive(kernel: LayerKernel) -> None:
         found[kernel.call.module] = applied_by(kernel, noise)
 
     with evaluating(model):
@@ -36,7 +36,7 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
     return found
 
 
-def applied_by(kernel: Kernel, noise: float) -> Applied:
+def applied_by(kernel: LayerKernel, noise: float) -> Applied:
     """What one layer applies; under a cap, logits are no product that anything could be taken out of."""
     call = kernel.call
     scale, bias = split_logits(call)

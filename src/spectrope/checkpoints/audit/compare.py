@@ -14,7 +14,7 @@ ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 
 @dataclass(frozen=True)
-class Finding:
+class Discrepancy:
     """One respect in which an expected encoding and the effective one differ.
 
     Args:
@@ -36,7 +36,9 @@ class Finding:
         return f"{self.what}: {self.expected} {self.by}, {self.effective} effective{note}"
 
 
-def compare(expected: LayerEncoding, effective: LayerEncoding, length: int, noise: float) -> list[Finding]:
+def compare(
+    expected: LayerEncoding, effective: LayerEncoding, length: int, noise: float
+) -> list[Discrepancy]:
     """Every respect in which a measured encoding departs from the one expected; None in it is not compared.
 
     Args:
@@ -45,37 +47,37 @@ def compare(expected: LayerEncoding, effective: LayerEncoding, length: int, nois
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
     """
-    found: list[Finding] = []
+    found: list[Discrepancy] = []
     if expected.kind is not None and expected.kind != effective.kind:
-        return [Finding("encoding", expected.describe(), effective.describe())]
+        return [Discrepancy("encoding", expected.describe(), effective.describe())]
     if expected.turning is not None and effective.turning is not None:
         found += _turning(expected.turning, effective.turning, length, noise)
     if expected.slopes is not None and effective.slopes is not None:
         found += _slopes(expected.slopes, effective.slopes, max(SLOPE, noise))
     if expected.buckets is not None and expected.buckets != effective.buckets:
-        found.append(Finding("buckets", str(expected.buckets), str(effective.buckets or "none of T5's")))
+        found.append(Discrepancy("buckets", str(expected.buckets), str(effective.buckets or "none of T5's")))
     if expected.mask is not None and effective.mask is not None:
         found += _mask(expected.mask, effective.mask, length)
     found += _query_scale(expected.query_scale, effective.query_scale, noise)
     return found
 
 
-def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Finding]:
+def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
     if (
         expected.pairing is not None
         and effective.pairing is not None
         and expected.pairing != effective.pairing
     ):
-        yield Finding("pairing", expected.pairing, effective.pairing)
+        yield Discrepancy("pairing", expected.pairing, effective.pairing)
     if expected.sense is not None and effective.sense is not None and expected.sense != effective.sense:
-        yield Finding("sense of rotation", str(expected.sense), str(effective.sense))
+        yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
     if (expected.start, expected.width) != (effective.start, effective.width):
-        yield Finding("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
+        yield Discrepancy("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
     elif off := differing_pairs(expected, effective, length, noise):
         yield _frequencies(expected, effective, off)
     bound = 10 * noise + 8 * 2**-24 * length
     if effective.phase_error > bound + expected.phase_error:
-        yield Finding(
+        yield Discrepancy(
             "angles",
             "in proportion to position",
             f"off by up to {effective.phase_error:.2g} rad",
@@ -86,7 +88,7 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
         and effective.gain is not None
         and not _near(expected.gain, effective.gain, noise)
     ):
-        yield Finding("attention factor", f"{expected.gain**0.5:.5g}", f"{effective.gain**0.5:.5g}")
+        yield Discrepancy("attention factor", f"{expected.gain**0.5:.5g}", f"{effective.gain**0.5:.5g}")
 
 
 def _near(a: float, b: float, noise: float) -> bool:
@@ -100,7 +102,7 @@ def differing_pairs(expected: Turning, effective: Turning, length: int, noise: f
     return [j for j, (a, b, bound) in enumerate(pairs) if abs(a - b) > FREQUENCY * abs(a) + bound]
 
 
-def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Finding:
+def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discrepancy:
     """Which part of the schedule differs, in words where words suffice."""
     errors = {
         j: abs(effective.frequencies[j] / expected.frequencies[j] - 1) for j in off if expected.frequencies[j]
@@ -109,18 +111,20 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Findi
     pair = f"pair {worst} at {expected.frequencies[worst]:.5g}"
     got = f"{effective.frequencies[worst]:.5g} rad per position"
     if errors.get(worst, math.inf) < ROUNDING:
-        return Finding("frequencies", pair, got, "within the rounding of bfloat16")
+        return Discrepancy("frequencies", pair, got, "within the rounding of bfloat16")
     wanted = expected.fit()
     fit = effective.fit(expected.base or wanted.base)
     if fit.scaling == wanted.scaling == "none":
-        return Finding("base", rounded(wanted.base), rounded(fit.base))
+        return Discrepancy("base", rounded(wanted.base), rounded(fit.base))
     told = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess
     if told and fit.scaling != wanted.scaling:
-        return Finding("scaling", str(wanted), str(fit))
-    return Finding("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
+        return Discrepancy("scaling", str(wanted), str(fit))
+    return Discrepancy("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
 
 
-def _slopes(expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float) -> Iterator[Finding]:
+def _slopes(
+    expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float
+) -> Iterator[Discrepancy]:
     pairs = list(zip(expected, effective, strict=True))
     off = [head for head, (a, b) in enumerate(pairs) if abs(a - b) > tolerance * abs(a)]
     if off:
@@ -128,10 +132,10 @@ def _slopes(expected: tuple[float, ...], effective: tuple[float, ...], tolerance
         reordered = all(abs(a - b) <= tolerance * abs(a) for a, b in sets)
         note = "the same slopes in another order" if reordered else f"heads {', '.join(map(str, off))}"
         a, b = pairs[off[0]]
-        yield Finding("slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note)
+        yield Discrepancy("slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note)
 
 
-def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Finding]:
+def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Discrepancy]:
     """A window that holds the whole sequence is none, and what looks both ways is not declared by size."""
     if expected.size is not None and expected.size >= length:
         expected = Mask("unlimited")
@@ -141,10 +145,10 @@ def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Finding]:
     if effective.shape == "bidirectional window" and expected.shape == "causal window":
         return
     if expected != effective:
-        yield Finding("mask", str(expected), str(effective))
+        yield Discrepancy("mask", str(expected), str(effective))
 
 
-def _query_scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Finding]:
+def _query_scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:
     wanted, got = expected or 1.0, effective or 1.0
     if not _near(wanted, got, noise):
-        yield Finding("query scale", f"grows to {wanted:.5g}", f"grows to {got:.5g}")
+        yield Discrepancy("query scale", f"grows to {wanted:.5g}", f"grows to {got:.5g}")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spectrope.checkpoints.audit.compare import SLOPE, Finding, compare
+from spectrope.checkpoints.audit.compare import SLOPE, Discrepancy, compare
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
 from spectrope.core import ConfigError
 
@@ -26,7 +26,7 @@ class LayerDifference:
     layer: str
     first: str
     second: str
-    findings: tuple[Finding, ...]
+    findings: tuple[Discrepancy, ...]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerD
     return LayerDifference(a.name, a.effective.describe(base), b.effective.describe(base), tuple(findings))
 
 
-def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Finding]:
+def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Discrepancy]:
     """The bias that departs most, by the kernels' sampled lags; a constant per head has no effect."""
     apart: list[tuple[float, float, float, int, int]] = []
     largest = 0.0
@@ -97,7 +97,7 @@ def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Finding]:
         apart += [(abs(x - y), x, y, lag, one.head) for lag, x, y in both]
     off, x, y, lag, head = max(apart, default=(0.0, 0.0, 0.0, 0, 0))
     if off > within * largest:
-        yield Finding("bias less that at lag 0", f"{x:.4g} at lag {lag} in head {head}", f"{y:.4g}")
+        yield Discrepancy("bias less that at lag 0", f"{x:.4g} at lag {lag} in head {head}", f"{y:.4g}")
 
 
 def tolerance(noise: float) -> float:
@@ -108,7 +108,7 @@ def tolerance(noise: float) -> float:
 def _embeddings(a: AbsoluteRecord, b: AbsoluteRecord, noise: float) -> LayerDifference:
     first, second = (_described(one) for one in (a, b))
     if first != second:
-        findings = (Finding("absolute term", first, second),)
+        findings = (Discrepancy("absolute term", first, second),)
     else:
         findings = tuple(_terms(a, b, tolerance(noise)))
     return LayerDifference("embeddings", first, second, findings)
@@ -120,15 +120,15 @@ def _described(one: AbsoluteRecord) -> str:
     return "no table" if one.term is None else "a term without a table"
 
 
-def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Finding]:
+def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Discrepancy]:
     """Whether the vectors by position, less their mean, are others."""
     if a.term is None or b.term is None:
         return
     if a.term.shape != b.term.shape:
-        yield Finding("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
+        yield Discrepancy("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
         return
     norms = [one.norm().item() for one in (a.term, b.term)]
     apart = (a.term - b.term).norm().item()
     if apart > within * max(norms):
         told = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
-        yield Finding("vectors by position", f"norm {norms[0]:.4g}", told)
+        yield Discrepancy("vectors by position", f"norm {norms[0]:.4g}", told)

@@ -7,11 +7,11 @@ from typing import Any, Literal
 import altair as alt
 
 from spectrope.checkpoints.audit import Audit, LayerRecord
-from spectrope.figures import Layer, Panel, exact, legend
+from spectrope.figures import Marks, Panel, exact, legend
 
 HEADS = 16  # Most heads drawn of a layer.
 DECLARED, EFFECTIVE = "#464646", "#d84a02"
-Rows = list[dict[str, Any]]
+DataRows = list[dict[str, Any]]
 
 
 def kernel_panels(found: Audit) -> list[Panel]:
@@ -43,7 +43,7 @@ def slope_panels(found: Audit) -> list[Panel]:
     return [Panel("", _names(members), _slopes(members[0]), 190) for members in groups.values()]
 
 
-def _kernels(layer: LayerRecord) -> Layer:
+def _kernels(layer: LayerRecord) -> Marks:
     heads = [head for head in layer.heads if head.lags]
     step = math.ceil(len(heads) / HEADS)
     rows = [
@@ -59,10 +59,10 @@ def _kernels(layer: LayerRecord) -> Layer:
         color=_colour(shown),
         tooltip=[alt.Tooltip("head:Q"), alt.Tooltip("lag:Q"), exact("logit", "logit", ".4f")],
     )
-    return Layer(rows, drawn)
+    return Marks(rows, drawn)
 
 
-def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Layer]:
+def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Marks]:
     """Wavelengths of both sides over the pairs, and the lengths that tell which of them turn fully."""
     turning, declared = layer.effective.turning, layer.declared.turning
     assert turning is not None
@@ -70,29 +70,29 @@ def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Layer]:
     ends = {"audited length": length} | ({} if trained in (None, length) else {"declared length": trained})
     rules = [{"positions": positions, "name": name} for name, positions in ends.items()]
     layers = {
-        "lengths": Layer(rules, _rule()),
-        "names": Layer(rules[:1], _rule_names("bottom")),
-        "effective": Layer(_wavelengths(turning.frequencies), _points("pair", EFFECTIVE, filled=True)),
+        "lengths": Marks(rules, _rule()),
+        "names": Marks(rules[:1], _rule_names("bottom")),
+        "effective": Marks(_wavelengths(turning.frequencies), _points("pair", EFFECTIVE, filled=True)),
     }
     if len(rules) > 1:
-        layers["names_below"] = Layer(rules[1:], _rule_names("top"))
+        layers["names_below"] = Marks(rules[1:], _rule_names("top"))
     if declared is not None:
-        layers["declared"] = Layer(
+        layers["declared"] = Marks(
             _wavelengths(declared.frequencies), _points("pair", DECLARED, filled=False)
         )
     return layers
 
 
-def _slopes(layer: LayerRecord) -> Mapping[str, Layer]:
+def _slopes(layer: LayerRecord) -> Mapping[str, Marks]:
     assert layer.effective.slopes is not None
     layers = {
-        "effective": Layer(
+        "effective": Marks(
             _by_head(layer.effective.slopes), _points("head", EFFECTIVE, filled=True, of=SLOPE)
         )
     }
     if layer.declared.slopes is not None:
         rows = _by_head(layer.declared.slopes)
-        layers["declared"] = Layer(rows, _points("head", DECLARED, filled=False, of=SLOPE))
+        layers["declared"] = Marks(rows, _points("head", DECLARED, filled=False, of=SLOPE))
     return layers
 
 
@@ -122,12 +122,12 @@ def _rule_names(baseline: Literal["bottom", "top"]) -> alt.Chart:
     return text.encode(x=alt.value(0), y=alt.Y("positions:Q"), text=alt.Text("name:N"))
 
 
-def _wavelengths(frequencies: Sequence[float]) -> Rows:
+def _wavelengths(frequencies: Sequence[float]) -> DataRows:
     """Positions per turn of each pair that turns."""
     return [{"pair": j, "wavelength": 2 * math.pi / abs(f)} for j, f in enumerate(frequencies) if f]
 
 
-def _by_head(slopes: Sequence[float]) -> Rows:
+def _by_head(slopes: Sequence[float]) -> DataRows:
     return [{"head": head, "slope": slope} for head, slope in enumerate(slopes)]
 
 

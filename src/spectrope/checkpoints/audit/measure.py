@@ -12,7 +12,7 @@ from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
-from spectrope.checkpoints.probes.constant_content import Kernel
+from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.spectral import lag_effects, lag_effects_of_product
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
@@ -20,7 +20,7 @@ NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, an
 
 
 def measure(
-    kernel: Kernel, declared: LayerEncoding, absolute: bool, noise: float
+    kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float
 ) -> tuple[LayerEncoding, float, tuple[HeadRecord, ...]]:
     """The encoding that a layer's kernel applies, its factor on dot products, and a record per head.
 
@@ -145,7 +145,7 @@ def _with_bias(
 
 
 def _heads(
-    kernel: Kernel,
+    kernel: LayerKernel,
     scale: float,
     bias: Float[Tensor, "h i j"] | None,
     mask: Mask,
@@ -175,7 +175,7 @@ def _kept(n: int) -> Int[Tensor, " kept"]:
 
 
 def _curve(
-    kernel: Kernel, head: int, scale: float, bias: Float[Tensor, "h i j"] | None, mask: Mask
+    kernel: LayerKernel, head: int, scale: float, bias: Float[Tensor, "h i j"] | None, mask: Mask
 ) -> tuple[float | None, tuple[int, ...], tuple[float, ...]]:
     """Distance from Toeplitz of one head's logits, and its lag effects at some lags."""
     q, k = kernel.call.q[0, head].double(), kernel.call.k[0].double()

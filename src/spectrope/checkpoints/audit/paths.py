@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
-from spectrope.checkpoints.audit.compare import Finding
+from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.records import PathRecord
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import constant_token
@@ -108,7 +108,7 @@ class Paths:
         ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         steps = self.tokens - self.prompt
         found = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
-        findings: list[Finding] = []
+        findings: list[Discrepancy] = []
         for table, looked_up in found.rows.items():
             start = 0
             for rows in looked_up:
@@ -165,17 +165,17 @@ class Paths:
             pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
         )
 
-    def _first_misplaced(self, found: Served, tokens: slice) -> list[Finding]:
+    def _first_misplaced(self, found: Served, tokens: slice) -> list[Discrepancy]:
         """What is misplaced in the first call of each table, whose tokens begin at position 0."""
         both = (self._misplaced(table, rows[0][0, tokens], 0) for table, rows in found.rows.items() if rows)
         return [finding for findings in both for finding in findings]
 
-    def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Finding]:
+    def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Discrepancy]:
         """The first token, if any, whose row of a table of positions is not that of its place."""
         wanted = range(self.tables[table] + start, self.tables[table] + start + len(rows))
         wrong = ((t, a, b) for t, (a, b) in enumerate(zip(wanted, rows.tolist(), strict=True)) if a != b)
         return [
-            Finding(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
+            Discrepancy(f"position of token {start + t}", f"row {a}", f"row {b}", by="expected")
             for t, a, b in wrong
         ][:1]
 
@@ -185,12 +185,12 @@ class Paths:
         logits: Float[Tensor, "h i j"],
         allowed: Bool[Tensor, "h i j"],
         rows: slice,
-    ) -> list[Finding]:
+    ) -> list[Discrepancy]:
         """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen."""
         plain, seen = (x[0][:, rows, : rows.stop] for x in self._reference[module])
         dropped = rows.stop - logits.shape[2]
         if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
-            return [Finding(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
+            return [Discrepancy(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
         wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
         gap = (wanted - got).abs()
         bound = AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
@@ -198,14 +198,14 @@ class Paths:
             return []
         query = rows.start + int(gap.amax((0, 2)).argmax())
         text = f"off by {gap.max().item():.3g} at query {query}"
-        return [Finding(f"kernel of {_name(module)}", PLAIN, text, by="expected")]
+        return [Discrepancy(f"kernel of {_name(module)}", PLAIN, text, by="expected")]
 
 
 def _name(module: str) -> str:
     return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
 
 
-def _record(path: str, findings: list[Finding]) -> PathRecord:
+def _record(path: str, findings: list[Discrepancy]) -> PathRecord:
     """The record with one finding per respect, the first."""
     first = {finding.what: finding for finding in reversed(findings)}
     kept = tuple(finding for finding in findings if first[finding.what] is finding)

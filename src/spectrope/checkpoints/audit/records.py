@@ -7,11 +7,11 @@ from typing import Any, Literal
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.compare import Finding
+from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.reach import Reach
 
-Verdict = Literal["matches", "differs", "undeclared", "cannot tell"]
+LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell"]
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -63,8 +63,8 @@ class LayerRecord:
     position: Position
     effective: LayerEncoding
     declared: LayerEncoding
-    verdict: Verdict
-    findings: tuple[Finding, ...]
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
     reason: str
     scale: float
     heads: tuple[HeadRecord, ...]
@@ -96,8 +96,8 @@ class AbsoluteRecord:
     table: str
     first_row: int | None
     declared_row: int | None
-    verdict: Verdict
-    findings: tuple[Finding, ...]
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
     term: Float[Tensor, "t c"] | None = field(default=None, repr=False, compare=False)
 
 
@@ -113,8 +113,8 @@ class PathRecord:
     """
 
     path: str
-    verdict: Verdict
-    findings: tuple[Finding, ...]
+    verdict: LayerVerdict
+    findings: tuple[Discrepancy, ...]
     reason: str = ""
 
 
@@ -149,7 +149,7 @@ class Audit:
         return all(record.verdict == "matches" for record in records)
 
     @property
-    def findings(self) -> list[tuple[str, Finding]]:
+    def findings(self) -> list[tuple[str, Discrepancy]]:
         """Every finding with the layer, embedding or path that it belongs to."""
         named = [
             *((f"embeddings of {record.block}", record) for record in self.absolutes),

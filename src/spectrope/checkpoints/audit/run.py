@@ -13,7 +13,7 @@ from spectrope.checkpoints.adapters import (
     runs_at,
     trained_length,
 )
-from spectrope.checkpoints.audit.compare import Finding, compare
+from spectrope.checkpoints.audit.compare import Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, declared_offset
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
@@ -24,10 +24,10 @@ from spectrope.checkpoints.audit.records import (
     AbsoluteRecord,
     Audit,
     LayerRecord,
+    LayerVerdict,
     Position,
-    Verdict,
 )
-from spectrope.checkpoints.probes.constant_content import Kernel, attention_modules, constant_content
+from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
 from spectrope.core import ConfigError, Progress, Watch, dtype_name, unwatched
 
@@ -78,7 +78,7 @@ def audit(
         layers: list[LayerRecord] = []
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
 
-        def receive(kernel: Kernel) -> None:
+        def receive(kernel: LayerKernel) -> None:
             layers.append(layer_record(kernel, declaration, varying, length, noise))
             watch(Progress("audit", len(layers), len(modules)))
 
@@ -103,7 +103,7 @@ def default_length(model: nn.Module) -> int:
 
 
 def layer_record(
-    kernel: Kernel, declaration: Declaration, varying: dict[str, bool], length: int, noise: float
+    kernel: LayerKernel, declaration: Declaration, varying: dict[str, bool], length: int, noise: float
 ) -> LayerRecord:
     """Measure one layer and compare it with its declaration."""
     module = kernel.call.module
@@ -113,7 +113,7 @@ def layer_record(
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
     findings += [
-        Finding(what, values, effective.describe(declared.turning and declared.turning.base))
+        Discrepancy(what, values, effective.describe(declared.turning and declared.turning.base))
         for what, values in contradictions(declaration, layer)
     ]
     verdict, reason = judge(declared, effective, findings)
@@ -145,7 +145,9 @@ def layer_reach(
     return reach_of(effective.turning, base, int(trained), length, noise)
 
 
-def judge(declared: LayerEncoding, effective: LayerEncoding, findings: list[Finding]) -> tuple[Verdict, str]:
+def judge(
+    declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy]
+) -> tuple[LayerVerdict, str]:
     """The verdict on a layer, and why where it is neither a match nor a difference."""
     if declared.kind is None:
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
@@ -167,13 +169,15 @@ def absolute_record(absolute: Absolute, declaration: Declaration) -> AbsoluteRec
     rows = absolute.rows.tolist()
     first = rows[0] if varies and rows else None
     consecutive = rows == list(range(rows[0], rows[0] + len(rows))) if rows else True
-    findings: list[Finding] = []
+    findings: list[Discrepancy] = []
     if declared is not None and not varies:
-        findings.append(Finding("absolute term", "a learned table", "none"))
+        findings.append(Discrepancy("absolute term", "a learned table", "none"))
     elif declared is not None and first is not None and (first != declared or not consecutive):
         got = str(first) if consecutive else "rows out of order"
-        findings.append(Finding("first position", f"row {declared}", f"row {got}" if consecutive else got))
-    verdict: Verdict = "differs" if findings else "matches"
+        findings.append(
+            Discrepancy("first position", f"row {declared}", f"row {got}" if consecutive else got)
+        )
+    verdict: LayerVerdict = "differs" if findings else "matches"
     if declared is None and varies:
         verdict = "undeclared"
     elif declared is not None and varies and first is None:

@@ -26,7 +26,7 @@ ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which 
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class LayerKernel:
     """What one layer's attention applies to content that is the same at every position.
 
     Args:
@@ -84,7 +84,7 @@ def constant_content(
     model: nn.Module,
     modules: list[str],
     length: int,
-    sink: Callable[[Kernel], None],
+    sink: Callable[[LayerKernel], None],
     contents: int = 2,
     seed: int = 0,
 ) -> None:
@@ -116,7 +116,7 @@ def constant_content(
 
     def receive(call: Call) -> None:
         if call.module in sources:
-            sink(Kernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
+            sink(LayerKernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
         if not sources:
             raise Enough
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, cast, get_args
 import polars as pl
 import tyro
 
-from spectrope.checkpoints import CheckpointFill, Checkpoints, Plan
+from spectrope.checkpoints import CheckpointAblation, CheckpointFill, Checkpoints
 from spectrope.cli.targets import run_or_checkpoint
 from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, refuse_given, say
 from spectrope.core import ConfigError, choose_device, require
@@ -93,7 +93,7 @@ class Ablate(Checkpoints):
         else:
             self._plan().run(self.open(target), self.tokenizer(target))
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> CheckpointAblation:
         """What the options ask of a checkpoint."""
         if self.method != "exact" or self.protocol != "controlled":
             raise ConfigError(
@@ -106,7 +106,7 @@ class Ablate(Checkpoints):
         if fill not in known:
             raise ConfigError(f"a checkpoint's heads are filled with {', '.join(known)}; got {fill!r}.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
-        return Plan(
+        return CheckpointAblation(
             task=self.task or "induction",
             texts=self.texts,
             examples=self.examples or SEQUENCES,

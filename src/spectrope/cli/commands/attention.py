@@ -20,7 +20,7 @@ TOKENS = 512
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(Checkpoints):
+class PlanCommand(Checkpoints):
     """Say for every head of a trained model whether polynomial attention serves it, and at what error."""
 
     target: Annotated[
@@ -106,7 +106,7 @@ def _show_plan(heads: pl.DataFrame, aim: Aim, tokens: int) -> None:
 
 
 Action = (
-    Annotated[Plan, subcommand("plan")]
+    Annotated[PlanCommand, subcommand("plan")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Calibrate, subcommand("calibrate")]
 )

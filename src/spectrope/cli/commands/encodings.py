@@ -14,7 +14,7 @@ from spectrope.attention import (
     HEAD_DIM,
     N_HEADS,
     REPEATS,
-    Cost,
+    EncodingCost,
     Ratio,
     Refused,
     batch_size,
@@ -57,7 +57,7 @@ class Encodings:
 
     def measure(self, names: Sequence[str]) -> None:
         """Print what encodings cost; an interruption prints those that are measured."""
-        found: list[Cost | Refused] = []
+        found: list[EncodingCost | Refused] = []
         device = choose_device(self.device)
         measured = costs(names, self.length, device)
         try:
@@ -75,7 +75,7 @@ class Encodings:
                 _show_costs(found, self.length, device.type)
 
 
-def _show_costs(found: Sequence[Cost | Refused], length: int, device: str) -> None:
+def _show_costs(found: Sequence[EncodingCost | Refused], length: int, device: str) -> None:
     title = (
         f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
         f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
@@ -90,7 +90,7 @@ def _show_costs(found: Sequence[Cost | Refused], length: int, device: str) -> No
             f"{cost.mib:.1f}",
         )
         for cost in found
-        if isinstance(cost, Cost)
+        if isinstance(cost, EncodingCost)
     ]
     columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
     table(title, columns, rows, numeric=columns[2:])

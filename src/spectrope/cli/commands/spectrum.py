@@ -14,7 +14,7 @@ from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, named, 
 from spectrope.core import ConfigError, choose_device, require
 from spectrope.encodings import ENCODINGS
 from spectrope.lab import (
-    Kernel,
+    EncodingKernel,
     Measurement,
     Tables,
     encoding_kernels,
@@ -208,7 +208,7 @@ def _print_szego(table: pl.DataFrame) -> None:
     frame("spectra of mean kernels against their symbols, in shares of the symbol's range", layers)
 
 
-def _print_kernels(kernels: Sequence[Kernel], tables: Tables) -> None:
+def _print_kernels(kernels: Sequence[EncodingKernel], tables: Tables) -> None:
     n = kernels[0].operator.n
     unit = " and ".join(UNITS[kind] for kind in dict.fromkeys(kernel.kind for kernel in kernels))
     kept = [lag for lag in LAGS_SHOWN if lag < n]

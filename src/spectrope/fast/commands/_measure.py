@@ -16,8 +16,8 @@ from spectrope.fast.crossover import (
     REPEATS,
     SAMPLED,
     DegreeError,
+    KernelTiming,
     SyntheticHead,
-    Timing,
     crossover,
     degree_errors,
     exponent,
@@ -73,7 +73,7 @@ class Bench:
             bias=None if self.bias is None else named(self.bias),
         )
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
-        measured: list[Timing] = []
+        measured: list[KernelTiming] = []
         with counted("timing") as watch:
             for timing in timings(head, lengths, device):
                 measured.append(timing)
@@ -96,11 +96,13 @@ def _doubling(shortest: int, longest: int) -> list[int]:
     return lengths
 
 
-def _frame(records: Sequence[Timing | DegreeError]) -> pl.DataFrame:
+def _frame(records: Sequence[KernelTiming | DegreeError]) -> pl.DataFrame:
     return pl.DataFrame([asdict(record) for record in records], infer_schema_length=None)
 
 
-def _record(head: SyntheticHead, measured: Sequence[Timing], errors: Sequence[DegreeError]) -> dict[str, Any]:
+def _record(
+    head: SyntheticHead, measured: Sequence[KernelTiming], errors: Sequence[DegreeError]
+) -> dict[str, Any]:
     directions = dict.fromkeys(timing.direction for timing in measured)
     return {
         "head": asdict(head),
@@ -110,7 +112,7 @@ def _record(head: SyntheticHead, measured: Sequence[Timing], errors: Sequence[De
     }
 
 
-def _show_bench(head: SyntheticHead, measured: Sequence[Timing], errors: Sequence[DegreeError]) -> None:
+def _show_bench(head: SyntheticHead, measured: Sequence[KernelTiming], errors: Sequence[DegreeError]) -> None:
     mask = "causal" if head.causal else "no mask"
     title = (
         f"one head of width {head.head_dim}, {head.bias or 'rope'}, {mask}, float32, products up to "
@@ -147,7 +149,7 @@ def _show_bench(head: SyntheticHead, measured: Sequence[Timing], errors: Sequenc
     table(f"error in units of max|v|; measured on {SAMPLED} random tokens", columns, rows, columns)
 
 
-def _crossover_line(measured: Sequence[Timing], direction: str) -> str:
+def _crossover_line(measured: Sequence[KernelTiming], direction: str) -> str:
     length = crossover(measured, direction)
     passes = "forward" if direction == "forward" else "with backward"
     fast = next(timing.kernel for timing in measured if timing.kernel != "exact")

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, emphasised, exact
+from spectrope.figures.base import Figure, Marks, Panel, colour, emphasised, exact
 from spectrope.figures.kinds.curves import ceiling
 from spectrope.figures.summary import mean_interval
 from spectrope.figures.tables import Tables
@@ -32,7 +32,7 @@ class Accuracy(Figure, name="accuracy"):
             return text
         return f"{text} Points are seeds; bars are 95 % t intervals of the mean of the held-out accuracy."
 
-    def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
+    def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
         order = [name for name in tables.encodings if name in set(part["encoding"])]
         shared = {
             "y": alt.Y("encoding:N", title=None, sort=order, scale=alt.Scale(domain=order)),
@@ -44,8 +44,8 @@ class Accuracy(Figure, name="accuracy"):
         return {
             "ceiling": ceiling(tables, part["setting"][0], "x"),
             "intervals": _intervals(part, shared),
-            "training": Layer(values, _placed(hollow, "train", "training, %", shared)),
-            "held_out": Layer(values, _placed(filled, "test", "held-out, %", shared)),
+            "training": Marks(values, _placed(hollow, "train", "training, %", shared)),
+            "held_out": Marks(values, _placed(filled, "test", "held-out, %", shared)),
         }
 
 
@@ -55,7 +55,7 @@ def _placed(dots: alt.Chart, quantity: str, title: str, shared: dict[str, Any]) 
     return dots.encode(**shared, x=x, tooltip=tooltip, opacity=emphasised(0.85))
 
 
-def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Layer:
+def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Marks:
     found = {name: mean_interval(values["test"].to_list()) for (name,), values in part.group_by("encoding")}
     values = [
         {
@@ -74,4 +74,4 @@ def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Layer:
         exact("high", "to, %"),
     ]
     bars = alt.Chart().mark_rule(strokeWidth=5, strokeCap="round", opacity=0.3)
-    return Layer(values, bars.encode(**shared, x="low:Q", x2="high:Q", tooltip=tooltip))
+    return Marks(values, bars.encode(**shared, x="low:Q", x2="high:Q", tooltip=tooltip))

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import ONE_SEED, by_encoding, first_seed, legend
 from spectrope.figures.names import DIVERGING
 from spectrope.figures.tables import Tables
@@ -39,7 +39,7 @@ class BandEnergies(Figure, name="bands"):
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 
 
-def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "share")
     place = {
         "x": alt.X("band:O", title="band, high to low frequency", axis=alt.Axis(labelAngle=0)),
@@ -61,4 +61,4 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
     ]
     cells = alt.Chart().mark_rect(stroke="white", strokeWidth=0.5)
     colour = alt.Color("share:Q", scale=scale, title="share", legend=key)
-    return {"cells": Layer(values, cells.encode(**place, color=colour, tooltip=[*whole, *ends, *shares]))}
+    return {"cells": Marks(values, cells.encode(**place, color=colour, tooltip=[*whole, *ends, *shares]))}

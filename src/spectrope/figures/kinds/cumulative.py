@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, dash, emphasised, exact, rows, span
+from spectrope.figures.base import Figure, Marks, Panel, colour, dash, emphasised, exact, rows, span
 from spectrope.figures.kinds.measured import by_setting
 from spectrope.figures.tables import Tables
 
@@ -34,7 +34,7 @@ class CumulativeCurve(Figure, name="cumulative"):
         return text if len(tables.seeds) == 1 else f"{text} Each seed has a curve."
 
 
-def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
     named = part.with_columns(name=pl.format("L{}H{}", "layer", "head")).drop("run", "setting")
     values = rows(named.sort("encoding", "seed", "n_changed"), *ENDS)
     scale = alt.Scale(domain=span([row[end] for row in values for end in ENDS], 1.0), nice=False)
@@ -44,12 +44,12 @@ def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
     lines, bars = alt.Chart().mark_line(strokeWidth=1.6), alt.Chart().mark_rule(strokeWidth=1)
     dots = alt.Chart().mark_circle(size=22)
     return {
-        "lines": Layer(
+        "lines": Marks(
             values,
             lines.encode(**shared, y=drop, strokeDash=dash(tables.encodings), opacity=emphasised(0.9)),
         ),
-        "intervals": Layer(values, bars.encode(**shared, y=low, y2="drop_high:Q", opacity=emphasised(0.6))),
-        "heads": Layer(values, dots.encode(**shared, y=drop, tooltip=_tooltip(), opacity=emphasised())),
+        "intervals": Marks(values, bars.encode(**shared, y=low, y2="drop_high:Q", opacity=emphasised(0.6))),
+        "heads": Marks(values, dots.encode(**shared, y=drop, tooltip=_tooltip(), opacity=emphasised())),
     }
 
 

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact
+from spectrope.figures.base import Figure, Marks, Panel, exact
 from spectrope.figures.kinds.history import HEIGHT, SPLITS, history
 from spectrope.figures.tables import Tables
 
@@ -31,15 +31,15 @@ class Curves(Figure, name="curves"):
         )
         return text if len(tables.seeds) == 1 else f"{text} Thin lines are seeds, strong ones their mean."
 
-    def _layers(self, tables: Tables, setting: str, split: str) -> dict[str, Layer]:
+    def _layers(self, tables: Tables, setting: str, split: str) -> dict[str, Marks]:
         y = alt.Y("accuracy:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))
         return {"ceiling": ceiling(tables, setting, "y")} | history(
             tables, setting, split, "accuracy", y, "%"
         )
 
 
-def ceiling(tables: Tables, setting: str, axis: str) -> Layer:
+def ceiling(tables: Tables, setting: str, axis: str) -> Marks:
     """A rule at the Bayes accuracy of a setting, in percent, across the axis "x" or "y"."""
     values = tables.runs.filter(pl.col("setting") == setting).select("ceiling").unique().to_dicts()
     rule = alt.Chart().mark_rule(strokeDash=[5, 3], strokeWidth=1.2, color=GREY)
-    return Layer(values, rule.encode(tooltip=exact("ceiling", "Bayes accuracy, %"), **{axis: "ceiling:Q"}))
+    return Marks(values, rule.encode(tooltip=exact("ceiling", "Bayes accuracy, %"), **{axis: "ceiling:Q"}))

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, emphasised, exact, rows, span
+from spectrope.figures.base import Figure, Marks, Panel, colour, emphasised, exact, rows, span
 from spectrope.figures.kinds.measured import by_setting
 from spectrope.figures.tables import Tables
 from spectrope.lab import DEFAULT_RULE
@@ -39,7 +39,7 @@ class DepositPlane(Figure, name="deposit"):
         return f"{text} {undefined} of {len(tables.deposit)} layers drop too little for a share."
 
 
-def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), *ENDS)
     least, most = span([row[end] for row in values for end in ENDS[:2]], 2 * DEFAULT_RULE.gap)
     gaps = alt.Scale(domain=[least, most], nice=False)
@@ -52,11 +52,11 @@ def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
     ends = {"x2": "gap:Q", "y2": "share:Q"}
     estimate, bound = _place("gap", "share", gaps), _place("gap_low", "share_low", gaps)
     return {
-        "corner": Layer([corner], ground.encode(**estimate, x2="gap_end:Q", y2="share_end:Q")),
-        "tails": Layer(values, tails.encode(**shared, **bound, **ends, opacity=emphasised(0.6))),
-        "estimates": Layer(values, hollow.encode(**shared, **estimate, opacity=emphasised(0.8))),
-        "bounds": Layer(values, dots.encode(**shared, **bound, tooltip=_tooltip(), opacity=emphasised())),
-        "layers": Layer(values, words.encode(**shared, **bound, text="layer:Q", opacity=emphasised())),
+        "corner": Marks([corner], ground.encode(**estimate, x2="gap_end:Q", y2="share_end:Q")),
+        "tails": Marks(values, tails.encode(**shared, **bound, **ends, opacity=emphasised(0.6))),
+        "estimates": Marks(values, hollow.encode(**shared, **estimate, opacity=emphasised(0.8))),
+        "bounds": Marks(values, dots.encode(**shared, **bound, tooltip=_tooltip(), opacity=emphasised())),
+        "layers": Marks(values, words.encode(**shared, **bound, text="layer:Q", opacity=emphasised())),
     }
 
 

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import ONE_SEED, by_encoding, first_seed
 from spectrope.figures.tables import Tables
 
@@ -42,7 +42,7 @@ class Eigenvalues(Figure, name="eigenvalues"):
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 
 
-def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part, "value", "symbol")
     both = [row[side] for side in ("value", "symbol") for row in values]
     edges = np.histogram_bin_edges(both, BINS)
@@ -70,11 +70,11 @@ def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Layer]:
     text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
     place: dict[str, Any] = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
     return {
-        "eigenvalues": Layer(
+        "eigenvalues": Marks(
             bins, bars.encode(x=x, x2="high:Q", y=y["eigenvalues"], y2=foot, tooltip=tooltip)
         ),
-        "symbol": Layer(bins, lines.encode(x=x, x2="high:Q", y=y["expected"])),
-        "words": Layer(_words(part, distances), text.encode(**place)),
+        "symbol": Marks(bins, lines.encode(x=x, x2="high:Q", y=y["expected"])),
+        "words": Marks(_words(part, distances), text.encode(**place)),
     }
 
 

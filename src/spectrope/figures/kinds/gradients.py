@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import HEIGHT, ONE_SEED, first_seed, ordinal
 from spectrope.figures.tables import Tables
 
@@ -37,7 +37,7 @@ class GradientShares(Figure, name="gradients"):
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "gradient_share")
     heads = sorted(set(part["head"]))
     x = alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="~s"))
@@ -53,9 +53,9 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     equal = alt.Chart().mark_rule(strokeDash=[4, 3], color="#5c5c5c")
     shared = {"x": x, "y": y, "color": colour}
     return {
-        "equal": Layer([{"gradient_share": 1 / len(heads)}], equal.encode(y=y)),
-        "heads": Layer(values, alt.Chart().mark_line(strokeWidth=1.4).encode(**shared)),
-        "points": Layer(
+        "equal": Marks([{"gradient_share": 1 / len(heads)}], equal.encode(y=y)),
+        "heads": Marks(values, alt.Chart().mark_line(strokeWidth=1.4).encode(**shared)),
+        "points": Marks(
             values, alt.Chart().mark_circle(size=18, opacity=1).encode(**shared, tooltip=tooltip)
         ),
     }

@@ -5,7 +5,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.names import DIVERGING
 from spectrope.figures.tables import Tables
 
@@ -60,7 +60,7 @@ def _height(part: pl.DataFrame) -> int:
     return layers * (CELL if seeds == 1 else SEED_CELL * seeds)
 
 
-def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "drop")
     several = part["seed"].n_unique() > 1
     place = {
@@ -73,19 +73,19 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Layer]:
     colour = alt.Color("drop:Q", scale=scale, title="drop, points")
     cells = alt.Chart().mark_rect(stroke="white", strokeWidth=0.8)
     return {
-        "cells": Layer(values, cells.encode(**place, color=colour, tooltip=_tooltip())),
+        "cells": Marks(values, cells.encode(**place, color=colour, tooltip=_tooltip())),
         "numbers": _numbers(values, place, limit),
     }
 
 
-def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float) -> Layer:
+def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float) -> Marks:
     """The drop of every head where there is room, else the largest of each seed."""
     shown = values if all(row["head"] < MOST_NUMBERS for row in values) else _largest(values)
     ink = alt.condition(f"abs(datum.drop) > {0.7 * limit}", alt.value("white"), alt.value("#2b2b2b"))
     sure = alt.condition("datum.low > 0 || datum.high < 0", alt.value(1.0), alt.value(0.45))
     text = alt.Chart().mark_text(fontSize=9)
     number = alt.Text("drop:Q", format=".0f")
-    return Layer(shown, text.encode(**place, text=number, color=ink, opacity=sure))
+    return Marks(shown, text.encode(**place, text=number, color=ink, opacity=sure))
 
 
 def _largest(values: list[dict[str, Any]]) -> list[dict[str, Any]]:

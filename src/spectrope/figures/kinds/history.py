@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, colour, dash, emphasised, exact, rows
+from spectrope.figures.base import Marks, colour, dash, emphasised, exact, rows
 from spectrope.figures.tables import Tables
 
 SPLITS = {"train": "training examples", "test": "held-out examples"}
@@ -15,7 +15,7 @@ HEIGHT = 240
 MOST_TICKS = 8  # Steps of the epoch axis, few enough for a narrow page.
 
 
-def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, unit: str) -> dict[str, Layer]:
+def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, unit: str) -> dict[str, Marks]:
     """One line per run of a setting, a point per evaluation, and with several seeds their mean.
 
     Values that are not finite are left out, and so are means to which a seed would not contribute.
@@ -41,19 +41,19 @@ def history(tables: Tables, setting: str, split: str, quantity: str, y: alt.Y, u
     }
 
 
-def _lines(values: list[dict[str, Any]], shared: dict[str, Any], width: float, opacity: float) -> Layer:
+def _lines(values: list[dict[str, Any]], shared: dict[str, Any], width: float, opacity: float) -> Marks:
     line = alt.Chart().mark_line(strokeWidth=width)
-    return Layer(values, line.encode(**shared, detail="seed:N", opacity=emphasised(opacity)))
+    return Marks(values, line.encode(**shared, detail="seed:N", opacity=emphasised(opacity)))
 
 
 def _points(
     values: list[dict[str, Any]], shared: dict[str, Any], value: alt.Tooltip, size: float, opacity: float
-) -> Layer:
+) -> Marks:
     whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "epoch")]
     tooltip = [alt.Tooltip("encoding:N"), *whole, value]
     place = {name: shared[name] for name in ("x", "y", "color")}
     dots = alt.Chart().mark_circle(size=size)
-    return Layer(values, dots.encode(**place, tooltip=tooltip, opacity=emphasised(opacity)))
+    return Marks(values, dots.encode(**place, tooltip=tooltip, opacity=emphasised(opacity)))
 
 
 def _means(wanted: pl.DataFrame, quantity: str) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import ONE_SEED, by_encoding, first_seed, ordinal
 from spectrope.figures.tables import Tables
 
@@ -30,7 +30,7 @@ class KernelOverLag(Figure, name="kernel"):
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "effect")
     x = alt.X("lag:Q", title="lag, positions", scale=alt.Scale(nice=False))
     y = alt.Y("effect:Q", title="effect, logits")
@@ -39,4 +39,4 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     numbers = [exact("effect", "effect"), exact("effect_low", "from"), exact("effect_high", "to")]
     line = alt.Chart().mark_line(strokeWidth=1.1, opacity=0.75)
     drawn = line.encode(x=x, y=y, color=colour, detail="head:N", tooltip=[*whole, *numbers])
-    return {"heads": Layer(values, drawn)}
+    return {"heads": Marks(values, drawn)}

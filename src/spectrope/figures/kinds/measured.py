@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Layer, Panel, rows, span
+from spectrope.figures.base import Marks, Panel, rows, span
 from spectrope.figures.tables import Tables
 
 HEIGHT = 170
@@ -17,7 +17,7 @@ ONE_SEED = "Of several seeds the first is drawn."
 def by_encoding(
     tables: Tables,
     frame: pl.DataFrame,
-    draw: Callable[[pl.DataFrame], Mapping[str, Layer]],
+    draw: Callable[[pl.DataFrame], Mapping[str, Marks]],
     height: Callable[[pl.DataFrame], int] = lambda part: HEIGHT,
 ) -> list[Panel]:
     """A panel for each setting and encoding that the table tells of.
@@ -38,7 +38,7 @@ def by_encoding(
 
 
 def by_setting(
-    tables: Tables, frame: pl.DataFrame, draw: Callable[[pl.DataFrame], Mapping[str, Layer]], height: int
+    tables: Tables, frame: pl.DataFrame, draw: Callable[[pl.DataFrame], Mapping[str, Marks]], height: int
 ) -> list[Panel]:
     """A panel for each setting that the table tells of; the arguments are those of `by_encoding`."""
     groups = frame.partition_by("setting", as_dict=True)
@@ -73,11 +73,11 @@ def above(values: Iterable[float]) -> alt.Scale:
     return alt.Scale(domain=[low, high + ROOM * (high - low)], nice=False)
 
 
-def worded(words: str) -> Layer:
+def worded(words: str) -> Marks:
     """A text in the upper right corner, with a proper minus sign."""
     text = alt.Chart().mark_text(align="right", baseline="top", fontSize=10, color="#5c5c5c", lineBreak="\n")
     place = {"x": alt.value("width"), "y": alt.value(0), "text": "words:N"}
-    return Layer([{"words": words.replace("-", "−")}] if words else [], text.encode(**place))
+    return Marks([{"words": words.replace("-", "−")}] if words else [], text.encode(**place))
 
 
 def correlation_words(correlations: pl.DataFrame, unit: str) -> str:

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows, span
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows, span
 from spectrope.figures.kinds.measured import by_encoding, legend, ordinal
 from spectrope.figures.tables import Tables
 
@@ -35,7 +35,7 @@ class Participation(Figure, name="participation"):
         return text if len(tables.seeds) == 1 else f"{text} Each seed has its lines."
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "ratio")
     _, top = span([1.0], 1.0)
     shared = {
@@ -56,6 +56,6 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     line, dots = alt.Chart().mark_line(strokeWidth=1.4), alt.Chart().mark_circle(size=18, opacity=1)
     tooltip = [*whole, exact("ratio", "participation", ".3f")]
     return {
-        "lines": Layer(values, line.encode(**shared, strokeDash=dash, detail="seed:N")),
-        "points": Layer(values, dots.encode(**shared, tooltip=tooltip)),
+        "lines": Marks(values, line.encode(**shared, strokeDash=dash, detail="seed:N")),
+        "points": Marks(values, dots.encode(**shared, tooltip=tooltip)),
     }

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import above, by_encoding, correlation_words, ordinal, worded
 from spectrope.figures.tables import Tables
 
@@ -35,7 +35,7 @@ class Prediction(Figure, name="prediction"):
         )
 
 
-def _layers(part: pl.DataFrame, correlations: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, correlations: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("setting"), "toeplitz")
     x = alt.X("toeplitz:Q", title="Toeplitz share", scale=alt.Scale(domain=[0, 1]))
     colour = ordinal("layer", "layer", sorted(set(part["layer"])), symbolType="circle", symbol_size=50)
@@ -50,4 +50,4 @@ def _layers(part: pl.DataFrame, correlations: pl.DataFrame) -> dict[str, Layer]:
     y = alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values))
     drawn = dots.encode(x=x, y=y, color=colour, tooltip=tooltip)
     words = correlations.join(part.select("run").unique(), on="run")
-    return {"heads": Layer(values, drawn), "words": worded(correlation_words(words, "seeds"))}
+    return {"heads": Marks(values, drawn), "words": worded(correlation_words(words, "seeds"))}

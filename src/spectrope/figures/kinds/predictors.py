@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import by_encoding, legend
 from spectrope.figures.tables import Tables
 
@@ -35,7 +35,7 @@ class Predictors(Figure, name="predictors"):
         return text if len(tables.seeds) == 1 else f"{text} Each seed has its marks."
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = [
         row | {"quantity": row["quantity"].replace("_", " ")}
         for row in rows(part.drop("run", "setting"), "rho")
@@ -61,7 +61,7 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     bars = alt.Chart().mark_rule(strokeWidth=1.4)
     dots = alt.Chart().mark_circle(size=34, opacity=1)
     return {
-        "zero": Layer([{"rho": 0.0}], zero.encode(x=x)),
-        "intervals": Layer(values, bars.encode(**shared, x=low, x2="rho_high:Q")),
-        "points": Layer(values, dots.encode(**shared, x=x, tooltip=tooltip)),
+        "zero": Marks([{"rho": 0.0}], zero.encode(x=x)),
+        "intervals": Marks(values, bars.encode(**shared, x=low, x2="rho_high:Q")),
+        "points": Marks(values, dots.encode(**shared, x=x, tooltip=tooltip)),
     }

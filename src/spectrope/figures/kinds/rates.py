@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, dash, emphasised, exact
+from spectrope.figures.base import Figure, Marks, Panel, colour, dash, emphasised, exact
 from spectrope.figures.tables import Tables
 
 HEIGHT = 200
@@ -33,7 +33,7 @@ class Rates(Figure, name="rates"):
             f"for all: {len(grids)} trials, {grids['seconds'].sum():.0f} s of training."
         )
 
-    def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Layer]:
+    def _layers(self, tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
         # Seeds share the grid of the first.
         grid = part.unique(["encoding", "rate"]).sort("encoding", "rate")
         values = grid.select(
@@ -54,9 +54,9 @@ class Rates(Figure, name="rates"):
         chosen = [value for value in values if value["chosen"]]
         best = alt.Chart().mark_point(size=90, filled=True)
         return {
-            "lines": Layer(
+            "lines": Marks(
                 values, line.encode(**shared, strokeDash=dash(tables.encodings), opacity=emphasised(0.8))
             ),
-            "trials": Layer(values, point.encode(**shared, opacity=emphasised(0.8))),
-            "chosen": Layer(chosen, best.encode(**shared, opacity=emphasised())),
+            "trials": Marks(values, point.encode(**shared, opacity=emphasised(0.8))),
+            "chosen": Marks(chosen, best.encode(**shared, opacity=emphasised())),
         }

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, emphasised, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, colour, emphasised, exact, rows
 from spectrope.figures.kinds.measured import HEIGHT, above, correlation_words, worded
 from spectrope.figures.tables import Tables
 
@@ -51,7 +51,7 @@ def _quantities(tables: Tables) -> pl.DataFrame:
     return pl.concat(long, how="vertical_relaxed")
 
 
-def _layers(heads: pl.DataFrame, correlations: pl.DataFrame, encodings: list[str]) -> dict[str, Layer]:
+def _layers(heads: pl.DataFrame, correlations: pl.DataFrame, encodings: list[str]) -> dict[str, Marks]:
     values = rows(heads, "value", "drop")
     dots = (
         alt.Chart()
@@ -69,4 +69,4 @@ def _layers(heads: pl.DataFrame, correlations: pl.DataFrame, encodings: list[str
             ],
         )
     )
-    return {"heads": Layer(values, dots), "words": worded(correlation_words(correlations, "runs"))}
+    return {"heads": Marks(values, dots), "words": worded(correlation_words(correlations, "runs"))}

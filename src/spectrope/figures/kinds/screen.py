@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import above, by_encoding, ordinal, worded
 from spectrope.figures.tables import Tables
 from spectrope.stats import rank_correlation
@@ -32,7 +32,7 @@ class Screening(Figure, name="screen"):
         )
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "loss_increase_estimate", "drop")
     y = alt.Y("drop:Q", title="drop, points", scale=above(row["drop"] for row in values))
     x = alt.X("loss_increase_estimate:Q", title="loss increase (estimate), nats")
@@ -41,7 +41,7 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     colour = ordinal("layer", "layer", sorted(set(part["layer"])), symbolType="circle", symbol_size=50)
     dots = alt.Chart().mark_circle(size=38, opacity=0.85)
     return {
-        "heads": Layer(values, dots.encode(x=x, y=y, color=colour, tooltip=[*whole, *numbers])),
+        "heads": Marks(values, dots.encode(x=x, y=y, color=colour, tooltip=[*whole, *numbers])),
         "words": worded(_words(pl.DataFrame(values)) if values else ""),
     }
 

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import by_encoding, legend
 from spectrope.figures.tables import Tables
 
@@ -31,7 +31,7 @@ class StateShares(Figure, name="shares"):
         return text if len(tables.seeds) == 1 else f"{text} Each seed has a line."
 
 
-def _layers(part: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame) -> dict[str, Marks]:
     values = rows(part.drop("run", "setting"), "share")
     scale = alt.Scale(domain=list(PARTS), range=list(PARTS.values()))
     shared = {
@@ -45,9 +45,9 @@ def _layers(part: pl.DataFrame) -> dict[str, Layer]:
     rule = alt.Chart().mark_rule(strokeWidth=1.2, clip=True)
     ends = {"y": alt.Y("share_low:Q", title="share of variance"), "y2": "share_high:Q"}
     return {
-        "lines": Layer(values, alt.Chart().mark_line(strokeWidth=1.4).encode(**shared, y=y, detail="seed:N")),
-        "intervals": Layer(values, rule.encode(**shared, **ends)),
-        "points": Layer(
+        "lines": Marks(values, alt.Chart().mark_line(strokeWidth=1.4).encode(**shared, y=y, detail="seed:N")),
+        "intervals": Marks(values, rule.encode(**shared, **ends)),
+        "points": Marks(
             values, alt.Chart().mark_circle(size=34, opacity=1).encode(**shared, y=y, tooltip=tooltip)
         ),
     }

@@ -5,7 +5,7 @@ import math
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import HEIGHT, ONE_SEED, first_seed, ordinal
 from spectrope.figures.tables import Tables
 
@@ -47,7 +47,7 @@ def _title(encoding: str, layers: str) -> str:
     return f"{encoding}, layer{'' if layers.isdigit() else 's'} {layers}"
 
 
-def _layers(part: pl.DataFrame, ends: pl.DataFrame) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, ends: pl.DataFrame) -> dict[str, Marks]:
     names = list(dict.fromkeys(ends["heads"]))
     colour = ordinal("heads", "head", names)
     last = math.pi + ROOM * (len(names) + 1)
@@ -71,11 +71,11 @@ def _layers(part: pl.DataFrame, ends: pl.DataFrame) -> dict[str, Layer]:
     line = alt.Chart().mark_line(strokeWidth=1.2)
     drawn = line.encode(x=x, y=alt.Y("symbol:Q", title="symbol"), color=colour, tooltip=["heads:N", "kind:N"])
     return {
-        "symbols": Layer(symbols, drawn),
-        "bounds": Layer(
+        "symbols": Marks(symbols, drawn),
+        "bounds": Marks(
             placed, thin.encode(**bar, y=alt.Y("lower_bound:Q", title="symbol"), y2="upper_bound:Q")
         ),
-        "eigenvalues": Layer(
+        "eigenvalues": Marks(
             placed,
             thick.encode(**bar, y=alt.Y("smallest_estimate:Q", title="symbol"), y2="largest_estimate:Q"),
         ),

@@ -3,7 +3,7 @@
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Figure, Layer, Panel, colour, exact, rows, span
+from spectrope.figures.base import Figure, Marks, Panel, colour, exact, rows, span
 from spectrope.figures.tables import Tables
 
 HEIGHT = 150
@@ -62,7 +62,7 @@ def _axes(heads: pl.DataFrame) -> dict[str, alt.X | alt.Scale]:
     }
 
 
-def _layers(tables: Tables, pair: pl.DataFrame, axes: dict) -> dict[str, Layer]:
+def _layers(tables: Tables, pair: pl.DataFrame, axes: dict) -> dict[str, Marks]:
     values = rows(pair.drop("run", "setting", "intact", "ablated").sort("encoding", "seed", "rank"), *ENDS)
     shared = {"x": axes["x"], "color": colour(tables.encodings), "detail": "seed:N"}
     drop, low = (alt.Y(f"{end}:Q", title="drop, points", scale=axes["scale"]) for end in ("drop", "low"))
@@ -70,9 +70,9 @@ def _layers(tables: Tables, pair: pl.DataFrame, axes: dict) -> dict[str, Layer]:
     numbers = [exact("drop", "drop, points"), exact("low", "from"), exact("high", "to")]
     tooltip = [alt.Tooltip("encoding:N"), *whole, *numbers]
     return {
-        "lines": Layer(values, alt.Chart().mark_line(strokeWidth=1, opacity=0.6).encode(**shared, y=drop)),
-        "intervals": Layer(values, alt.Chart().mark_rule(strokeWidth=1).encode(**shared, y=low, y2="high:Q")),
-        "heads": Layer(
+        "lines": Marks(values, alt.Chart().mark_line(strokeWidth=1, opacity=0.6).encode(**shared, y=drop)),
+        "intervals": Marks(values, alt.Chart().mark_rule(strokeWidth=1).encode(**shared, y=low, y2="high:Q")),
+        "heads": Marks(
             values, alt.Chart().mark_circle(size=16, opacity=1).encode(**shared, y=drop, tooltip=tooltip)
         ),
     }

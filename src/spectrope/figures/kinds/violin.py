@@ -8,7 +8,7 @@ import polars as pl
 from jaxtyping import Float
 from scipy import stats
 
-from spectrope.figures.base import Figure, Layer, Panel, exact, rows, span
+from spectrope.figures.base import Figure, Marks, Panel, exact, rows, span
 from spectrope.figures.names import styles
 from spectrope.figures.tables import Tables
 
@@ -97,7 +97,7 @@ def _axes(tables: Tables, setting: str) -> dict[str, Any]:
     }
 
 
-def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, Layer]:
+def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, Marks]:
     place = {"x": axes["x"], "y": axes["y"]}
     zero = alt.Chart().mark_rule(color="#8c8c8c", strokeWidth=0.8)
     area = alt.Chart().mark_area(
@@ -111,10 +111,10 @@ def _layers(part: pl.DataFrame, axes: dict[str, Any], colour: str) -> dict[str, 
     tooltip = [alt.Tooltip("encoding:N"), *whole, *drops]
     bars = alt.Chart().mark_rule(strokeWidth=0.8, opacity=0.55, color=colour)
     return {
-        "zero": Layer([{"drop": 0}], zero.encode(y=axes["y"])),
-        "outlines": Layer(outlines(part), area.encode(**place, x2="x2:Q", detail="layer:N")),
-        "intervals": Layer(placed, bars.encode(x=axes["x"], y=axes["low"], y2="high:Q")),
-        "heads": Layer(placed, dots.encode(**place, tooltip=tooltip)),
+        "zero": Marks([{"drop": 0}], zero.encode(y=axes["y"])),
+        "outlines": Marks(outlines(part), area.encode(**place, x2="x2:Q", detail="layer:N")),
+        "intervals": Marks(placed, bars.encode(x=axes["x"], y=axes["low"], y2="high:Q")),
+        "heads": Marks(placed, dots.encode(**place, tooltip=tooltip)),
     }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from spectrope.core import Registry
 from spectrope.grokking.tasks.modular import Split
 
-MEASURES: Registry[type["Measure"]] = Registry("progress measure", "spectrope.grokking.measures")
+MEASURES: Registry[type["ProgressMeasure"]] = Registry("progress measure", "spectrope.grokking.measures")
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Snapshot:
         return self.of_a, self.of_b
 
 
-class Measure(ABC):
+class ProgressMeasure(ABC):
     """Base of the progress measures, each of which fills some columns of the table of a run."""
 
     columns: ClassVar[Mapping[str, str]]  # Name of each column, and what it is, with its unit.

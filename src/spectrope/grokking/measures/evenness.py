@@ -5,10 +5,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.grokking.measures.base import Measure, Snapshot
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot
 
 
-class Unevenness(Measure, name="unevenness"):
+class Unevenness(ProgressMeasure, name="unevenness"):
     r"""How far embeddings are from token uniformity: :math:`\|G - \bar G\|_F / \|G\|_F`, from 0 to 1.
 
     Tokens are uniform where none is special: all are equally far from their mean, and the distance of two

@@ -6,11 +6,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.grokking.measures.base import Measure, Snapshot
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot
 from spectrope.stats import gini
 
 
-class FourierSparsity(Measure, name="fourier"):
+class FourierSparsity(ProgressMeasure, name="fourier"):
     r"""Gini index of the power of embeddings over frequencies: 0 for a flat spectrum, near 1 for one wave.
 
     The power of frequency k is :math:`\sum_c |\hat E_{kc}|^2` for the discrete Fourier transform over

@@ -5,10 +5,10 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.grokking.measures.base import Measure, Snapshot, on_sphere
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot, on_sphere
 
 
-class MainEmbeddingDifference(Measure, name="med"):
+class MainEmbeddingDifference(ProgressMeasure, name="med"):
     r"""Mean distance of neighbours: :math:`\tfrac12\sum_{o\in\{a,b\}}\mathrm{mean}_r\|E^o_{r+1} - E^o_r\|`.
 
     Where embeddings are fixed, what the first hidden layer is given for an operand takes their place. Weight

@@ -7,13 +7,13 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.grokking.measures.base import Measure, Snapshot
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot
 from spectrope.grokking.measures.fourier import spectrum
 
 KEY_FREQUENCIES = 5
 
 
-class RestrictedLoss(Measure, name="restricted"):
+class RestrictedLoss(ProgressMeasure, name="restricted"):
     r"""Restricted and excluded loss: cross-entropy with the key frequencies alone, and without them.
 
     Logits are functions of a and b; their part :math:`\bar L(c)` that depends on the result c alone is their

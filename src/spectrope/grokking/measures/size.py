@@ -4,11 +4,11 @@ from typing import ClassVar
 
 import torch
 
-from spectrope.grokking.measures.base import Measure, Snapshot
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot
 from spectrope.spectral import effective_ranks
 
 
-class WeightNorm(Measure, name="weight_norm"):
+class WeightNorm(ProgressMeasure, name="weight_norm"):
     r"""Euclidean norm :math:`\|\theta\|_2` of all trained parameters.
 
     References:
@@ -22,7 +22,7 @@ class WeightNorm(Measure, name="weight_norm"):
         return {"weight_norm": torch.stack(squares).sum().sqrt().item()}
 
 
-class EffectiveRank(Measure, name="effective_rank"):
+class EffectiveRank(ProgressMeasure, name="effective_rank"):
     r"""Effective rank :math:`\exp(-\sum p\ln p)` of centred embeddings, p the singular values' shares.
 
     Values of both operands are averaged.

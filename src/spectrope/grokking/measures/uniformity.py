@@ -6,12 +6,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.grokking.measures.base import Measure, Snapshot, on_sphere
+from spectrope.grokking.measures.base import ProgressMeasure, Snapshot, on_sphere
 
 TEMPERATURE = 2.0  # Of the Gaussian potential, as in the source.
 
 
-class Uniformity(Measure, name="uniformity"):
+class Uniformity(ProgressMeasure, name="uniformity"):
     r"""Uniformity and alignment on the sphere, and the distance to the regular simplex, whatever the norms.
 
     With :math:`u = E/\|E\|`, uniformity is :math:`\ln\,\mathrm{mean}_{r\ne s}\,e^{-2\|u_r-u_s\|^2}`, lower

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.encodings import Encoding
-from spectrope.grokking.models.layer import Layer, mean, pick, position_bias
+from spectrope.grokking.models.layer import TransformerLayer, mean, pick, position_bias
 from spectrope.grokking.models.streams import Streams
 
 
@@ -20,7 +20,11 @@ class Tables:
     """
 
     def __init__(
-        self, layer: Layer, encoding: Encoding, rows: Float[Tensor, "p 3 c"], pos: Int[Tensor, "1 3"]
+        self,
+        layer: TransformerLayer,
+        encoding: Encoding,
+        rows: Float[Tensor, "p 3 c"],
+        pos: Int[Tensor, "1 3"],
     ) -> None:
         self.layer, self.rows = layer, rows
         q, k, v = layer.heads(rows, 0, 2)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spectrope.encodings import Context, Encoding, Form, Tag
 
 
-class Layer(nn.Module):
+class TransformerLayer(nn.Module):
     """Weights of one layer without normalisation: attention, then two linear maps around a ReLU.
 
     Args:
@@ -65,7 +65,7 @@ def mean(values: Sequence[Float[Tensor, "#n h d"]], logits: Float[Tensor, "n h t
 
 
 def position_bias(
-    layer: Layer, encoding: Encoding, x: Tensor, pos: Int[Tensor, "1 t"]
+    layer: TransformerLayer, encoding: Encoding, x: Tensor, pos: Int[Tensor, "1 t"]
 ) -> Float[Tensor, "h t t"]:
     """What a positional encoding adds to the logits, whatever the hidden states.
 

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from spectrope.encodings import Encoding
-from spectrope.grokking.models.layer import Layer, mean, pick, position_bias
+from spectrope.grokking.models.layer import TransformerLayer, mean, pick, position_bias
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Streams:
     second: Float[Tensor, "n c"]
     third: Float[Tensor, "n c"]
 
-    def through(self, layer: Layer, encoding: Encoding, pos: Int[Tensor, "1 3"]) -> "Streams":
+    def through(self, layer: TransformerLayer, encoding: Encoding, pos: Int[Tensor, "1 3"]) -> "Streams":
         """After one more layer, at all positions."""
         _, k, v = _heads(layer, encoding, self.first, pos[:, :1])
         q_2, k_2, v_2 = _heads(layer, encoding, self.second, pos[:, 1:2])
@@ -39,7 +39,9 @@ class Streams:
         third = self.answer(layer, encoding, pos)
         return Streams(self.a, layer.after_heads(self.first, v.flatten(1)), second, third)
 
-    def answer(self, layer: Layer, encoding: Encoding, pos: Int[Tensor, "1 3"]) -> Float[Tensor, "n c"]:
+    def answer(
+        self, layer: TransformerLayer, encoding: Encoding, pos: Int[Tensor, "1 3"]
+    ) -> Float[Tensor, "n c"]:
         """After one more layer, at the third position alone."""
         k_1, v_1 = (pick(x, self.a) for x in _heads(layer, encoding, self.first, pos[:, :1], asks=False))
         k_2, v_2 = _heads(layer, encoding, self.second, pos[:, 1:2], asks=False)
@@ -47,12 +49,19 @@ class Streams:
         logits = _logits(q, [k_1, k_2, k_3]) + self._bias(layer, encoding, pos)[:, 2]
         return layer.after_heads(self.third, mean([v_1, v_2, v_3], logits))
 
-    def _bias(self, layer: Layer, encoding: Encoding, pos: Int[Tensor, "1 3"]) -> Float[Tensor, "h 3 3"]:
+    def _bias(
+        self, layer: TransformerLayer, encoding: Encoding, pos: Int[Tensor, "1 3"]
+    ) -> Float[Tensor, "h 3 3"]:
         return position_bias(layer, encoding, self.first.new_zeros(1, 3, self.first.shape[1]), pos)
 
 
 def _heads(
-    layer: Layer, encoding: Encoding, x: Float[Tensor, "n c"], pos: Int[Tensor, "1 1"], *, asks: bool = True
+    layer: TransformerLayer,
+    encoding: Encoding,
+    x: Float[Tensor, "n c"],
+    pos: Int[Tensor, "1 1"],
+    *,
+    asks: bool = True,
 ) -> list[Float[Tensor, "n h d"]]:
     """Queries, unless it does not ask, keys and values of one position, turned as the encoding does."""
     *q, k, v = (part.unsqueeze(2) for part in layer.split(x, 0 if asks else 1, 2))

@@ -12,7 +12,7 @@ from spectrope.core import OneOf, require
 from spectrope.encodings import ENCODINGS, Context, Encoding, EncodingConfig, Learned
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
 from spectrope.grokking.models.first_layer import Tables
-from spectrope.grokking.models.layer import Layer, is_positional, pick
+from spectrope.grokking.models.layer import TransformerLayer, is_positional, pick
 from spectrope.grokking.tasks.modular import ModularConfig
 
 LENGTH = 3  # Tokens: a, b and "=".
@@ -52,9 +52,9 @@ class ModularTransformer(ModularModel, name="transformer"):
             fitted = self.encoding.fitted(**sizes, max_length=LENGTH, causal=True)
             object.__setattr__(self, "encoding", fitted)
 
-        def layer(self) -> Layer:
+        def layer(self) -> TransformerLayer:
             """Untrained weights of one layer."""
-            return Layer(self.d_model, self.n_heads, self.head_dim, self.d_mlp)
+            return TransformerLayer(self.d_model, self.n_heads, self.head_dim, self.d_mlp)
 
     pos: Tensor
 
@@ -88,9 +88,9 @@ class ModularTransformer(ModularModel, name="transformer"):
     def operands(self) -> tuple[Float[Tensor, "p c"], Float[Tensor, "p c"]]:
         return self.tokens[: self.p], self.tokens[self.offset : self.offset + self.p]
 
-    def _layer(self, number: int) -> tuple[Layer, Encoding]:
+    def _layer(self, number: int) -> tuple[TransformerLayer, Encoding]:
         layer, encoding = self.layers[number], self.encodings[self._encoding_of[number]]
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, TransformerLayer)
         assert isinstance(encoding, Encoding)
         return layer, encoding
 

@@ -26,7 +26,7 @@ Tables = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrainedSubject:
     """A trained model with its own data, ready to be operated on.
 
     Args:
@@ -46,7 +46,7 @@ class Subject:
     watch: Watch = unwatched
 
     @classmethod
-    def of(cls, run: Run, device: torch.device, watch: Watch = unwatched) -> "Subject":
+    def of(cls, run: Run, device: torch.device, watch: Watch = unwatched) -> "TrainedSubject":
         """The model and data of a finished run."""
         experiment = experiment_of(run)
         task = experiment.task.build()
@@ -66,7 +66,7 @@ class Exact:
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
 
-    def measure(self, subject: Subject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> Tables:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         found = subject.sweep(chosen, self.protocol)
         analysis = analyse(found.intact, found.ablated, seed=subject.seed)
@@ -81,7 +81,7 @@ class Adaptive:
     aim: Aim
     protocol: Protocol = CONTROLLED
 
-    def measure(self, subject: Subject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> Tables:
         found = adaptive_sweep(
             subject.model,
             self.protocol.examples(subject.train, subject.held_out),
@@ -106,7 +106,7 @@ class Cumulative:
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
 
-    def measure(self, subject: Subject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> Tables:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         half = (len(chosen) + 1) // 2
         order = subject.sweep(chosen[:half], self.protocol)
@@ -129,7 +129,7 @@ class Screen:
     fill: str = "zero"
     examples: int = EXAMPLES
 
-    def measure(self, subject: Subject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> Tables:
         data = subject.held_out[: self.examples]
         protocol = replace(CONTROLLED, fill=self.fill)
         estimates = screen(subject.model, data, fill=protocol.fill, dtype=subject.dtype, seed=subject.seed)
@@ -154,7 +154,7 @@ def ablate(run: Run, device: torch.device, method: Method | None = None, watch: 
         method: How; every head exactly if None.
         watch: Shown heads done.
     """
-    tables = (method or Exact()).measure(Subject.of(run, device, watch))
+    tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
     if any(mark_of("ablation", name) is not None for name in tables):
         for name in run.frames:
             if mark_of("correlation", name) is not None:

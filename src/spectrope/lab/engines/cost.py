@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from spectrope.core import Precision, config_hash
-from spectrope.lab.experiments import AnyExperiment, Timing, laboratory_of, written
+from spectrope.lab.experiments import AnyExperiment, TrainingTime, laboratory_of, written
 from spectrope.lab.job import Job, train
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.training.config import Experiment
@@ -18,7 +18,7 @@ from spectrope.lab.training.laboratory import shortened
 
 
 @dataclass(frozen=True)
-class Cost:
+class JobCost:
     """Expected seconds of a job on one worker that has its share of the machine."""
 
     training: float
@@ -30,7 +30,7 @@ class Cost:
         return self.training + self.measuring
 
 
-def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
+def calibrate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
     """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
 
     Runs that differ in their seed alone are timed once, and taken to use all of their steps. A measurement is
@@ -41,7 +41,7 @@ def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
         jobs: What there is to do.
         device: Where.
     """
-    timed: dict[str, Timing] = {}
+    timed: dict[str, TrainingTime] = {}
     relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.
     costs = []
     for job in jobs:
@@ -52,7 +52,7 @@ def calibrate(jobs: Sequence[Job], device: torch.device) -> list[Cost]:
         for name in job.tables:
             if name not in relative:
                 relative[name] = time_measure(one, name, device, job.precision) / timing.step
-        costs.append(Cost(timing.training, sum(relative[name] for name in job.tables) * timing.step))
+        costs.append(JobCost(timing.training, sum(relative[name] for name in job.tables) * timing.step))
     return costs
 
 

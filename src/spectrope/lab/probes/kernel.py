@@ -22,7 +22,7 @@ from spectrope.spectral import (
 
 
 @dataclass(frozen=True, eq=False)
-class Kernel:
+class EncodingKernel:
     r"""A real symmetric Toeplitz matrix of one head, or of heads that share it.
 
     Args:
@@ -61,7 +61,9 @@ class KernelSpectrum:
 
 
 @torch.no_grad()
-def encoding_kernels(encoding: Encoding, n: int, n_heads: int, width: int, causal: bool) -> list[Kernel]:
+def encoding_kernels(
+    encoding: Encoding, n: int, n_heads: int, width: int, causal: bool
+) -> list[EncodingKernel]:
     """The kernels of an encoding at n positions.
 
     Args:
@@ -84,7 +86,7 @@ def encoding_kernels(encoding: Encoding, n: int, n_heads: int, width: int, causa
     return found
 
 
-def kernel_spectrum(kernel: Kernel) -> KernelSpectrum:
+def kernel_spectrum(kernel: EncodingKernel) -> KernelSpectrum:
     """Extreme eigenvalues with their certificate; those of a rotation from its small Gram matrices."""
     if kernel.frequencies is None:
         ends = extremal_eigenvalues(kernel.operator)
@@ -96,7 +98,7 @@ def kernel_spectrum(kernel: Kernel) -> KernelSpectrum:
     return KernelSpectrum(nonzero[-1].item() if full else 0.0, nonzero[0].item(), symbol)
 
 
-def _biases(encoding: Encoding, n: int, n_heads: int, causal: bool) -> Iterator[Kernel]:
+def _biases(encoding: Encoding, n: int, n_heads: int, causal: bool) -> Iterator[EncodingKernel]:
     heads = [h for h in range(n_heads) if encoding_of_head(encoding, h).form is Form.DOT_PLUS_LAG]
     if not heads:
         return
@@ -106,10 +108,10 @@ def _biases(encoding: Encoding, n: int, n_heads: int, causal: bool) -> Iterator[
     for head in heads:
         values = bias[:, head]
         even = ToeplitzOperator.hermitian(values) if causal else ToeplitzOperator(values).hermitian_part()
-        yield Kernel((head,), "bias", even)
+        yield EncodingKernel((head,), "bias", even)
 
 
-def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator[Kernel]:
+def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator[EncodingKernel]:
     shared: dict[Encoding, list[int]] = {}
     for head in range(n_heads):
         shared.setdefault(encoding_of_head(encoding, head), []).append(head)
@@ -117,4 +119,4 @@ def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator
         rotation = steady_rotation(own, width)
         if rotation is not None:
             theta = rotation.frequencies.double()
-            yield Kernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)
+            yield EncodingKernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)

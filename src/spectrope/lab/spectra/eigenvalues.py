@@ -10,7 +10,7 @@ from jaxtyping import Float
 from spectrope.lab.probes.spectrum import LayerSpectrum
 from spectrope.spectral import SymbolMatch, ToeplitzOperator, eigenvalue_match, singular_value_match
 
-Found = tuple[dict[str, int | str], SymbolMatch]
+HeadMatch = tuple[dict[str, int | str], SymbolMatch]
 SCHEMA = {"layer": pl.Int64, "head": pl.Int64, "kind": pl.String}
 
 
@@ -29,7 +29,7 @@ def eigenvalue_tables(spectra: Sequence[LayerSpectrum]) -> dict[str, pl.DataFram
     }
 
 
-def _matches(layer: LayerSpectrum) -> Iterator[Found]:
+def _matches(layer: LayerSpectrum) -> Iterator[HeadMatch]:
     causal = bool(layer.lags[0] == 0)
     for head, effects in enumerate(layer.kernel.estimate):
         for kind, match in _kinds(effects, causal).items():

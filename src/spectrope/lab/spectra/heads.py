@@ -10,7 +10,7 @@ from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
 from spectrope.core import ConfigError, Progress, StoreError, Watch, require, unwatched
-from spectrope.lab.ablation.methods import Subject, Tables
+from spectrope.lab.ablation.methods import Tables, TrainedSubject
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
@@ -68,7 +68,7 @@ def spectrum(
         StoreError: If its weights or drops are not those of such a run.
     """
     drops = _drops(run)
-    plan, subject = plan or Measurement(), Subject.of(run, device, watch)
+    plan, subject = plan or Measurement(), TrainedSubject.of(run, device, watch)
     batch, n = longest(subject.held_out, plan.examples)
     spectra: list[LayerSpectrum] = []
     states: list[StateShares] = []
@@ -117,7 +117,7 @@ def _drops(run: Run) -> pl.DataFrame | None:
         ) from None
 
 
-def _controls(subject: Subject, batch: Batch, n: int) -> list[pl.Series]:
+def _controls(subject: TrainedSubject, batch: Batch, n: int) -> list[pl.Series]:
     """Columns of Toeplitz shares on shuffled tokens and without encoding, with their intervals."""
     mixed = toeplitz_shares(subject.model, shuffled(batch, subject.seed), n)
     off = shares_without_encoding(subject.model, batch, n)

@@ -8,7 +8,7 @@ import torch
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Encoding
 from spectrope.lab.ablation.methods import Tables
-from spectrope.lab.probes.kernel import Kernel, encoding_kernels, kernel_spectrum
+from spectrope.lab.probes.kernel import EncodingKernel, encoding_kernels, kernel_spectrum
 from spectrope.models import Decoder
 from spectrope.spectral import (
     SymbolMatch,
@@ -42,7 +42,7 @@ def own_tables(model: Decoder, n: int) -> Tables:
     return {name: pl.concat(tables[name] for tables in labelled) for name in (labelled or [{}])[0]}
 
 
-def kernel_tables(kernels: Sequence[Kernel]) -> Tables:
+def kernel_tables(kernels: Sequence[EncodingKernel]) -> Tables:
     """What is known of some kernels: tables "lags", "symbol", "extremes" and "distances"."""
     return {
         "lags": lags_table(kernels),
@@ -52,7 +52,7 @@ def kernel_tables(kernels: Sequence[Kernel]) -> Tables:
     }
 
 
-def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+def lags_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel and lag from 0 on: the entry of the matrix there."""
     return pl.concat(
         pl.DataFrame({"lag": range(kernel.operator.n), "value": kernel.values.numpy()}).select(
@@ -62,7 +62,7 @@ def lags_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     )
 
 
-def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+def symbol_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel and angle in radians: the truncated symbol and its Fejér mean."""
     theta, points = torch.linspace(0, torch.pi, ANGLES, dtype=torch.float64), 2 * (ANGLES - 1)
     tables = []
@@ -74,7 +74,7 @@ def symbol_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+def extremes_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel: both extreme eigenvalues, and the bracket that certifies each."""
     tables = []
     for kernel in kernels:
@@ -89,7 +89,7 @@ def extremes_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     return pl.concat(tables)
 
 
-def distances_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
+def distances_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel, spectrum and section: how far the spectrum is from the symbol.
 
     Spectrum "eigenvalue" (Szegő) speaks of the matrix, "singular value" (Avram and Parter) of its lower
@@ -103,7 +103,7 @@ def distances_table(kernels: Sequence[Kernel]) -> pl.DataFrame:
     )
 
 
-def _distances(kernel: Kernel, spectrum: str) -> list[dict[str, object]]:
+def _distances(kernel: EncodingKernel, spectrum: str) -> list[dict[str, object]]:
     match, make = SPECTRA[spectrum]
     longest = min(kernel.operator.n, LONGEST)
     lengths = sorted({max(2, longest // part) for part in (1, 2, 4)})
@@ -142,5 +142,5 @@ def numbered(members: Sequence[int]) -> str:
     return ", ".join(map(str, members))
 
 
-def _named(kernel: Kernel) -> list[pl.Expr]:
+def _named(kernel: EncodingKernel) -> list[pl.Expr]:
     return [pl.lit(numbered(kernel.heads)).alias("heads"), pl.lit(kernel.kind).alias("kind")]

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from spectrope.core import Precision, median_seconds
-from spectrope.lab.experiments import DECODER, Laboratory, Timing
+from spectrope.lab.experiments import DECODER, Laboratory, TrainingTime
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Trainer, build_model
@@ -41,9 +41,9 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
     ) -> Trainer:
         return Trainer(experiment, run, device, probe, precision)
 
-    def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> Timing:
+    def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> TrainingTime:
         making, step = time_steps(shortened(experiment), device, precision)
-        return Timing(_training(experiment, making, step), step)
+        return TrainingTime(_training(experiment, making, step), step)
 
 
 def time_steps(short: Experiment, device: torch.device, precision: Precision) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from spectrope.core import (
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.probe import Probe, Recorder
-from spectrope.lab.training.state import WEIGHTS, Row, TrainingState, sit
+from spectrope.lab.training.state import WEIGHTS, EpochScores, TrainingState, sit
 from spectrope.models import Decoder
 from spectrope.store import Run
 from spectrope.tasks import Batch
@@ -167,7 +167,7 @@ class Trainer:
         n = self.config.eval_examples
         for split, data in (("train", self.train_data), ("test", self.test_data)):
             result = score(self.state.model, data[:n], dtype=self.state.dtype)
-            row = Row(epoch, self.state.step, split, result.loss, result.accuracy)
+            row = EpochScores(epoch, self.state.step, split, result.loss, result.accuracy)
             self.state.rows.append(row)
 
     def progress(self) -> Progress:

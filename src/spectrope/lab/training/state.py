@@ -18,7 +18,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
-class Row:
+class EpochScores:
     """Scores of one split after one epoch: loss in nats, accuracy as a fraction."""
 
     epoch: int
@@ -48,7 +48,7 @@ class TrainingState(Generic[M]):
     step: int = 0
     seconds: float = 0.0
     rows: list[Any] = field(default_factory=list)
-    row: Callable[..., Any] = Row
+    row: Callable[..., Any] = EpochScores
     kept: dict[str, Tensor] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
 

@@ -12,7 +12,7 @@ from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
 from spectrope.study.quantities import ABLATION, Quantity, Seen, difference, gap, held_out, shallow
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import Part
 
 # Switches of the ablation, by the tables that they leave on runs without any other switch.
@@ -96,9 +96,11 @@ class Confounds(Claim, name="confounds"):
             for setting, one in switched(task, name, scale, seed).items()
         }
 
-    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(
+        self, condition: str, scale: str, seeds: Sequence[int], rows: StudyRows | None = None
+    ) -> list[Job]:
         """Both ends of every arm, and each switch alone where rows of these show what is worth explaining."""
-        seen = self.see(rows or Rows(), condition, scale, seeds)
+        seen = self.see(rows or StudyRows(), condition, scale, seeds)
         asked = {effects.runs for effects in self.effects(seen) if effects.worth}
         return [
             Job(one, self.measured(arm, one))

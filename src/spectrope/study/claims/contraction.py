@@ -13,7 +13,7 @@ from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost
 from spectrope.study.quantities import Seen, speed
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 BASES = (10.0, 30.0, 100.0, 300.0, 1_000.0, 10_000.0, 100_000.0)
@@ -73,7 +73,7 @@ class Contraction(Claim, name="contraction"):
         )
 
 
-def contraction(row: Row, layer: int | None = None) -> float | None:
+def contraction(row: StudyRow, layer: int | None = None) -> float | None:
     """Mean over heads of the spectral norm of centred logits over that of the same without rotation.
 
     Args:

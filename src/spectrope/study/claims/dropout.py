@@ -8,7 +8,7 @@ from spectrope.study.arms import EXPLORED_RATES, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import InRuns, Values
 from spectrope.study.quantities import ABLATION, Seen, deposit, shallow
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import Part
 
 RATES = (0.0, 0.1, 0.3)  # None, the paper's, and three times that.
@@ -52,16 +52,18 @@ class Dropout(Claim, name="dropout"):
         """How many seeds with a deposit are enough."""
         return ENOUGH * len(seeds) // self.times
 
-    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+    def see(self, rows: StudyRows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
         """The rows of the seeds that are planned."""
         if seeds is None:
             return super().see(rows, condition, scale)
         needed, precision = self._needed(seeds, rows, condition, scale)
         return self.look(rows, condition, scale, self.numbers(needed), precision)
 
-    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(
+        self, condition: str, scale: str, seeds: Sequence[int], rows: StudyRows | None = None
+    ) -> list[Job]:
         """The seeds needed without dropout, and with it those that have a deposit to lose."""
-        rows = rows or Rows()
+        rows = rows or StudyRows()
         needed, precision = self._needed(seeds, rows, condition, scale)
         there = self._deposits(self.look(rows, condition, scale, self.numbers(needed), precision))
         return [
@@ -71,7 +73,7 @@ class Dropout(Claim, name="dropout"):
         ]
 
     def _needed(
-        self, seeds: Sequence[int], rows: Rows, condition: str, scale: str
+        self, seeds: Sequence[int], rows: StudyRows, condition: str, scale: str
     ) -> tuple[Sequence[int], str | None]:
         """Seeds in order until enough have a deposit without dropout, or may have; the precision that counts.
 

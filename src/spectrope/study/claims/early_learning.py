@@ -12,7 +12,7 @@ from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
 from spectrope.study.predictions import AtLeast, AtMost, Within
 from spectrope.study.quantities import Seen, difference, speed
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 UNCONTRACTED = 0.1  # Smallest share of heads of interest.
@@ -97,19 +97,19 @@ class EarlyLearning(Claim, name="early-learning"):
         yield from _growth(seen)
 
 
-def tangent_ratio(row: Row) -> float | None:
+def tangent_ratio(row: StudyRow) -> float | None:
     """Mean over heads of the largest eigenvalue of Θ over that without rotation, before training."""
     ratios = _ratios(row, "tangent")
     return None if ratios is None else sum(ratios) / len(ratios)
 
 
-def uncontracted(row: Row) -> float | None:
+def uncontracted(row: StudyRow) -> float | None:
     """Share of heads in which the same ratio of Gauss-Newton matrices is 1 or more."""
     ratios = _ratios(row, "newton")
     return None if ratios is None else sum(ratio >= 1 for ratio in ratios) / len(ratios)
 
 
-def kernel_rank(row: Row) -> float | None:
+def kernel_rank(row: StudyRow) -> float | None:
     r"""Effective rank of :math:`\frac1m\sum_t\cos((\delta-\delta')\theta_t)` over the lags of Task 1."""
     experiment = row.experiment
     assert isinstance(experiment, Experiment)
@@ -119,12 +119,12 @@ def kernel_rank(row: Row) -> float | None:
     return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy.item()
 
 
-def in_growth(row: Row) -> float | None:
+def in_growth(row: StudyRow) -> float | None:
     """Participation of heads in what training has moved."""
     return participation(row, "head_growth")
 
 
-def _ratios(row: Row, kernel: str) -> list[float] | None:
+def _ratios(row: StudyRow, kernel: str) -> list[float] | None:
     table = row.tables.get("start")
     if table is None:
         return None

@@ -11,7 +11,7 @@ from spectrope.study.arms import ACCURACY, NAMES, by_encoding, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Values
 from spectrope.study.quantities import ABLATION, Seen, gap
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 ENCODINGS = ("nope", "sinusoidal", "t5", "alibi", "rope", "blend")
@@ -83,7 +83,7 @@ class Extrapolation(Claim, name="extrapolation"):
         )
 
 
-def length_loss(row: Row) -> float | None:
+def length_loss(row: StudyRow) -> float | None:
     """Part of the accuracy at the length of training that longer sequences lose, in percent, on average."""
     table = row.tables.get("lengths")
     if table is None:

@@ -13,7 +13,7 @@ from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
 from spectrope.study.quantities import Seen
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 NEAR = 5.0  # Points between the predicted and the measured test accuracy.
@@ -74,30 +74,30 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
         )
 
 
-def expected(row: Row) -> Coverage | None:
+def expected(row: StudyRow) -> Coverage | None:
     """What the training pairs of a run cover."""
     experiment = row.experiment
     return _covered(experiment.task, experiment.seed) if isinstance(experiment, GrokExperiment) else None
 
 
-def share_trained(row: Row) -> float | None:
+def share_trained(row: StudyRow) -> float | None:
     """Mean over test pairs of the share of their class that trains, in percent."""
     found = expected(row)
     return None if found is None else 100 * found.trained
 
 
-def attainable_of(row: Row) -> float | None:
+def attainable_of(row: StudyRow) -> float | None:
     """Accuracy of answering what follows from the training pairs, and the rest by chance, in percent."""
     found = expected(row)
     return None if found is None else 100 * found.attainable
 
 
-def _excess(row: Row) -> float | None:
+def _excess(row: StudyRow) -> float | None:
     measured, best = last("test_accuracy", 100.0)(row), attainable_of(row)
     return None if measured is None or best is None else measured - best
 
 
-def _not_held_out(row: Row) -> float | None:
+def _not_held_out(row: StudyRow) -> float | None:
     experiment = row.experiment
     if not isinstance(experiment, GrokExperiment):
         return None

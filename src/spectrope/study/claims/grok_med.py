@@ -7,7 +7,7 @@ from spectrope.grokking import GrokExperiment, tracing
 from spectrope.study.grok_arms import BEYOND, GrokClaim, base, course, last
 from spectrope.study.predictions import AtLeast, Values
 from spectrope.study.quantities import Quantity, Seen, difference
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 RIVALS = {
@@ -64,7 +64,7 @@ class GrokMed(GrokClaim, name="grok-med"):
 def _strength(measure: str) -> Quantity:
     """How closely a measure follows test loss, whichever way."""
 
-    def quantity(row: Row) -> float | None:
+    def quantity(row: StudyRow) -> float | None:
         table = course(row, measure)
         rho = None if table is None else tracing(table, measure)
         return None if rho is None else abs(rho)

@@ -8,7 +8,7 @@ from spectrope.grokking import Grokked, ShapesConfig, ShapesExperiment, ShapesTr
 from spectrope.study.grok_arms import BEYOND, GrokClaim, course, last
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 GROKKED = 95.0  # Percent of the test images.
@@ -74,7 +74,7 @@ class GrokVision(GrokClaim, name="grok-vision"):
         )
 
 
-def _gained(row: Row) -> float | None:
+def _gained(row: StudyRow) -> float | None:
     """Points from where the training images have settled at being fitted to the end; None if they do not."""
     table = course(row)
     if table is None or table["train_accuracy"].has_nulls() or table["test_accuracy"].has_nulls():

@@ -14,7 +14,7 @@ from spectrope.study.arms import WITHOUT_DROPOUT, distance_at, no_head_stands_ou
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import ABLATION, Seen, shallow
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 RATE, CLIP = 0.1, 1.0  # Of gradient descent, which diverges at 0.3, and from a small start without the clip.
@@ -93,7 +93,7 @@ def couplings(condition: str, scale: str, seed: int) -> dict[str, Experiment]:
     return {name + way: by(name, way) for name, ways in TRAINED.items() for way in ways}
 
 
-def participation(row: Row, table: str, column: str = "energy") -> float | None:
+def participation(row: StudyRow, table: str, column: str = "energy") -> float | None:
     """Participation ratio of heads in the energies of a table, averaged over layers and steps.
 
     None without the table, and where energies are not finite, as in a run that diverged, or vanish.
@@ -109,12 +109,12 @@ def participation(row: Row, table: str, column: str = "energy") -> float | None:
     return sum(ratios) / len(ratios)
 
 
-def in_gradient(row: Row) -> float | None:
+def in_gradient(row: StudyRow) -> float | None:
     """Participation of heads in the gradient of W_Q and W_K over the first steps."""
     return participation(row, "head_gradients", "projections")
 
 
-def in_own_gradient(row: Row) -> float | None:
+def in_own_gradient(row: StudyRow) -> float | None:
     """The same of the factors through which position enters: the additive control's two vectors."""
     return participation(row, "head_gradients")
 

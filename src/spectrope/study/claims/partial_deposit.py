@@ -11,7 +11,7 @@ from spectrope.study.claims.partial_rope import LATER, counts_of, on_heads
 from spectrope.study.claims.partial_rope import WHY as NOT_RELEASED
 from spectrope.study.predictions import AtLeast, InRuns, largest
 from spectrope.study.quantities import ABLATION, Seen, deposit, deposits_of
-from spectrope.study.rows import Row
+from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
 MOVED = 0.25  # Layers by which gaps must move to be of interest.
@@ -70,7 +70,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
         )
 
 
-def depth(row: Row) -> float | None:
+def depth(row: StudyRow) -> float | None:
     """Mean layer of the gaps, counted from 0 and weighted by their sizes; None where they are too small."""
     table = deposits_of(row)
     if table is None:

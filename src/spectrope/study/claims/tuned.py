@@ -11,7 +11,7 @@ from spectrope.study.claim import Claim
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.quantities import Seen
-from spectrope.study.rows import Row, Rows
+from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.verdict import Part
 
 TITLE = "{}, each encoding at its best learning rate"
@@ -42,7 +42,7 @@ class AtBestRates(Claim):
     explored = 12
     planned_later = "the runs at the rates that trials choose, at most as many as without --tune"
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: StudyRows) -> None:
         self.rows = rows
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -50,13 +50,15 @@ class AtBestRates(Claim):
         own = experiments(self.inner, condition, scale, seed)
         return {name: at_best_rate(one, tuning) for name, one in own.items() if (tuning := found[name])}
 
-    def jobs(self, condition: str, scale: str, seeds: Sequence[int], rows: Rows | None = None) -> list[Job]:
+    def jobs(
+        self, condition: str, scale: str, seeds: Sequence[int], rows: StudyRows | None = None
+    ) -> list[Job]:
         """The trials, and the runs at those rates that they have chosen already."""
         first = experiments(self.inner, condition, scale, 0).values()
         trials = [Job(trial, ()) for one in first for trial in grid(one)]
         return [*trials, *super().jobs(condition, scale, seeds, rows)]
 
-    def see(self, rows: Rows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
+    def see(self, rows: StudyRows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
         """The rows at chosen rates, and the trials that could not choose one."""
         seen = super().see(rows, condition, scale, seeds)
         first = experiments(self.inner, condition, scale, 0)
@@ -120,12 +122,12 @@ TUNED = {
 }
 
 
-def tuned_forms(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
+def tuned_forms(claims: Sequence[Claim], rows: StudyRows) -> list[Claim]:
     """The tuned forms of those of some claims that have one."""
     return [TUNED[claim.kind](rows) for claim in claims if claim.kind in TUNED]
 
 
-def tuned_claims(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
+def tuned_claims(claims: Sequence[Claim], rows: StudyRows) -> list[Claim]:
     """Those of some claims that have a tuned form, in it.
 
     Raises:
@@ -137,7 +139,7 @@ def tuned_claims(claims: Sequence[Claim], rows: Rows) -> list[Claim]:
     return found
 
 
-def tried_claims(claims: Sequence[Claim], rows: Rows, scale: str) -> list[Claim]:
+def tried_claims(claims: Sequence[Claim], rows: StudyRows, scale: str) -> list[Claim]:
     """Some claims, each followed by its tuned form if a trial of its grids has a row."""
     found = []
     for claim in claims:
@@ -147,7 +149,7 @@ def tried_claims(claims: Sequence[Claim], rows: Rows, scale: str) -> list[Claim]
     return found
 
 
-def tuning_of(experiment: Experiment, rows: Rows) -> Tuning | None:
+def tuning_of(experiment: Experiment, rows: StudyRows) -> Tuning | None:
     """What the trials of an experiment's grid say; None as long as one is missing, or unfit to compare."""
     trials = grid(experiment)
     found = [row for trial in trials if (row := rows.get(trial)) is not None]
@@ -160,7 +162,7 @@ def tuning_of(experiment: Experiment, rows: Rows) -> Tuning | None:
     )
 
 
-def unfit(arm: str, experiment: Experiment, rows: Rows) -> Iterator[str]:
+def unfit(arm: str, experiment: Experiment, rows: StudyRows) -> Iterator[str]:
     """A line for each thing that keeps the trials of an experiment's grid from being compared."""
     found = [row for trial in grid(experiment) if (row := rows.get(trial)) is not None]
     precisions = sorted({row.facts["precision"] for row in found})
@@ -183,11 +185,11 @@ def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str
     return {name: one for name, one in arms.items() if isinstance(one, Experiment)}
 
 
-def _is_judged(row: Row) -> bool:
+def _is_judged(row: StudyRow) -> bool:
     return row.facts["test_accuracy"] is not None
 
 
-def _is_tried(claim: Claim, rows: Rows, scale: str) -> bool:
+def _is_tried(claim: Claim, rows: StudyRows, scale: str) -> bool:
     conditions = TUNED[claim.kind].conditions
     firsts = (experiments(claim, condition, scale, 0) for condition in conditions)
     trials = (trial for first in firsts for one in first.values() for trial in grid(one))

@@ -26,10 +26,10 @@ from spectrope.core import ConfigError, Interrupted, Precision, SpectropeError, 
 from spectrope.figures import check_page
 from spectrope.lab import (
     AnyExperiment,
-    Cost,
     Engine,
     EngineError,
     Job,
+    JobCost,
     Local,
     Pace,
     Ray,
@@ -42,7 +42,7 @@ from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import (
     RESULTS,
     Study,
@@ -70,7 +70,7 @@ PAGE = Path("docs/replication.md")
 MOST_SEEDS = 200
 
 
-def load_rows(folder: Path, scale: str) -> Rows:
+def load_rows(folder: Path, scale: str) -> StudyRows:
     """The rows of a scale; those that cannot be read are named on standard error.
 
     Raises:
@@ -78,13 +78,13 @@ def load_rows(folder: Path, scale: str) -> Rows:
     """
     if folder.is_file():
         raise ConfigError(f"--rows {folder} is a file; use --rows {folder.parent} for its folder.")
-    rows = Rows.load(folder / f"{scale}.jsonl")
+    rows = StudyRows.load(folder / f"{scale}.jsonl")
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")
     return rows
 
 
-def existing_rows(folder: Path, scale: str) -> Rows:
+def existing_rows(folder: Path, scale: str) -> StudyRows:
     """The rows of a scale in a folder that there is; the usual one may wait for its first study.
 
     Raises:
@@ -183,7 +183,7 @@ class Run(Asked):
         if mistake is not None:
             raise mistake
 
-    def _carry_out_all(self, study: Study, rows: Rows) -> SpectropeError | None:
+    def _carry_out_all(self, study: Study, rows: StudyRows) -> SpectropeError | None:
         """Do what can be planned, then what its rows ask for, and so on; the last error, others told."""
         left, failed, before = outstanding(study.jobs(rows), rows), set[AnyExperiment](), None
         while True:
@@ -197,7 +197,7 @@ class Run(Asked):
             before = mistake or before
             say("What has been found asks for more runs.")
 
-    def _carry_out(self, left: list[Job], study: Study, rows: Rows) -> SpectropeError | None:
+    def _carry_out(self, left: list[Job], study: Study, rows: StudyRows) -> SpectropeError | None:
         """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
         usual = usual_precision(study.rows_of(rows) or rows)
         precision = usual if self.precision == "auto" else self.precision
@@ -218,7 +218,7 @@ class Run(Asked):
                 return mistake
         return None
 
-    def _tuned(self, claims: list[Claim], rows: Rows) -> list[Claim]:
+    def _tuned(self, claims: list[Claim], rows: StudyRows) -> list[Claim]:
         tuned = tuned_claims(claims, rows)
         if plain := [claim.kind for claim in claims if claim.kind not in TUNED]:
             say(f"Left out, since their rates are not tuned: {', '.join(plain)}.")
@@ -254,7 +254,7 @@ class Run(Asked):
             return max(1, min(self.workers, sharing)) if self.address is None else 1
         return 1 if self._device.type == "cuda" else self.workers
 
-    def _costs(self, jobs: list[Job], workers: int) -> list[Cost]:
+    def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
         threads = torch.get_num_threads()
         torch.set_num_threads(1 if self.engine == "ray" else threads_each(workers))
         try:
@@ -317,7 +317,7 @@ class Claims:
         self.action.run()
 
 
-def gather(root: Path, study: Study, rows: Rows) -> None:
+def gather(root: Path, study: Study, rows: StudyRows) -> None:
     """Take the rows of finished runs, and of those that these ask for, and say how many."""
     total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
     found = total
@@ -329,7 +329,7 @@ def gather(root: Path, study: Study, rows: Rows) -> None:
     say(f"{total} new rows from {root}; {len(rows)} in all.")
 
 
-def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], workers: int) -> None:
+def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost], workers: int) -> None:
     """Print what each claim still needs, what it can show, and what all of it will cost."""
     lines = []
     for claim, condition in study.cases():
@@ -346,7 +346,7 @@ def show_plan(study: Study, rows: Rows, costs: dict[AnyExperiment, Cost], worker
         say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
 
 
-def show_later(study: Study, rows: Rows) -> None:
+def show_later(study: Study, rows: StudyRows) -> None:
     """Print which further runs only the rows of those to do will tell."""
     for claim in study.claims:
         jobs = (job for one, name in study.cases() if one == claim for job in study.jobs_of(one, name, rows))
@@ -354,7 +354,7 @@ def show_later(study: Study, rows: Rows) -> None:
             say(f"{claim.number} {claim.kind}: then {claim.planned_later}.")
 
 
-def show_verdicts(study: Study, rows: Rows) -> None:
+def show_verdicts(study: Study, rows: StudyRows) -> None:
     """Print a row per claim and condition."""
     lines = []
     for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):

@@ -5,8 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures import GREEN, INK, LOSS, RED, Layer, Panel, legend, span
-from spectrope.study.verdict import Finding, Verdict
+from spectrope.figures import GREEN, INK, LOSS, RED, Marks, Panel, legend, span
+from spectrope.study.verdict import ClaimVerdict, PartResult
 
 SPARED = "fails but for Holm"
 OUTCOMES = {"holds": GREEN, "fails": RED, SPARED: "#f0a36b", "inconclusive": "#8a8a8a"}
@@ -28,14 +28,14 @@ EDGE = alt.Chart().mark_tick(thickness=2, size=LINE - 6, color=LOSS[0])
 PAPER = alt.Chart().mark_point(shape="diamond", size=70, stroke=INK, fill="white")
 
 
-def forest(verdicts: Sequence[Verdict]) -> list[Panel]:
+def forest(verdicts: Sequence[ClaimVerdict]) -> list[Panel]:
     """A panel for each condition, and each unit of which some part has two seeds."""
     shown = [verdict for verdict in verdicts if any(finding.evidence for finding in verdict.findings)]
     units = dict.fromkeys(f.part.prediction.unit for v in shown for f in v.findings if f.evidence)
     return [panel for unit in units for panel in _row(shown, unit)]
 
 
-def _row(verdicts: Sequence[Verdict], unit: str) -> Iterator[Panel]:
+def _row(verdicts: Sequence[ClaimVerdict], unit: str) -> Iterator[Panel]:
     """The parts of one unit under each condition, on axes that the panels share."""
     findings = [[f for f in verdict.findings if f.part.prediction.unit == unit] for verdict in verdicts]
     order = list(dict.fromkeys(f.part.quantity for group in findings for f in group))
@@ -46,11 +46,11 @@ def _row(verdicts: Sequence[Verdict], unit: str) -> Iterator[Panel]:
     x = alt.Scale(domain=span(ends, LEAST_SPAN), nice=False)
     for place, (verdict, rows) in enumerate(zip(verdicts, marks, strict=True)):
         charts = _charts(UNITS.get(unit, unit), x, order, labelled=place == 0)
-        layers = {name: Layer(rows[name], chart) for name, chart in charts.items()}
+        layers = {name: Marks(rows[name], chart) for name, chart in charts.items()}
         yield Panel("", verdict.condition, layers, LINE * len(order))
 
 
-def _marks(findings: Sequence[Finding]) -> dict[str, list[dict[str, Any]]]:
+def _marks(findings: Sequence[PartResult]) -> dict[str, list[dict[str, Any]]]:
     """What is drawn of some parts, by layer."""
     intervals = [
         {

@@ -17,9 +17,9 @@ from spectrope.study.page.extras.base import EXTRAS
 from spectrope.study.page.forest import SPARED, WIDTH, forest
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
-from spectrope.study.rows import Rows
+from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, Study, merged, outstanding
-from spectrope.study.verdict import Finding, Verdict
+from spectrope.study.verdict import ClaimVerdict, PartResult
 
 WORDS = (  # Of parts, by outcome: of one, of several.
     ("holds", "holds", "hold"),
@@ -61,7 +61,7 @@ class Planned:
     unmeasured: int
 
     @classmethod
-    def of(cls, jobs: Sequence[Job], rows: Rows) -> "Planned":
+    def of(cls, jobs: Sequence[Job], rows: StudyRows) -> "Planned":
         """Look up each job."""
         left = outstanding(jobs, rows)
         untrained = sum(rows.get(job.experiment) is None for job in left)
@@ -81,7 +81,7 @@ class Section:
     """
 
     claim: Claim
-    verdicts: list[Verdict]
+    verdicts: list[ClaimVerdict]
     pictures: list[Picture]
     planned: dict[str, Planned]
     power: str
@@ -102,7 +102,7 @@ class Section:
         return [predicted, paper, *("" if one is None else cell(one) for one in found)]
 
 
-def write_replication(study: Study, rows: Rows, path: Path) -> Path:
+def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     """Write the page of a study and its pictures.
 
     Args:
@@ -161,7 +161,7 @@ def overview(study: Study, section: Section) -> list[str]:
     return [*marks, next((decisive(verdict) for verdict in decided), "")]
 
 
-def mark(verdict: Verdict) -> str:
+def mark(verdict: ClaimVerdict) -> str:
     """An outcome in a few words: in bold where it is one, else what is lacking; and how its parts go."""
     if not any(finding.n_seeds for finding in verdict.findings):
         return verdict.reason.partition(";")[0]
@@ -182,7 +182,7 @@ def mark(verdict: Verdict) -> str:
     return f"{outcome}: {', '.join(told)}"
 
 
-def decisive(verdict: Verdict) -> str:
+def decisive(verdict: ClaimVerdict) -> str:
     """The part that a verdict rests on, with its number: the surest failure, or the least sure success."""
     parts = [
         f for f in verdict.findings if f.outcome == verdict.outcome and f.evidence and not f.part.premise
@@ -196,12 +196,12 @@ def decisive(verdict: Verdict) -> str:
     return f"{told.part.quantity}: {value}, predicted {told.part.prediction.words()} (`{verdict.condition}`)"
 
 
-def number(finding: Finding, value: float) -> str:
+def number(finding: PartResult, value: float) -> str:
     """A value of a part in as many digits as its unit deserves."""
     return f"{value:{'.1f' if finding.part.prediction.unit == 'points' else '.2f'}}"
 
 
-def cell(finding: Finding) -> str:
+def cell(finding: PartResult) -> str:
     """Estimate and interval with the outcome, as a table shows them."""
     note = f"; {finding.part.note}" if finding.part.note else ""
     if finding.evidence is None:
@@ -213,21 +213,21 @@ def cell(finding: Finding) -> str:
     return f"{estimate} [{low} to {high}]{level} {finding.outcome}{spared}, n = {finding.n_seeds}{note}"
 
 
-def seconds_each(jobs: Sequence[Job], rows: Rows) -> float | None:
+def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
     """Mean training time of the runs of the kinds that lack rows; None if there is none of them yet."""
     kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
     known = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
     return fmean(known) if known else None
 
 
-def untuned(study: Study, rows: Rows) -> list[int]:
+def untuned(study: Study, rows: StudyRows) -> list[int]:
     """Numbers of the claims that ask for tuned learning rates too, which no row of the study has."""
     kinds = {claim.kind for claim in study.claims}
     forms = [form for form in tuned_forms(study.claims, rows) if set(form.conditions) & set(study.conditions)]
     return sorted({form.number for form in forms if form.kind not in kinds})
 
 
-def machines(rows: Rows) -> list[str]:
+def machines(rows: StudyRows) -> list[str]:
     """On what the rows were computed, each with its number of runs."""
     found: dict[str, int] = {}
     for row in rows:
@@ -243,9 +243,9 @@ def machines(rows: Rows) -> list[str]:
 
 def _section(
     study: Study,
-    rows: Rows,
+    rows: StudyRows,
     claim: Claim,
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[ClaimVerdict],
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
     page: Path,
 ) -> Section:
@@ -255,7 +255,7 @@ def _section(
 
 
 def _pictures(
-    study: Study, rows: Rows, claim: Claim, verdicts: Sequence[Verdict], page: Path
+    study: Study, rows: StudyRows, claim: Claim, verdicts: Sequence[ClaimVerdict], page: Path
 ) -> list[Picture]:
     """The parts of a claim, and its extra figure where it has one."""
     name = f"{claim.number}-{claim.kind}"

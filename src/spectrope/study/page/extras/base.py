@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 
 from spectrope.core import Registry
-from spectrope.figures import QUIET, Layer, Panel, styles
+from spectrope.figures import QUIET, Marks, Panel, styles
 from spectrope.stats import t_interval
 from spectrope.study.arms import NAMES
 from spectrope.study.predictions import Values
@@ -46,9 +46,9 @@ def interval_of(values: Values) -> dict[str, float] | None:
     return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
 
 
-def level_line(value: float) -> Layer:
+def level_line(value: float) -> Marks:
     """A dashed line across a panel."""
-    return Layer(
+    return Marks(
         [{"level": value}], alt.Chart().mark_rule(strokeDash=[4, 3], color=QUIET).encode(y="level:Q")
     )
 
@@ -92,7 +92,7 @@ def cloud(
     for condition, runs in seen.items():
         if points := _points(runs, across[1], up[1]):
             chart = dots.encode(**place, color=colour(runs.arms))
-            panels.append(Panel(group, condition, {"runs": Layer(points, chart)}, HEIGHT))
+            panels.append(Panel(group, condition, {"runs": Marks(points, chart)}, HEIGHT))
     return panels
 
 

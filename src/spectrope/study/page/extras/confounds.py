@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures import INK, Layer, Panel
+from spectrope.figures import INK, Marks, Panel
 from spectrope.study.claims.confounds import Confounds, Effects
 from spectrope.study.page.extras.base import EXTRAS, Extra, level_line
 from spectrope.study.predictions import Values
@@ -39,7 +39,7 @@ def waterfall(effects: Effects) -> Panel:
             color=alt.condition("datum.step === 'released'", alt.value(INK), alt.value(STEP)),
         )
     )
-    return Panel("", effects.subject, {"zero": level_line(0.0), "steps": Layer(bars, chart)}, 170)
+    return Panel("", effects.subject, {"zero": level_line(0.0), "steps": Marks(bars, chart)}, 170)
 
 
 def _bars(effects: Effects) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from spectrope.figures import INK, Layer, Panel
+from spectrope.figures import INK, Marks, Panel
 from spectrope.study.claims.contraction import OWN, contraction
 from spectrope.study.page.extras.base import DOTS, EXTRAS, HEIGHT, Extra, cloud, level_line
 from spectrope.study.quantities import Seen, speed
@@ -45,7 +45,7 @@ def by_head(seen: Mapping[str, Seen]) -> list[Panel]:
             .iter_rows()
         ]
         if rows:
-            layers = {"one": level_line(1.0), "heads": Layer(rows, dots)}
+            layers = {"one": level_line(1.0), "heads": Marks(rows, dots)}
             panels.append(Panel("by head", condition, layers, HEIGHT))
     return panels
 

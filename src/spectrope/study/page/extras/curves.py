@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures import Layer, Panel, styles
+from spectrope.figures import Marks, Panel, styles
 from spectrope.study.arms import NAMES
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra
 from spectrope.study.quantities import Seen
@@ -29,7 +29,7 @@ def curves(seen: Mapping[str, Seen]) -> list[Panel]:
         )
     )
     return [
-        Panel(label, condition, {"curves": Layer(rows, chart)}, 180)
+        Panel(label, condition, {"curves": Marks(rows, chart)}, 180)
         for split, label in SPLITS.items()
         for condition, runs in seen.items()
         if (rows := [row for arm in NAMES for row in _curve(runs, arm, split)])

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures import Layer, Panel
+from spectrope.figures import Marks, Panel
 from spectrope.study.claims.extrapolation import length_loss
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, HEIGHT, Extra, arm_label, by_arm, cloud
 from spectrope.study.quantities import Seen, gap, learned
@@ -25,7 +25,7 @@ def by_length(seen: Mapping[str, Seen]) -> list[Panel]:
     panels = []
     for condition, runs in seen.items():
         if rows := _means(runs):
-            layer = Layer(rows, line.encode(color=by_arm(runs.arms)))
+            layer = Marks(rows, line.encode(color=by_arm(runs.arms)))
             panels.append(Panel("by length", condition, {"means": layer}, HEIGHT))
     return panels
 

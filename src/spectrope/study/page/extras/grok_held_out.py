@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from spectrope.figures import BLUE, GREEN, INK, QUIET, RED, Layer, Panel
+from spectrope.figures import BLUE, GREEN, INK, QUIET, RED, Marks, Panel
 from spectrope.study.claims.grok_coverage import attainable_of, share_trained
 from spectrope.study.grok_arms import HELD, SIDES, last
 from spectrope.study.page.extras.base import DOTS, EXTRAS, Extra, interval_of
@@ -48,7 +48,7 @@ def by_coverage(seen: Mapping[str, Seen]) -> list[Panel]:
         return []
     x = alt.X("trained:Q", title="share of a test pair's class that trains, %")
     diamonds = alt.Chart().mark_point(shape="diamond", size=60, color=INK).encode(x=x, y="estimate:Q")
-    layers = _with_intervals(rows, x) | {"attainable": Layer(attainable, diamonds)}
+    layers = _with_intervals(rows, x) | {"attainable": Marks(attainable, diamonds)}
     return [Panel("", title, layers, HEIGHT)]
 
 
@@ -58,14 +58,14 @@ def _kind(arm: str) -> str:
     return kind + "".join(rest.partition(", ")[1:])
 
 
-def _with_intervals(rows: Sequence[Mapping[str, Any]], x: alt.X) -> dict[str, Layer]:
+def _with_intervals(rows: Sequence[Mapping[str, Any]], x: alt.X) -> dict[str, Marks]:
     """Means as dots, and intervals as bars, coloured by kind."""
     kinds = {kind: colour for kind, colour in KINDS.items() if any(row["kind"] == kind for row in rows)}
     scale = alt.Scale(domain=list(kinds), range=list(kinds.values()))
     colour = alt.Color("kind:N", scale=scale, legend=alt.Legend(title=None, **DOTS))
     bars = alt.Chart().mark_rule().encode(x=x, y=alt.Y("low:Q", title=None), y2="high:Q", color=colour)
     dots = alt.Chart().mark_circle(size=50, opacity=1).encode(x=x, y="estimate:Q", color=colour)
-    return {"intervals": Layer(rows, bars), "means": Layer(rows, dots)}
+    return {"intervals": Marks(rows, bars), "means": Marks(rows, dots)}
 
 
 EXTRAS.register(

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures import INK, Layer, Panel
+from spectrope.figures import INK, Marks, Panel
 from spectrope.study.grok_arms import course
 from spectrope.study.page.extras.base import EXTRAS, Extra
 from spectrope.study.quantities import Seen
@@ -36,7 +36,7 @@ def progress(arm: str, columns: Mapping[str, str]) -> Callable[[Mapping[str, See
             if name == arm and (table := course(row, *columns)) is not None
         ]
         return [
-            Panel("", title, {"runs": Layer(_rows(tables, column), chart)}, HEIGHT)
+            Panel("", title, {"runs": Marks(_rows(tables, column), chart)}, HEIGHT)
             for column, title in columns.items()
             if tables
         ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import altair as alt
 
-from spectrope.figures import INK, QUIET, Layer, Panel
+from spectrope.figures import INK, QUIET, Marks, Panel
 from spectrope.study.page.extras.base import ACCURACY, EXTRAS, Extra, interval_of
 from spectrope.study.quantities import Seen, held_out
 
@@ -21,7 +21,7 @@ def against_heads(seen: Mapping[str, Seen]) -> list[Panel]:
         intervals = {arm: interval_of(runs.values(arm, held_out)) for arm in runs.arms}
         rows = [{"k": int(arm), **interval} for arm, interval in intervals.items() if interval]
         if rows:
-            layers = {"intervals": Layer(rows, bars), "means": Layer(rows, line)}
+            layers = {"intervals": Marks(rows, bars), "means": Marks(rows, line)}
             panels.append(Panel("", condition, layers, 200))
     return panels
 

@@ -81,7 +81,6 @@ def biases(n: int, table: Tensor) -> dict[str, ToeplitzOperator]:
     columns = {
         "KMS .9": 0.9**d,
         "Fejér": 1 - d / n,
-        "Fejér 16": (1 - d / 16).clamp(min=0),
         "table": learned,
     }
     return {name: ToeplitzOperator.hermitian(column) for name, column in columns.items()}

@@ -10,7 +10,7 @@ from transformers.models.llama import modeling_llama
 
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.base import Context
-from spectrope.encodings.parts import Constant, multiply_pairs
+from spectrope.encodings.parts import Constant, complex_pairs, multiply_pairs
 from spectrope.encodings.rotary import Rotary
 from spectrope.encodings.schedules.geometric import Geometric
 
@@ -112,6 +112,17 @@ def test_views_at_odd_offsets_and_strides_are_rotated_alike(pairs, cut):
     factor = torch.polar(torch.ones(1, 1, 4, 3).double(), vectors(1, 1, 4, 3))
     view = rows[..., cut]
     assert_close(multiply_pairs(view, factor, pairs), multiply_pairs(view.clone(), factor, pairs))
+
+
+@pytest.mark.parametrize("pairs", PAIRS)
+def test_complex_pairs_are_what_a_rotation_multiplies(pairs):
+    rows, factor = vectors(2, 3, 4, 6), torch.polar(torch.ones(4, 3).double(), vectors(4, 3))
+    turned = multiply_pairs(rows, factor[None, None], pairs)
+    assert_close(complex_pairs(turned, pairs), complex_pairs(rows, pairs) * factor)
+    second = 1 if pairs == "adjacent" else 3
+    assert_close(complex_pairs(rows, pairs)[..., 0], torch.complex(rows[..., 0], rows[..., second]))
+    with pytest.raises(ConfigError, match="even width to pair coordinates; got 5"):
+        complex_pairs(rows[..., :5], pairs)
 
 
 @pytest.mark.parametrize("pairs", PAIRS)

@@ -5,7 +5,12 @@ import numpy as np
 import pytest
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.sequential import Precision, Threshold, confidence_sequence, log_capital
+from spectrope.stats.sequential import Game, Precision, Threshold, confidence_sequence
+
+
+def log_capital(x, m, aim, population=math.inf):
+    return Game.of(x, aim, population).log_capital(m)
+
 
 AIMS = [Precision(0.005), Precision(0.05), Threshold(0.05)]
 DROPS = np.array([0, 0, 0.002, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9])

@@ -105,9 +105,8 @@ def _largest(
     def apply(x: Inexact[Tensor, "c *m n"]) -> Inexact[Tensor, "c *m n"]:
         if not operator.is_real:
             return operator.apply(x).mul_(sign)
-        image = operator.apply(x[0] + x[1]).mul_(
-            sign / 2
-        )  # one product for both classes, which it keeps apart
+        both = x[0] + x[1]  # One product serves both classes, which the operator keeps apart.
+        image = operator.apply(both).mul_(sign / 2)
         mirrored = image.flip(-1)
         return torch.stack([image + mirrored, image - mirrored])
 

@@ -11,7 +11,11 @@ from torch import Tensor
 
 
 def fast_length(n: int) -> int:
-    """The least even length, at least n, whose real transform factors into small primes."""
+    """The least even length, at least n, whose real transform factors into small primes.
+
+    >>> fast_length(1021)
+    1024
+    """
     return 2 * int(scipy.fft.next_fast_len(-(-n // 2), real=True) or 0)
 
 

@@ -12,6 +12,7 @@ from spectrope.spectral.checks import factors
 from spectrope.spectral.fourier import fast_complex_length, fft_into, ifft
 
 CHUNK, GROUP = 64, 8  # rows per chunk, chunks at a time
+ROWS = 2**14  # of prefix sums at a time
 FEATURES = 4  # pairs that fill one cache line of complex128
 TRANSFORMED = 2**15  # numbers at a time
 
@@ -99,9 +100,13 @@ def logit_energy(q: Tensor, k: Tensor, causal: bool = False) -> Float[Tensor, ""
 
 def causal_row_means(q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]) -> Float[Tensor, " n"]:
     r"""Means :math:`\frac1{i+1}\sum_{j\le i} \langle q_i, k_j\rangle` over the keys that each query sees."""
-    on_cpu = k.device.type == "cpu"  # Where NumPy's prefix sums are ten times as fast as torch's.
-    sums = torch.from_numpy(np.cumsum(k.numpy(), axis=0)) if on_cpu else k.cumsum(0)
-    return torch.linalg.vecdot(q, sums) / torch.arange(1, len(q) + 1, device=q.device)
+    means, total = [], torch.zeros_like(k[0])
+    for queries, keys in zip(q.split(ROWS), k.split(ROWS), strict=True):
+        on_cpu = keys.device.type == "cpu"  # Where NumPy's prefix sums are ten times as fast as torch's.
+        sums = torch.from_numpy(np.cumsum(keys.numpy(), axis=0)) if on_cpu else keys.cumsum(0)
+        means.append(torch.linalg.vecdot(queries, sums.add_(total)))
+        total = sums[-1]
+    return torch.cat(means) / torch.arange(1, len(q) + 1, device=q.device)
 
 
 def past_grams(

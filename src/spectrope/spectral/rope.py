@@ -49,7 +49,11 @@ class BandGram:
 
 
 def band_labels(m: int, bands: int) -> Tensor:
-    """Band of each of m frequencies, contiguous, as equal in width as can be, with shape (m,)."""
+    """Band of each of m frequencies, contiguous, as equal in width as can be, with shape (m,).
+
+    >>> band_labels(5, 2)
+    tensor([0, 0, 0, 1, 1])
+    """
     check(1 <= bands <= m, f"bands must lie between 1 and m = {m}; got {bands}.")
     return torch.arange(m) * bands // m
 

@@ -35,7 +35,6 @@ __all__ = [
     "ratio_lower_bound",
     "reflected_intervals",
     "resampled_means",
-    "seed_bootstrap",
     "seed_proportion",
     "shares",
     "t_interval",
@@ -50,5 +49,5 @@ from .power import detectable_difference, detectable_equality, detectable_propor
 from .randomisation import RandomisationTest, randomisation_test
 from .rank import rank_correlation
 from .ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
-from .seeds import MIN_SEEDS, Outcome, SeedProportion, seed_bootstrap, seed_proportion, t_interval
+from .seeds import MIN_SEEDS, Outcome, SeedProportion, seed_proportion, t_interval
 from .sequential import Aim, Precision, Threshold, confidence_sequence

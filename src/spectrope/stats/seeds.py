@@ -64,52 +64,6 @@ def t_interval(values: Float[np.ndarray, " s"], level: float = 0.95) -> Interval
     return Interval(estimate=mean, low=mean - half, high=mean + half, level=level, method="t over seeds")
 
 
-def seed_bootstrap(
-    values: Float[np.ndarray, " s"], rng: np.random.Generator, *, level: float = 0.95, n_resamples: int = 9999
-) -> Interval:
-    """BCa bootstrap interval of the mean over seeds: whole runs are resampled, so it is a cluster bootstrap.
-
-    With as few as six runs it covers less than it says; `t_interval` is the safer one there.
-
-    Raises:
-        ConfigError: If there are fewer than two values.
-    """
-    _check(values)
-    mean = float(values.mean())
-    method = "BCa bootstrap over seeds"
-    if np.ptp(values) == 0:
-        return Interval(estimate=mean, low=mean, high=mean, level=level, method=method)
-    found = stats.bootstrap(
-        (values,), np.mean, confidence_level=level, n_resamples=n_resamples, rng=rng, vectorized=True
-    ).confidence_interval
-    return Interval(estimate=mean, low=float(found.low), high=float(found.high), level=level, method=method)
-
-
-def sign_flip_p(differences: Float[np.ndarray, " s"], n_resamples: int = 2**16) -> float:
-    """Two-sided p-value of "the paired differences are symmetric about 0": a sign-flip test of their mean.
-
-    Exact up to 16 seeds, where all sign patterns are enumerated; beyond, a fixed random sample of them.
-
-    Args:
-        differences: One paired difference per seed, such as RoPE's index minus another encoding's.
-        n_resamples: Largest number of sign patterns tried.
-
-    Raises:
-        ConfigError: If there are fewer than two values.
-    """
-    _check(differences)
-    test = stats.permutation_test(
-        (differences,),
-        lambda x, axis: np.abs(x.mean(axis)),
-        permutation_type="samples",
-        alternative="greater",
-        n_resamples=n_resamples,
-        vectorized=True,
-        rng=np.random.default_rng(0),
-    )
-    return float(test.pvalue)
-
-
 def _check(values: np.ndarray) -> None:
     if len(values) < 2:
         raise ConfigError(f"an interval over seeds needs at least 2 values; got {len(values)}.")

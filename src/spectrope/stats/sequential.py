@@ -96,19 +96,9 @@ def confidence_sequence(
     return Intervals(estimate=estimate, low=low, high=high, level=1 - alpha, method="betting, any time")
 
 
-def log_capital(
-    x: Float[np.ndarray, "k t"], m: Float[np.ndarray, " k"], aim: Aim, population: int | float = math.inf
-) -> Float[np.ndarray, " k"]:
-    """Largest logarithm so far of the capital that bets on means above m; see `confidence_sequence`.
-
-    It decreases in m, and is infinite where m cannot be the mean of the population any more.
-    """
-    return _Game.of(x, aim, population).log_capital(m)
-
-
 @dataclass(frozen=True)
-class _Game:
-    """The bets on one side, which do not depend on the value under test.
+class Game:
+    """The bets on one side, which do not depend on the value under test; see `confidence_sequence`.
 
     Args:
         x: Values, with shape (k, t).
@@ -123,7 +113,8 @@ class _Game:
     population: int | float
 
     @classmethod
-    def of(cls, x: np.ndarray, aim: Aim, population: int | float) -> "_Game":
+    def of(cls, x: Float[np.ndarray, "k t"], aim: Aim, population: int | float = math.inf) -> "Game":
+        """Of values seen so far."""
         k, t = x.shape
         before, squares = np.zeros((k, t)), np.zeros((k, t))
         np.cumsum(x[:, :-1], axis=1, out=before[:, 1:])
@@ -149,7 +140,11 @@ class _Game:
         least = self.x.sum(1) - (self.population - seen)
         return self.population * m < least - 1e-9 * self.population
 
-    def log_capital(self, m: np.ndarray) -> np.ndarray:
+    def log_capital(self, m: Float[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """Largest logarithm so far of the capital that bets on means above m.
+
+        It decreases in m, and is infinite where m cannot be the mean of the population any more.
+        """
         expected = self.expected(m)
         reach = np.maximum(1 + expected, 1e-12)  # How far below the expectation a value can fall.
         gain = np.minimum(self.bets, LARGEST_BET / reach) * (self.x - expected)
@@ -159,7 +154,7 @@ class _Game:
 
 def _lower_ends(x: np.ndarray, aim: Aim, population: int | float, alpha: float) -> Float[np.ndarray, " k"]:
     """Largest refuted mean of each stream, by bisection; -1 where none is."""
-    game, enough = _Game.of(x, aim, population), math.log(2 / alpha)
+    game, enough = Game.of(x, aim, population), math.log(2 / alpha)
     low, high = np.full(len(x), -1.0), np.ones(len(x))
     for _ in range(math.ceil(math.log2(2 / TOLERANCE))):
         middle = (low + high) / 2

@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from spectrope.core.errors import ConfigError
-from spectrope.lab.ablation.across_seeds import across_seeds
 from spectrope.lab.ablation.deposit import DepositAnalysis, analyse
 from spectrope.lab.ablation.rule import drops, judge
 from spectrope.stats.concentration import indices
@@ -66,28 +64,3 @@ def test_the_same_seed_gives_the_same_analysis_and_another_splits_otherwise(anal
 def test_an_analysis_survives_json(analysis):
     adapter = TypeAdapter(DepositAnalysis)
     assert adapter.validate_json(adapter.dump_json(analysis)) == analysis
-
-
-def test_six_seeds_agree():
-    runs = [analyse(*planted(seed), n_resamples=100) for seed in range(6)]
-    found = across_seeds(runs)
-    assert found.any_layer.verdict == "holds"
-    assert [layer.verdict for layer in found.by_layer] == ["fails", "holds", "fails"]
-    share = next(i for i in found.indices if (i.index, i.layer) == ("max_share", 1))
-    values = [run.concentration[1].max_share.estimate for run in runs]
-    assert share.t.estimate == pytest.approx(np.mean(values))
-    assert share.bootstrap.low < share.t.estimate < share.bootstrap.high
-    missing = next(i for i in found.indices if (i.index, i.layer) == ("gini", 0))
-    assert (missing.n_defined, missing.t, missing.bootstrap) == (0, None, None)
-
-
-def test_five_seeds_are_inconclusive_however_clear(analysis):
-    found = across_seeds([analysis] * 5)
-    assert (found.n_seeds, found.any_layer.count, found.any_layer.verdict) == (5, 5, "inconclusive")
-
-
-def test_runs_must_exist_and_be_comparable(analysis):
-    with pytest.raises(ConfigError, match=r"at least one run, and models of one depth; got depths \[\]"):
-        across_seeds([])
-    with pytest.raises(ConfigError, match=r"got depths \[2, 3\]"):
-        across_seeds([analysis, analyse(*planted(0, n_layers=2), n_resamples=50)])

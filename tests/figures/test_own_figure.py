@@ -13,7 +13,7 @@ from spectrope.figures import FIGURES, save_figure, write_report
 FILE = """
 import altair as alt
 import polars as pl
-from spectrope.figures.base import Figure, Layer, Panel, rows
+from spectrope.figures.base import Figure, Marks, Panel, rows
 
 class Answers(Figure, name="answers"):
     title = "Answers by label"
@@ -22,7 +22,7 @@ class Answers(Figure, name="answers"):
 
     def panels(self, tables):
         chart = alt.Chart().mark_bar().encode(x="label:O", y="share:Q")
-        return [Panel("", "all", {"bars": Layer(rows(tables[self.needs], "share"), chart)}, 100)]
+        return [Panel("", "all", {"bars": Marks(rows(tables[self.needs], "share"), chart)}, 100)]
 
     def caption(self, tables):
         return "A bar per label."
@@ -34,7 +34,7 @@ class Heads(Answers, name="heads"):
     needs, reads = "ablation", {"fill": pl.String, "intact": pl.Float64}
     def panels(self, tables):
         chart = alt.Chart().mark_point().encode(x="fill:N", y="intact:Q")
-        return [Panel("", "all", {"dots": Layer(rows(tables[self.needs], "intact"), chart)}, 100)]
+        return [Panel("", "all", {"dots": Marks(rows(tables[self.needs], "intact"), chart)}, 100)]
 """
 
 

@@ -33,15 +33,15 @@ class SeedProportion:
     verdict: Outcome
 
 
-def seed_proportion(found: list[bool], level: float = 0.95) -> SeedProportion:
-    """Across training runs, whether the majority shows something; one entry of `found` per seed.
+def seed_proportion(shown: list[bool], level: float = 0.95) -> SeedProportion:
+    """Across training runs, whether the majority shows something; one entry of `shown` per seed.
 
     Raises:
         ConfigError: If there is no run at all.
     """
-    if not found:
+    if not shown:
         raise ConfigError("a statement across seeds needs at least one run; got none.")
-    count, n = sum(found), len(found)
+    count, n = sum(shown), len(shown)
     exact = stats.binomtest(count, n).proportion_ci(level, method="exact")
     ends = {"low": float(exact.low), "high": float(exact.high)}
     interval = Interval(estimate=count / n, **ends, level=level, method="Clopper-Pearson over seeds")
@@ -79,10 +79,12 @@ def seed_bootstrap(
     method = "BCa bootstrap over seeds"
     if np.ptp(values) == 0:
         return Interval(estimate=mean, low=mean, high=mean, level=level, method=method)
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (values,), np.mean, confidence_level=level, n_resamples=n_resamples, rng=rng, vectorized=True
     ).confidence_interval
-    return Interval(estimate=mean, low=float(found.low), high=float(found.high), level=level, method=method)
+    return Interval(
+        estimate=mean, low=float(interval.low), high=float(interval.high), level=level, method=method
+    )
 
 
 def sign_flip_p(differences: Float[np.ndarray, " s"], n_resamples: int = 2**16) -> float:

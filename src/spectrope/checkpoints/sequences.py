@@ -180,13 +180,13 @@ def continuing(
         ConfigError: If no token of a second half is wanted.
     """
     read_lengths = (lengths + 1) // 2
-    own = lengths - read_lengths
-    place = (read_lengths[:, None] + torch.arange(int(own.max()))).clamp(max=ids.shape[1] - 1)
-    later, asked = ids.gather(1, place), wanted.gather(1, place) & _before(own, place.shape[1])
+    asked_lengths = lengths - read_lengths
+    place = (read_lengths[:, None] + torch.arange(int(asked_lengths.max()))).clamp(max=ids.shape[1] - 1)
+    later, asked = ids.gather(1, place), wanted.gather(1, place) & _before(asked_lengths, place.shape[1])
     _check_asked(asked)
     entering = torch.cat([torch.full_like(later[:, :1], start), later[:, :-1]], 1)
     read = ids[:, : int(read_lengths.max())]
-    return Continuations(entering, later.masked_fill(~asked, UNSCORED), own, read, read_lengths)
+    return Continuations(entering, later.masked_fill(~asked, UNSCORED), asked_lengths, read, read_lengths)
 
 
 def _check_asked(wanted: Bool[Tensor, "n t"]) -> None:

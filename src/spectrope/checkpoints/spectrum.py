@@ -106,10 +106,10 @@ def _chosen(subject: CheckpointSubject, layers: slice) -> list[int]:
 
 def _applied(subject: CheckpointSubject, data: Sequences) -> dict[str, Applied]:
     """What each module applies, measured at as many positions as tell frequencies well."""
-    own = [site for site in subject.sites if site.role != "cross"]
-    longest = max(data.tokens(site.role).shape[1] for site in own)
+    self_attention = [site for site in subject.sites if site.role != "cross"]
+    longest = max(data.tokens(site.role).shape[1] for site in self_attention)
     length = max(longest, min(PROBED, trained_length(subject.model) or PROBED))
-    return applied_encodings(subject.model, [site.module for site in own], length)
+    return applied_encodings(subject.model, [site.module for site in self_attention], length)
 
 
 @torch.no_grad()
@@ -157,8 +157,8 @@ def _heard(run: CheckpointStages, place: int, state: Before) -> tuple[Call, Tens
 
     with recorded(model, calls.append, attend=True), before(model, [module], note):
         fork = run.fork(place, state, [()])
-    own = next(call for call in calls if call.module == module)
-    return own.cpu(), states[0], fork
+    received = next(call for call in calls if call.module == module)
+    return received.cpu(), states[0], fork
 
 
 def _placed(table: pl.DataFrame, places: list[int]) -> pl.DataFrame:

@@ -54,7 +54,7 @@ class Measured:
         layers = slice(None) if self.layers is None else parse_layers(self.layers)
         ids = self.ids(model, tokenizer)
         with counted("measuring") as watch:
-            found = checkpoint_spectrum(
+            spectrum = checkpoint_spectrum(
                 model,
                 whole_sequences(model, ids),
                 layers=layers,
@@ -62,8 +62,8 @@ class Measured:
                 draws=self.draws,
                 watch=watch,
             )
-        _show(found)
-        return found
+        _show(spectrum)
+        return spectrum
 
     def ids(self, model: nn.Module, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
         """The sequences: random tokens, or the first texts that are long enough."""

@@ -63,13 +63,13 @@ class Command:
 @cache
 def commands() -> dict[str, Command]:
     """All commands by name, in the order of help."""
-    own = [
+    built_in = [
         Command(file.stem.replace("_", "-"), group, file, f"spectrope.{room}.commands.{file.stem}")
         for room, group in ROOMS.items()
         for file in sorted((PACKAGE / room / "commands").glob("[!_]*.py"))
     ]
     others = map(_of_plugin, entry_points(group="spectrope.cli.commands"))
-    return {command.name: command for command in (*others, *own)}
+    return {command.name: command for command in (*others, *built_in)}
 
 
 def _of_plugin(point: EntryPoint) -> Command:

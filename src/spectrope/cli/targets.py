@@ -11,14 +11,14 @@ from spectrope.lab import OWN, OWN_TASKS
 from spectrope.store import Run, disk_errors, resolve_run
 
 
-def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: Sequence[str]) -> Run | str:
+def run_or_checkpoint(name: str, root: Path, allow_download: bool, specs: Sequence[str]) -> Run | str:
     """The run, or the name again where it is that of a checkpoint.
 
     Args:
         name: A folder, the beginning of a run's id, or the id of a model.
         root: Folder that holds the run folders.
         allow_download: Whether an id that is not in the local cache may be that of a model.
-        own: Classes of the run's encoding and task, as file.py:Class, where they come from files, which are
+        specs: Classes of the run's encoding and task, as file.py:Class, where they come from files, which are
             run.
 
     Raises:
@@ -26,23 +26,23 @@ def run_or_checkpoint(name: str, root: Path, allow_download: bool, own: Sequence
         StoreError: If it is a run that cannot be read, or the beginning of several.
     """
     target = _found(name, root, allow_download)
-    take_up(own, target)
+    take_up(specs, target)
     return target
 
 
-def take_up(own: Sequence[str], target: Run | str) -> None:
+def take_up(specs: Sequence[str], target: Run | str) -> None:
     """Run the files that a run's encoding and task come from, where any is named.
 
     Raises:
         ConfigError: If a file cannot be run, or the run has no such encoding or task.
     """
-    if not own:
+    if not specs:
         return
     config = target.config if isinstance(target, Run) else {}
     names = [*config.get(OWN, {}), *config.get(OWN_TASKS, {})]
     if not names:
         raise ConfigError("--own goes with a run whose encoding or task comes from a file.")
-    for spec in own:
+    for spec in specs:
         registry, name = resolve_own(spec)
         if name not in names:
             raise ConfigError(f"--own {spec} is {registry.what} {name!r}; the run has {', '.join(names)}.")

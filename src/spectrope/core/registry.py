@@ -92,10 +92,10 @@ class Registry(Generic[Member]):
 
         They belong to what identifies a run: an edited file is another member under the same name.
         """
-        own = self._digest(config.get("kind")) if isinstance(config, Mapping) else {}
+        of_kind = self._digest(config.get("kind")) if isinstance(config, Mapping) else {}
         values = config.values() if isinstance(config, Mapping) else config
         inner = values if isinstance(values, Iterable) and not isinstance(values, str) else ()
-        return own | {name: digest for value in inner for name, digest in self.digests(value).items()}
+        return of_kind | {name: digest for value in inner for name, digest in self.digests(value).items()}
 
     def require_digests(self, digests: Mapping[str, str]) -> None:
         """Refuse members from files that have not been run, or have been edited since.

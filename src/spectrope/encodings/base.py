@@ -94,9 +94,9 @@ class Sized(Configured):
             sizes: `d_model`, `n_heads`, `head_dim`, `max_length` and `causal` of the model.
         """
         names = {field.name for field in fields(cast(Any, self))}
-        own = {name: size for name, size in sizes.items() if name in names}
-        held = {name: _fitted(getattr(self, name), sizes) for name in names - own.keys()}
-        return replace(cast(Any, self), **held, **own)
+        taken = {name: size for name, size in sizes.items() if name in names}
+        held = {name: _fitted(getattr(self, name), sizes) for name in names - taken.keys()}
+        return replace(cast(Any, self), **held, **taken)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,8 +146,8 @@ def content_error(trial: LawTrial) -> float:
         return logits.tril() if trial.sizes.causal else logits
 
     def bias(q: Tensor, k: Tensor) -> Tensor:
-        found = trial.encoding.bias(Context(q, k, a.q_pos, a.k_pos, a.x_q, a.x_k))
-        return torch.zeros(1) if found is None else found
+        term = trial.encoding.bias(Context(q, k, a.q_pos, a.k_pos, a.x_q, a.x_k))
+        return torch.zeros(1) if term is None else term
 
     zero = torch.zeros_like(a.q)
     constant = form(zero, zero)

@@ -45,8 +45,8 @@ def save_crossover(timings: pl.DataFrame, errors: pl.DataFrame, tolerance: float
 
 def _by_length(timings: pl.DataFrame, colour: alt.Color, column: str, title: str, unit: str) -> Panel:
     """One quantity by length, both axes logarithmic."""
-    found = timings.filter(pl.col(column) > 0).rename({"kernel": "line"})
-    lengths = found["length"].unique().sort().to_list()
+    positive = timings.filter(pl.col(column) > 0).rename({"kernel": "line"})
+    lengths = positive["length"].unique().sort().to_list()
     axis = alt.Axis(values=lengths, format=",", labelOverlap=True)
     x = alt.X("length:Q", title="tokens", scale=alt.Scale(type="log", nice=False), axis=axis)
     dash = alt.StrokeDash(
@@ -56,9 +56,9 @@ def _by_length(timings: pl.DataFrame, colour: alt.Color, column: str, title: str
         legend=alt.Legend(labelExpr="datum.value == 'both' ? 'with backward' : 'forward'"),
     )
     tooltip = ["line:N", "direction:N", "length:Q", alt.Tooltip(f"{column}:Q", format=".3~g", title=unit)]
-    y = _logarithmic(column, unit, found[column])
+    y = _logarithmic(column, unit, positive[column])
     chart = _line().encode(x=x, y=y, color=colour, strokeDash=dash, tooltip=tooltip)
-    return Panel("", title, {"lines": Marks(found.to_dicts(), chart)}, HEIGHT)
+    return Panel("", title, {"lines": Marks(positive.to_dicts(), chart)}, HEIGHT)
 
 
 def _by_degree(errors: pl.DataFrame, colour: alt.Color, tolerance: float) -> Panel:
@@ -67,13 +67,13 @@ def _by_degree(errors: pl.DataFrame, colour: alt.Color, tolerance: float) -> Pan
     long = named.unpivot(
         ["certified error", "measured error"], index="degree", variable_name="line", value_name="error"
     )
-    found = long.filter(pl.col("error") > 0)
+    positive = long.filter(pl.col("error") > 0)
     x = alt.X("degree:O", title="degree", axis=alt.Axis(labelAngle=0))
-    y = _logarithmic("error", "error / max|v|", found["error"], ".0e")
+    y = _logarithmic("error", "error / max|v|", positive["error"], ".0e")
     tooltip = ["line:N", "degree:O", alt.Tooltip("error:Q", format=".2e")]
     lines = _line().encode(x=x, y=y, color=colour, tooltip=tooltip)
     asked = alt.Chart().mark_rule(color=QUIET, strokeDash=[2, 2]).encode(y="error:Q")
-    layers = {"lines": Marks(found.to_dicts(), lines), "tolerance": Marks([{"error": tolerance}], asked)}
+    layers = {"lines": Marks(positive.to_dicts(), lines), "tolerance": Marks([{"error": tolerance}], asked)}
     return Panel("", f"error by degree; dotted: {tolerance:g}", layers, HEIGHT)
 
 

@@ -30,10 +30,10 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 def _setting(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
     varied = [field for field in ("condition", "scale") if len({str(c[field]) for c in configs}) > 1]
     kinds = {c.get("tuning") for c in configs}
-    found = [str(config["task"]["kind"]), *(str(config[field]) for field in varied)]
+    words = [str(config["task"]["kind"]), *(str(config[field]) for field in varied)]
     if config.get("tuning") == "chosen" and len(kinds) > 1:
-        found.append("tuned")
-    return ", ".join(found)
+        words.append("tuned")
+    return ", ".join(words)
 
 
 def _flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -52,12 +52,12 @@ def _telling_fields(flat: Sequence[Mapping[str, Any]], keys: Sequence[tuple]) ->
     groups = defaultdict(list)
     for fields, key in zip(flat, keys, strict=True):
         groups[key].append(fields)
-    found: dict[str, None] = {}
+    telling: dict[str, None] = {}
     for group in groups.values():
         for field in dict.fromkeys(name for fields in group for name in fields):
             if len({repr(fields.get(field)) for fields in group}) > 1:
-                found[field] = None
-    return list(found)
+                telling[field] = None
+    return list(telling)
 
 
 def _extended(name: str, fields: Mapping[str, Any], extra: Sequence[str]) -> str:

@@ -93,8 +93,8 @@ def panels_spec(
         legend: Whether colours are explained.
         colours: Whether groups have their colours in common: "shared" or "independent".
     """
-    groups = [list(found) for _, found in groupby(panels, key=lambda panel: panel.group)]
-    rows = [_row(width, columns, found) for found in groups]
+    groups = [list(group) for _, group in groupby(panels, key=lambda panel: panel.group)]
+    rows = [_row(width, columns, group) for group in groups]
     whole = {"vconcat": rows, "spacing": 32, "padding": 12, "background": "white"} | _resolved(colours)
     return _whole(whole, legend=LEGEND | {"disable": not legend})
 

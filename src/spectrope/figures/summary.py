@@ -79,8 +79,8 @@ def rows_of(tables: Tables, setting: str) -> list[SummaryRow]:
 
 def headline(tables: Tables) -> list[HeadlineEntry]:
     """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
-    found = [HeadlineEntry(setting, _of_setting(tables, setting)) for setting in tables.settings]
-    return [*found, HeadlineEntry("seeds", [_allowed(tables)])]
+    entries = [HeadlineEntry(setting, _of_setting(tables, setting)) for setting in tables.settings]
+    return [*entries, HeadlineEntry("seeds", [_allowed(tables)])]
 
 
 def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:

@@ -153,16 +153,18 @@ def read_tables(runs: Sequence[Run], declared: Mapping[str, Mapping[str, Any]] |
 def _measured(
     keyed: Sequence[tuple[Run, dict[str, Any]]], name: str, columns: Mapping[str, Any]
 ) -> pl.DataFrame:
-    stored = [(run, key, own) for run, key in keyed if (own := _stored(run, name))]
-    found = [_labelled(_frame(run, own, columns, TAKEN_ALONG.get(name, ())), key) for run, key, own in stored]
-    return pl.concat(found, how="diagonal") if found else pl.DataFrame()
+    stored = [(run, key, table) for run, key in keyed if (table := _stored(run, name))]
+    frames = [
+        _labelled(_frame(run, table, columns, TAKEN_ALONG.get(name, ())), key) for run, key, table in stored
+    ]
+    return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
 def _stored(run: Run, name: str) -> str | None:
     """The table of a run that is drawn: of the usual size, or of the largest other one."""
     mark = fullest(run, LEADERS.get(name, name))
-    own = f"{name}{mark}"
-    return own if mark is not None and run.has_frame(own) else None
+    table = f"{name}{mark}"
+    return table if mark is not None and run.has_frame(table) else None
 
 
 def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
@@ -171,15 +173,15 @@ def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
     names = name_runs(configs)
     settings = ordered_settings(setting for setting, _ in names)
     encodings = ordered_encodings(encoding for _, encoding in names)
-    found: dict[tuple[int, int, int], tuple[Run, dict[str, Any]]] = {}
+    placed: dict[tuple[int, int, int], tuple[Run, dict[str, Any]]] = {}
     for run, config, (setting, encoding) in zip(runs, configs, names, strict=True):
         place = (settings.index(setting), encodings.index(encoding), int(config["seed"]))
-        if place in found:
+        if place in placed:
             raise ConfigError(
-                f"{found[place][0].path} and {run.path} are one experiment; report one of them."
+                f"{placed[place][0].path} and {run.path} are one experiment; report one of them."
             )
-        found[place] = run, {"run": run.id, "setting": setting, "encoding": encoding, "seed": place[2]}
-    return [found[place] for place in sorted(found)]
+        placed[place] = run, {"run": run.id, "setting": setting, "encoding": encoding, "seed": place[2]}
+    return [placed[place] for place in sorted(placed)]
 
 
 def _config(run: Run) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def least_norm(p: int, width: int, seed: int, starts: int = 20) -> Points:
             f"least_norm needs at least 2 tokens, 1 dimension and 1 start; got {p}, {width}, {starts}."
         )
     rng = numpy_stream(seed, "grokking/arrangement")
-    found = [_descent(p, width, rng) for _ in range(starts)]
-    arrived = [one for one in found if one is not None]
+    descents = [_descent(p, width, rng) for _ in range(starts)]
+    arrived = [one for one in descents if one is not None]
     if not arrived:
         raise ConfigError(f"none of {starts} descents from random embeddings arrived; try another seed.")
     return min(arrived, key=lambda one: float(np.square(one).sum()))

@@ -43,9 +43,9 @@ def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) 
         raise ConfigError(
             f"a comparison of measures needs at least {FEWEST} evaluations of each run; lower evaluate_every."
         )
-    found = [_scored(name, [_scores(table, name) for table in progress]) for name in (*BASELINES, *measures)]
+    rows = [_scored(name, [_scores(table, name) for table in progress]) for name in (*BASELINES, *measures)]
     strength = pl.col("rho").abs()
-    return pl.DataFrame(found, infer_schema_length=None).sort(strength, descending=True, nulls_last=True)
+    return pl.DataFrame(rows, infer_schema_length=None).sort(strength, descending=True, nulls_last=True)
 
 
 def _scored(measure: str, of_runs: Sequence[dict[str, float | None]]) -> dict[str, object]:

@@ -150,8 +150,8 @@ def _by_step(run: Run, column: str) -> list[tuple[int, float]]:
 
 def _grokked(runs: Sequence[Run]) -> dict[str, Marks]:
     """Where runs grokked; nothing where none did."""
-    found = [run.manifest["grokked_at"] for run in runs]
-    rows = [{"step": step} for step in found if step is not None]
+    steps = [run.manifest["grokked_at"] for run in runs]
+    rows = [{"step": step} for step in steps if step is not None]
     rule = alt.Chart().mark_rule(strokeDash=[3, 3], color=COLOURS[1], opacity=0.7)
     return {"grokked": Marks(rows, rule.encode(x=_steps()))} if rows else {}
 
@@ -177,8 +177,8 @@ def _scatter(places: Float[np.ndarray, "m 2"], residues: Iterable[int]) -> Marks
 def _moments(run: Run) -> dict[int, Float[np.ndarray, "p c"]]:
     """First operands' embeddings by step."""
     tensors, _ = run.read_tensors("moments")
-    found = {int(name.split(".")[0]): values for name, values in tensors.items() if name.endswith(".of_a")}
-    return {step: found[step].double().numpy() for step in sorted(found)}
+    moments = {int(name.split(".")[0]): values for name, values in tensors.items() if name.endswith(".of_a")}
+    return {step: moments[step].double().numpy() for step in sorted(moments)}
 
 
 def _shown(run: Run) -> dict[int, Float[np.ndarray, "p c"]]:

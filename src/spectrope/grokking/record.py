@@ -57,13 +57,13 @@ def stable_steps(rows: Sequence[Evaluation], accuracy: float) -> int | None:
 def scores(snapshot: Snapshot, mse: bool) -> dict[str, float | None]:
     """Losses and accuracies of the training pairs, the others, and those that the distribution holds out."""
     split = snapshot.split
-    found: dict[str, float | None] = {}
+    metrics: dict[str, float | None] = {}
     parts = {"train": split.trains, "test": ~split.trains, "held_out": split.held_out}
     for name, part in parts.items():
         some = bool(part.any())
-        found[f"{name}_loss"] = loss_of(snapshot, part, mse) if some else None
-        found[f"{name}_accuracy"] = right(snapshot)[part].double().mean().item() if some else None
-    return found
+        metrics[f"{name}_loss"] = loss_of(snapshot, part, mse) if some else None
+        metrics[f"{name}_accuracy"] = right(snapshot)[part].double().mean().item() if some else None
+    return metrics
 
 
 def loss_of(snapshot: Snapshot, part: Bool[Tensor, " n"], mse: bool) -> float:

@@ -109,17 +109,17 @@ class ShapesTrainer(StepTrainer):
     def look(self) -> dict[str, float | None]:
         """Loss and accuracy of both splits in evaluation mode, and the norm of all weights."""
         self.state.model.eval()
-        found: dict[str, float | None] = {}
+        metrics: dict[str, float | None] = {}
         for name, index in (("train", self.train), ("test", self.test)):
             loss, right = 0.0, 0
             for part in index.split(BATCH):
                 logits, labels = self._logits(part), self._labels(part)
                 loss += F.cross_entropy(logits, labels, reduction="sum").item()
                 right += int((logits.argmax(1) == labels).sum())
-            found |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
-        require_finite(found["train_loss"], self.state.step)
+            metrics |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
+        require_finite(metrics["train_loss"], self.state.step)
         squares = [p.double().square().sum() for p in self.state.model.parameters()]
-        return found | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
+        return metrics | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
 
     def write(self) -> None:
         """Write evaluations and weights, and what is answered to every image."""

@@ -73,12 +73,12 @@ class GrokTrainer(StepTrainer):
     def look(self) -> dict[str, float | None]:
         """Scores of both splits and every measure; embeddings and answers of now are kept."""
         snapshot, state = self.snapshot(), self.state
-        found = scores(snapshot, mse=self.targets is not None)
-        require_finite(found["train_loss"], state.step)
+        metrics = scores(snapshot, mse=self.targets is not None)
+        require_finite(metrics["train_loss"], state.step)
         for measure in self.measures:
-            found |= measure(snapshot)
+            metrics |= measure(snapshot)
         state.kept = with_moment(state.kept, state.step, snapshot)
-        return found
+        return metrics
 
     def write(self) -> None:
         """Write evaluations, moments, answers and weights."""

@@ -61,8 +61,8 @@ class DecoderConfig(Configured):
     def sizes(self) -> dict[str, int | bool]:
         """What the encoding takes over from the model."""
         names = ("d_model", "n_heads", "max_length", "causal")
-        own = {name: getattr(self, name) for name in names}
-        return own | {"head_dim": self.attention.encoded_dim(self.head_dim)}
+        sizes = {name: getattr(self, name) for name in names}
+        return sizes | {"head_dim": self.attention.encoded_dim(self.head_dim)}
 
     @property
     def head_sizes(self) -> HeadSizes:

@@ -86,10 +86,12 @@ def best_ritz_value(
         is_last = len(steps) == max_products
         if is_last or _is_checked(len(steps)) or min(steps[-1][1][row] for row in running) <= tolerance:
             entries = np.array(steps)
-            found = {row: _leading(*entries[:, :, row].T) for row in running}
-            done = [row for row in running if is_last or _has_converged(*found[row], starts[row], tolerance)]
-            best = max([best, *(found[row][0] for row in done)], key=lambda ritz: ritz.value)
-            running = [row for row in running if row not in done and not _is_far_below(found[row][0], best)]
+            leading = {row: _leading(*entries[:, :, row].T) for row in running}
+            done = [
+                row for row in running if is_last or _has_converged(*leading[row], starts[row], tolerance)
+            ]
+            best = max([best, *(leading[row][0] for row in done)], key=lambda ritz: ritz.value)
+            running = [row for row in running if row not in done and not _is_far_below(leading[row][0], best)]
             stopped = [row for row in range(len(starts)) if row not in running]
             now[stopped], image[stopped] = 0, 0
         before, now = now, image.div_(norms.clamp_(min=TINY))

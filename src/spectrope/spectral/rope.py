@@ -166,8 +166,8 @@ def band_gram(q: Tensor, k: Tensor, causal: bool = False) -> BandGram:
     for queries, keys, before in past_grams(q, k):
         gram += _block_sums((torch.matmul(queries.mT, queries) * before).sum(0))
         for rows, columns in zip(queries, keys, strict=True):
-            own = torch.bmm(rows.view(-1, m, 2).movedim(1, 0), columns.view(-1, m, 2).permute(1, 2, 0))
-            flat = own.tril_().flatten(1)
+            per_pair = torch.bmm(rows.view(-1, m, 2).movedim(1, 0), columns.view(-1, m, 2).permute(1, 2, 0))
+            flat = per_pair.tril_().flatten(1)
             gram += flat @ flat.T
     return BandGram(gram)
 

@@ -84,8 +84,8 @@ def _pooled(
 def _centred_ranks(values: Float[np.ndarray, "r n"], labels: Int[np.ndarray, " n"]) -> np.ndarray:
     ranks = np.empty(values.shape)
     for label in np.unique(labels):
-        own = stats.rankdata(values[:, labels == label], axis=-1)
-        ranks[:, labels == label] = own - own.mean(-1, keepdims=True)
+        group_ranks = stats.rankdata(values[:, labels == label], axis=-1)
+        ranks[:, labels == label] = group_ranks - group_ranks.mean(-1, keepdims=True)
     return ranks
 
 

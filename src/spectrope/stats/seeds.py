@@ -33,15 +33,15 @@ class SeedProportion:
     verdict: Outcome
 
 
-def seed_proportion(found: list[bool], level: float = 0.95) -> SeedProportion:
-    """Across training runs, whether the majority shows something; one entry of `found` per seed.
+def seed_proportion(shown: list[bool], level: float = 0.95) -> SeedProportion:
+    """Across training runs, whether the majority shows something; one entry of `shown` per seed.
 
     Raises:
         ConfigError: If there is no run at all.
     """
-    if not found:
+    if not shown:
         raise ConfigError("a statement across seeds needs at least one run; got none.")
-    count, n = sum(found), len(found)
+    count, n = sum(shown), len(shown)
     exact = stats.binomtest(count, n).proportion_ci(level, method="exact")
     ends = {"low": float(exact.low), "high": float(exact.high)}
     interval = Interval(estimate=count / n, **ends, level=level, method="Clopper-Pearson over seeds")

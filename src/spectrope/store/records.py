@@ -77,8 +77,8 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
             try:
                 records.append(_record(line))
             except StoreError as error:
-                found = RUN.search(line)
-                run = found[1].decode() if found else None
+                match = RUN.search(line)
+                run = match[1].decode() if match else None
                 complaints.append(Complaint(f"{path.name}, line {number}: {error}", run))
     return records, complaints
 
@@ -89,11 +89,11 @@ def _record(line: bytes) -> dict[str, Any]:
         if not isinstance(record, dict) or CHECK not in record:
             raise StoreError("no record with a checksum.")
         check = record.pop(CHECK)
-        found = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
+        digest = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except (ValueError, RecursionError):
         raise StoreError(
             "no JSON, as a line that a crash has cut off; what it held counts as not there."
         ) from None
-    if found != check:
+    if digest != check:
         raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")
     return record

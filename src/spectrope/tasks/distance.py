@@ -137,8 +137,8 @@ class Distance(TriggerTask, name="distance"):
         fits = (left >= 1) & (left <= side) & (gap >= 1) & (gap <= self.config.max_gap) & (ways > 0)
         if self.config.fillers == "clean":
             fits &= (is_first.sum(1) + is_second.sum(1))[row] == 2
-        found = np.stack([row, left, gap, right, ways])[:, fits]
-        return found[:, _repeat_free(words, lengths, *found[:3])]
+        placements = np.stack([row, left, gap, right, ways])[:, fits]
+        return placements[:, _repeat_free(words, lengths, *placements[:3])]
 
 
 def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: int = 0) -> Batch:
@@ -154,13 +154,13 @@ def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: i
         start: Number of the first example.
     """
     index = np.arange(start, start + len(batch))
-    own = batch.lengths.numpy()
-    whole = np.rint(factor * own).astype(np.int64)
-    before = indexed_integers(seed, "lengths/before", index, 1, (whole - own + 1)[:, None])
+    lengths = batch.lengths.numpy()
+    whole = np.rint(factor * lengths).astype(np.int64)
+    before = indexed_integers(seed, "lengths/before", index, 1, (whole - lengths + 1)[:, None])
     place = np.arange(whole.max())
     chosen = words[indexed_integers(seed, "lengths/words", index, len(place), len(words))]
-    inside = (place >= before) & (place < before + own[:, None])
-    kept = np.arange(batch.inputs.shape[1]) < own[:, None]
+    inside = (place >= before) & (place < before + lengths[:, None])
+    kept = np.arange(batch.inputs.shape[1]) < lengths[:, None]
     chosen[inside] = batch.inputs.numpy()[kept]
     chosen[place >= whole[:, None]] = PADDING
     return replace(batch, inputs=torch.from_numpy(chosen), lengths=torch.from_numpy(whole))

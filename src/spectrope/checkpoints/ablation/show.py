@@ -58,13 +58,13 @@ class CheckpointAblation:
         subject, data = CheckpointSubject.of(model), self._data(model, tokenizer)
         tokens = None if self.batch is None else self.batch * data.width
         with counted("ablating") as watch:
-            found = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
-        if not math.isfinite(found.loss):
+            sweep = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
+        if not math.isfinite(sweep.loss):
             raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
         if self.json:
-            print(strict_json({"on": self.scored_on, "length": data.width, **found.to_dict()}))
+            print(strict_json({"on": self.scored_on, "length": data.width, **sweep.to_dict()}))
         else:
-            self._show(found, data)
+            self._show(sweep, data)
 
     @property
     def scored_on(self) -> str:
@@ -78,14 +78,14 @@ class CheckpointAblation:
             raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
         return text_sequences(model, read_texts(self.texts)[: self.examples], self.length, tokenizer)
 
-    def _show(self, found: CheckpointSweep, data: Sequences) -> None:
-        rows = pl.DataFrame(found.costs()).sort("loss_increase", descending=True).head(HEADS_SHOWN)
+    def _show(self, sweep: CheckpointSweep, data: Sequences) -> None:
+        rows = pl.DataFrame(sweep.costs()).sort("loss_increase", descending=True).head(HEADS_SHOWN)
         two_stacks = bool((rows["role"] != "").any())
         asked = (
             " The encoder reads the first half, the decoder is asked for the second." if two_stacks else ""
         )
         explain(
-            f"{self.scored_on}: loss {found.loss:.4g} nats per token, accuracy {100 * found.accuracy:.1f} % "
+            f"{self.scored_on}: loss {sweep.loss:.4g} nats per token, accuracy {100 * sweep.accuracy:.1f} % "
             f"on {len(data)} sequences of up to {data.width} tokens.{asked} With a head's output replaced "
             f"({self.fill}): loss in nats, drop of accuracy in points, 95 % intervals over sequences; layers "
             "and heads count from 0.",

@@ -201,8 +201,8 @@ class CheckpointStages:
         fills = {fill: self.filled(fill, layer, copies[0]) for fill in fills_of(changes)}
         for row, variant in enumerate(changes):
             for ablation in variant:
-                own = slice(ablation.head * width, (ablation.head + 1) * width)
-                copies[row, :, :, own] = fills[ablation.fill][..., own]
+                columns = slice(ablation.head * width, (ablation.head + 1) * width)
+                copies[row, :, :, columns] = fills[ablation.fill][..., columns]
         return copies.flatten(0, 1)
 
 
@@ -279,9 +279,9 @@ class CheckpointFork:
         """The projection of changed heads, through their columns alone."""
         width = self.stages.subject.sites[self.layer].width
         for ablation in changes_in(variant, self.layer):
-            own = slice(ablation.head * width, (ablation.head + 1) * width)
-            fill = self.stages.filled(ablation.fill, self.layer, self.heads)[..., own]
-            intact = intact + F.linear(fill - self.heads[..., own], weight[:, own])
+            columns = slice(ablation.head * width, (ablation.head + 1) * width)
+            fill = self.stages.filled(ablation.fill, self.layer, self.heads)[..., columns]
+            intact = intact + F.linear(fill - self.heads[..., columns], weight[:, columns])
         return intact
 
     @contextlib.contextmanager

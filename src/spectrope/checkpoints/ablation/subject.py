@@ -106,26 +106,26 @@ class CheckpointSubject:
         """What modules and blocks put out beside states, by name, where later ones may need it."""
         if not any(site.shares for site in self.sites):
             return {}
-        found: dict[str, tuple[Any, ...]] = {}
+        outputs: dict[str, tuple[Any, ...]] = {}
         names = [site.module for site in self.sites]
         names += [name for blocks in self.stacks.values() for name, _ in blocks]
 
         def note(name: str, output: Any) -> None:
-            found[name] = rest_of(output)
+            outputs[name] = rest_of(output)
             if name == names[-1]:
                 raise Enough
 
         with after(self.model, names, note), contextlib.suppress(Enough):
             self.run(data)
-        return found
+        return outputs
 
     def captured(self, data: Sequences) -> list[Float[Tensor, "b _ f"]]:
         """The heads of every site side by side, from one pass of the model as it is."""
-        found: dict[str, Tensor] = {}
+        heads: dict[str, Tensor] = {}
         names = [site.projection for site in self.sites]
 
         def note(name: str, args: Any, given: Any) -> None:
-            found[name] = args[0]
+            heads[name] = args[0]
 
         def stop(_: str, __: Any) -> None:
             raise Enough
@@ -136,4 +136,4 @@ class CheckpointSubject:
             contextlib.suppress(Enough),
         ):
             self.run(data)
-        return [found[name] for name in names]
+        return [heads[name] for name in names]

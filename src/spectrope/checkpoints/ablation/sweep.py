@@ -87,20 +87,20 @@ class CheckpointSweep:
     def costs(self) -> list[HeadCost]:
         """One row per head, layer by layer, with paired intervals over sequences."""
         change = (self.ablated - self.intact).swapaxes(0, 1)
-        found = {
+        changes = {
             "loss_increase": mean_intervals(change[..., 0]),
             "drop": mean_intervals(change[..., 1]).scaled(-100),
         }
-        return [self._row(found, place) for place in range(len(self.heads))]
+        return [self._row(changes, place) for place in range(len(self.heads))]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values."""
         rows = [vars(cost) for cost in self.costs()]
         return {"loss": self.loss, "accuracy": self.accuracy, "fill": self.fill, "heads": rows}
 
-    def _row(self, found: dict[str, Intervals], place: int) -> HeadCost:
+    def _row(self, changes: dict[str, Intervals], place: int) -> HeadCost:
         values: dict[str, Any] = {}
-        for name, intervals in found.items():
+        for name, intervals in changes.items():
             values |= ends(name, intervals.at(place))
         low, high = sorted((values["drop_low"], values["drop_high"]))
         role, layer, head = self.heads[place]
@@ -190,8 +190,8 @@ def checkpoint_scores(
             piece = piece.to(device)
             stages = CheckpointStages(subject, piece, means, given, subject.handed_on(piece))
             room = max(1, tokens // (len(piece) * piece.width))
-            for which, found in Tree(stages, variants, room).grow():
-                scores[torch.tensor(which)[:, None], index] = found.double().cpu()
+            for which, scored in Tree(stages, variants, room).grow():
+                scores[torch.tensor(which)[:, None], index] = scored.double().cpu()
                 done += len(which) * len(index)
                 watch(Progress("ablate", done // len(data), len(variants)))
     return scores

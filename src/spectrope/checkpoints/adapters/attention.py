@@ -87,8 +87,8 @@ def _own(
         mask, _ = split_mask(None, query, key, _sees_past_alone(module, query, options.get("is_causal")))
     if mask.dtype is torch.bool:
         mask = torch.zeros_like(mask, dtype=query.dtype).masked_fill(~mask, torch.finfo(query.dtype).min)
-    own = sys.modules[type(module).__module__].eager_attention_forward
-    return own(module, query, key, value, mask, **options)
+    eager = sys.modules[type(module).__module__].eager_attention_forward
+    return eager(module, query, key, value, mask, **options)
 
 
 def _sees_past_alone(module: nn.Module, query: Tensor, is_causal: bool | None) -> bool:

@@ -75,11 +75,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def running(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Another function in the place of a module's own forward pass while the block runs."""
-    own = module.__dict__.get("forward")
+    previous = module.__dict__.get("forward")
     module.forward = forward
     try:
         yield
     finally:
         del module.forward
-        if own is not None:
-            module.forward = own
+        if previous is not None:
+            module.forward = previous

@@ -58,8 +58,8 @@ def trained_length(model: nn.Module) -> int | None:
     config: Any = model.config
     text = config.get_text_config()
     names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    found = next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
-    return None if found is None else found - _skipped(model, found)
+    positions = next((int(getattr(text, name)) for name in names if getattr(text, name, None)), None)
+    return None if positions is None else positions - _skipped(model, positions)
 
 
 def _skipped(model: nn.Module, rows: int) -> int:

@@ -108,9 +108,9 @@ def drawn_weights(model: nn.Module) -> tuple[str, ...]:
 def _check_weights_of(model: nn.Module, source: str | Path, loaded: dict[str, Any]) -> None:
     """Refuse weights of other sizes than the configuration's, random ones, and such as are not finite."""
     if wrong := sorted(loaded["mismatched_keys"]):
-        name, found, wanted = wrong[0]
+        name, shape, wanted = wrong[0]
         raise ConfigError(
-            f"{source} cannot be loaded: {name} is {_by(found)} where its config.json asks for {_by(wanted)}."
+            f"{source} cannot be loaded: {name} is {_by(shape)} where its config.json asks for {_by(wanted)}."
         )
     _check_drawn(model, source, loaded["missing_keys"])
     for name, weight in model.named_parameters():

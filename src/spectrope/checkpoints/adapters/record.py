@@ -121,8 +121,8 @@ def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterato
         cap = rest.get("softcap")
         sink(Call(names[module], q, k, bias, allowed, float(scale), softcap=cap, sinks=sinks))
         if attend:
-            own = sys.modules[type(module).__module__].eager_attention_forward
-            return own(module, q, k, v, mask, **rest)[0]
+            eager = sys.modules[type(module).__module__].eager_attention_forward
+            return eager(module, q, k, v, mask, **rest)[0]
         return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
 
     token = _sink.set(receive)

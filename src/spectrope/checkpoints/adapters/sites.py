@@ -73,16 +73,16 @@ def head_sites(model: nn.Module, modules: Mapping[str, bool]) -> list[HeadSite]:
         UnsupportedError: If a projection is not found, or two modules go by the same role and number.
     """
     with evaluating(model), torch.no_grad():
-        found = _projections(model, [*modules])
-        lost = [module for module in modules if module not in found]
+        projections = _projections(model, [*modules])
+        lost = [module for module in modules if module not in projections]
         if lost:
             raise UnsupportedError(
                 f"no linear map after the heads of {lost[0]} was found, so none can be cut."
             )
-        outputs = _outputs(model, [name for name, _, _ in found.values()], [*modules])
+        outputs = _outputs(model, [name for name, _, _ in projections.values()], [*modules])
     config: Any = model.config
     sites = [
-        _site(_role(name, elsewhere, config.is_encoder_decoder), name, *found[name], outputs)
+        _site(_role(name, elsewhere, config.is_encoder_decoder), name, *projections[name], outputs)
         for name, elsewhere in modules.items()
     ]
     if len({site.name for site in sites}) < len(sites):
@@ -140,18 +140,18 @@ def _projections(model: nn.Module, modules: list[str]) -> dict[str, tuple[str, i
     """Name of the projection, heads and their width, by attention module."""
     weights = {name: linear_weight(module) for name, module in model.named_modules()}
     inputs = {name: weight.shape[1] for name, weight in weights.items() if weight is not None}
-    found: dict[str, tuple[str, int, int]] = {}
+    projections: dict[str, tuple[str, int, int]] = {}
     waiting: list[Call] = []
 
     def enter(name: str, args: Any, given: Any) -> None:
         if waiting and inputs[name] % waiting[-1].q.shape[1] == 0:
             call = waiting.pop()
             heads = call.q.shape[1]
-            found.setdefault(call.module, (name, heads, inputs[name] // heads))
+            projections.setdefault(call.module, (name, heads, inputs[name] // heads))
 
     with before(model, inputs, enter), recorded(model, waiting.append):
         model(**Inputs(batch=1, length=4).of(model))
-    return {module: found[module] for module in modules if module in found}
+    return {module: projections[module] for module in modules if module in projections}
 
 
 def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> dict[str, Any]:
@@ -173,11 +173,11 @@ def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> di
 def _site(
     role: Role, module: str, projection: str, n_heads: int, width: int, outputs: dict[str, Any]
 ) -> HeadSite:
-    own, block = outputs[module], outputs[block_of(module)]
+    output, block = outputs[module], outputs[block_of(module)]
     gives: Gives = "more"
-    if _same(first_of(own), outputs[projection]):
+    if _same(first_of(output), outputs[projection]):
         gives = "projected"
-    elif _same(first_of(own), outputs[f"in {projection}"]):
+    elif _same(first_of(output), outputs[f"in {projection}"]):
         gives = "heads"
     return HeadSite(
         role,
@@ -188,7 +188,7 @@ def _site(
         n_heads,
         width,
         gives,
-        parts=_parts(own),
+        parts=_parts(output),
         block_parts=_parts(block),
         shares=any(isinstance(part, Tensor) for part in rest_of(block)),
     )

@@ -31,10 +31,10 @@ def parse_layers(text: str) -> slice:
     Raises:
         ConfigError: If it is none of these.
     """
-    found = re.fullmatch(r"(-?\d+)?(:)?(-?\d+)?", text.strip())
-    if found is None or not any(found.groups()):
+    match = re.fullmatch(r"(-?\d+)?(:)?(-?\d+)?", text.strip())
+    if match is None or not any(match.groups()):
         raise ConfigError(f"layers are given as FIRST:LAST+1, such as 0:4, or as one number; got {text!r}.")
-    start, colon, stop = found.groups()
+    start, colon, stop = match.groups()
     first = int(start) if start else None
     if colon is None:
         return slice(first, int(start) + 1 or None)
@@ -55,16 +55,16 @@ class Chosen:
 
     def renamed(self, weight: str) -> str | None:
         """The name of a weight with its layer counted from the first chosen one; None in other layers."""
-        found = LAYER.match(weight)
-        if found is None:
+        match = LAYER.match(weight)
+        if match is None:
             return weight
-        chosen, number = self._of(weight), int(found[2])
-        return f"{found[1]}{number - chosen.start}{weight[found.end() :]}" if number in chosen else None
+        chosen, number = self._of(weight), int(match[2])
+        return f"{match[1]}{number - chosen.start}{weight[match.end() :]}" if number in chosen else None
 
     def lends(self, weight: str) -> bool:
         """Whether a layer that is not chosen, the first, keeps this for all that have none of their own."""
-        found = LAYER.match(weight)
-        return found is not None and int(found[2]) == 0 and any(name in weight for name in LENT)
+        match = LAYER.match(weight)
+        return match is not None and int(match[2]) == 0 and any(name in weight for name in LENT)
 
     def _of(self, weight: str) -> range:
         return self.stacks.get("") or self.stacks[layer_name(weight)[0]]
@@ -148,10 +148,10 @@ def renumber(model: nn.Module, chosen: Chosen) -> None:
     lists = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.ModuleList)]
     for stack, numbers in chosen.stacks.items():
         inside = (module for name, module in lists if not stack or stack in name.split("."))
-        found = next(module for module in inside if len(module) == len(numbers))
-        blocks = list(found)
-        found._modules.clear()
-        found._modules.update({str(number): block for number, block in zip(numbers, blocks, strict=True)})
+        layers = next(module for module in inside if len(module) == len(numbers))
+        blocks = list(layers)
+        layers._modules.clear()
+        layers._modules.update({str(number): block for number, block in zip(numbers, blocks, strict=True)})
 
 
 def _files(source: str, chosen: Chosen, where: dict[str, Any]) -> Iterator[tuple[Path, list[str] | None]]:
@@ -168,17 +168,17 @@ def _files(source: str, chosen: Chosen, where: dict[str, Any]) -> Iterator[tuple
         if chosen.renamed(name) is not None or chosen.lends(name):
             placed.setdefault(file, []).append(name)
     for file, names in placed.items():
-        found = _find(source, file, where)
-        if found is None:
+        path = _find(source, file, where)
+        if path is None:
             raise ConfigError(f"{source} lacks {file}, which holds {names[0]}.")
-        yield found, names
+        yield path, names
 
 
 def _find(source: str, name: str, where: dict[str, Any]) -> Path | None:
     from transformers.utils.hub import cached_file
 
-    found = cached_file(source, name, _raise_exceptions_for_missing_entries=False, **where)
-    return Path(found) if found else None
+    cached = cached_file(source, name, _raise_exceptions_for_missing_entries=False, **where)
+    return Path(cached) if cached else None
 
 
 def _of_tokens(name: str) -> bool:

@@ -13,15 +13,15 @@ def layer_name(module: str) -> tuple[str, int]:
 
     `encoder.block.1.layer.0.SelfAttention` lies in layer 1 of "encoder"; a stack on its own has no name.
     """
-    found = re.search(r"(?:^|\.)(\d+)(?:\.|$)", module)
-    stack = re.search(r"(?:^|\.)(encoder|decoder)\.", module[: found.start() + 1] if found else module)
-    return (stack.group(1) if stack else "", int(found.group(1)) if found else 0)
+    match = re.search(r"(?:^|\.)(\d+)(?:\.|$)", module)
+    stack = re.search(r"(?:^|\.)(encoder|decoder)\.", module[: match.start() + 1] if match else module)
+    return (stack.group(1) if stack else "", int(match.group(1)) if match else 0)
 
 
 def block_of(module: str) -> str:
     """Dotted name of the block that an attention module lies in: up to the first number."""
-    found = re.search(r"^(.*?\.)?\d+(?=\.|$)", module)
-    return found.group(0) if found else module
+    match = re.search(r"^(.*?\.)?\d+(?=\.|$)", module)
+    return match.group(0) if match else module
 
 
 def declared_config(model: nn.Module) -> dict[str, Any]:
@@ -61,10 +61,10 @@ def _config_path(source: str) -> Path | None:
     from transformers.utils.hub import cached_file
 
     try:
-        found = cached_file(source, "config.json", local_files_only=True)
+        cached = cached_file(source, "config.json", local_files_only=True)
     except OSError:
         return None
-    return Path(found) if found else None
+    return Path(cached) if cached else None
 
 
 def _plain(fields: Any) -> Any:

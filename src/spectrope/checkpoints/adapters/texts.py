@@ -60,12 +60,12 @@ def open_tokenizer(
 
     options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
     try:
-        found = AutoTokenizer.from_pretrained(source, **options)
+        tokenizer = AutoTokenizer.from_pretrained(source, **options)
     except Exception as error:  # what its files, or the lack of them, raise in the library is of any kind
         raise ConfigError(f"{source} has no tokenizer that can be read: {_reason(error)}") from None
-    if not _has_files(source, found, allow_download):
+    if not _has_files(source, tokenizer, allow_download):
         raise ConfigError(f"{source} has no tokenizer that can be read: no file of it.")
-    return Tokenizer(found)
+    return Tokenizer(tokenizer)
 
 
 def _reason(error: Exception) -> str:
@@ -148,10 +148,10 @@ def decoder_start(model: nn.Module) -> int | None:
     if not config.is_encoder_decoder:
         return None
     names = ("decoder_start_token_id", "bos_token_id", "pad_token_id")
-    found = next((int(i) for name in names if (i := getattr(config, name, None)) is not None), None)
-    if found is None:
+    start = next((int(i) for name in names if (i := getattr(config, name, None)) is not None), None)
+    if start is None:
         raise ConfigError(f"the configuration of {type(model).__name__} has no decoder_start_token_id.")
-    return found
+    return start
 
 
 @torch.no_grad()

@@ -26,14 +26,14 @@ def applied_encodings(model: nn.Module, modules: list[str], length: int, seed: i
         there is a bias in them.
     """
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
-    found: dict[str, Applied] = {}
+    applied: dict[str, Applied] = {}
 
     def receive(kernel: LayerKernel) -> None:
-        found[kernel.call.module] = applied_by(kernel, noise)
+        applied[kernel.call.module] = applied_by(kernel, noise)
 
     with evaluating(model):
         constant_content(model, modules, length, receive, seed=seed)
-    return found
+    return applied
 
 
 def applied_by(kernel: LayerKernel, noise: float) -> Applied:

@@ -131,8 +131,8 @@ def _shares(buckets: Buckets, lag: Int[Tensor, " n"], table: Float[Tensor, "h n"
     first = torch.full_like(numbers, len(place)).scatter_reduce(
         0, place, torch.arange(len(place), device=place.device), "amin"
     )
-    own = table[:, first].T.contiguous()  # (buckets, h)
-    if bool(((table.T - own[place]).abs() > within).any()):
+    by_bucket = table[:, first].T.contiguous()  # (buckets, h)
+    if bool(((table.T - by_bucket[place]).abs() > within).any()):
         return False
-    apart = torch.cdist(own, own, p=math.inf).fill_diagonal_(math.inf)
+    apart = torch.cdist(by_bucket, by_bucket, p=math.inf).fill_diagonal_(math.inf)
     return bool((apart > within).all())

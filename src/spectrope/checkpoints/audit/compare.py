@@ -47,19 +47,21 @@ def compare(
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
     """
-    found: list[Discrepancy] = []
+    discrepancies: list[Discrepancy] = []
     if expected.kind is not None and expected.kind != effective.kind:
         return [Discrepancy("encoding", expected.describe(), effective.describe())]
     if expected.turning is not None and effective.turning is not None:
-        found += _turning(expected.turning, effective.turning, length, noise)
+        discrepancies += _turning(expected.turning, effective.turning, length, noise)
     if expected.slopes is not None and effective.slopes is not None:
-        found += _slopes(expected.slopes, effective.slopes, max(SLOPE, noise))
+        discrepancies += _slopes(expected.slopes, effective.slopes, max(SLOPE, noise))
     if expected.buckets is not None and expected.buckets != effective.buckets:
-        found.append(Discrepancy("buckets", str(expected.buckets), str(effective.buckets or "none of T5's")))
+        discrepancies.append(
+            Discrepancy("buckets", str(expected.buckets), str(effective.buckets or "none of T5's"))
+        )
     if expected.mask is not None and effective.mask is not None:
-        found += _mask(expected.mask, effective.mask, length)
-    found += _query_scale(expected.query_scale, effective.query_scale, noise)
-    return found
+        discrepancies += _mask(expected.mask, effective.mask, length)
+    discrepancies += _query_scale(expected.query_scale, effective.query_scale, noise)
+    return discrepancies
 
 
 def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:

@@ -64,16 +64,16 @@ def rope_parameters(fields: Declaration, layer_type: str) -> dict[str, Any]:
     A checkpoint's file that is written in the old layout (`rope_theta`, `rope_scaling`, and
     `rope_local_base_freq` for sliding layers) wins over what the library made of it.
     """
-    found = _of_type(fields.get("rope_parameters") or {}, layer_type)
+    parameters = _of_type(fields.get("rope_parameters") or {}, layer_type)
     file = fields.file
     if "rope_parameters" in file or not any(file.get(key) is not None for key in OLD_KEYS):
-        return found
+        return parameters
     if layer_type == "sliding_attention" and file.get("rope_local_base_freq") is not None:
         return {"rope_type": "default", "rope_theta": float(file["rope_local_base_freq"])}
-    base = file.get("rope_theta") or file.get("rotary_emb_base") or found.get("rope_theta")
+    base = file.get("rope_theta") or file.get("rotary_emb_base") or parameters.get("rope_theta")
     scaling = file.get("rope_scaling") or {}
     kind = scaling.get("rope_type") or scaling.get("type") or "default"
-    kept = {key: value for key, value in found.items() if key == "partial_rotary_factor"}
+    kept = {key: value for key, value in parameters.items() if key == "partial_rotary_factor"}
     return kept | scaling | {"rope_type": kind, "rope_theta": base}
 
 
@@ -87,23 +87,23 @@ def contradictions(fields: Declaration, layer_type: str) -> list[tuple[str, str]
     if not (whole := file.get("rope_parameters")):
         return []
     new, sliding = _of_type(whole, layer_type), layer_type == "sliding_attention"
-    found: list[tuple[str, str]] = []
+    conflicts: list[tuple[str, str]] = []
     name = next((key for key in ("rope_theta", "rotary_emb_base") if file.get(key) is not None), "")
     if sliding and (new is not whole or file.get("rope_local_base_freq") is not None):
         name = "rope_local_base_freq" if file.get("rope_local_base_freq") is not None else ""
     base = new.get("rope_theta")
     if name and base is not None and not math.isclose(float(file[name]), float(base)):
         told = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
-        found.append(("config.json declares two bases", told))
+        conflicts.append(("config.json declares two bases", told))
     scaling = {} if sliding and new is not whole else file.get("rope_scaling") or {}
     old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
     off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)
     if off:
         one, other = (", ".join(f"{key} {known.get(key)}" for key in off) for known in (old, new))
-        found.append(
+        conflicts.append(
             ("config.json declares two scalings", f"{one} (rope_scaling) and {other} (rope_parameters)")
         )
-    return found
+    return conflicts
 
 
 def _of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:
@@ -181,8 +181,10 @@ def _schedule(
 
 def _trained(fields: Declaration, parameters: dict[str, Any]) -> int:
     """Positions of the training before any extension."""
-    own = parameters.get("original_max_position_embeddings")
-    return int(fields.get("original_max_position_embeddings") or own or fields.get("max_position_embeddings"))
+    original = parameters.get("original_max_position_embeddings")
+    return int(
+        fields.get("original_max_position_embeddings") or original or fields.get("max_position_embeddings")
+    )
 
 
 def _default(

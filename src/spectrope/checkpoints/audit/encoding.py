@@ -118,8 +118,8 @@ class Turning:
             base: To measure slowdowns against where the frequencies are in no progression; None takes the own
                 one, or that by which the second pair is slower than the first.
         """
-        own = self.base or _base_of(self.frequencies)
-        return fit_schedule(torch.tensor(self.frequencies, dtype=torch.float64), base or own)
+        default_base = self.base or _base_of(self.frequencies)
+        return fit_schedule(torch.tensor(self.frequencies, dtype=torch.float64), base or default_base)
 
 
 def _base_of(frequencies: tuple[float, ...]) -> float:

@@ -32,10 +32,10 @@ class Declaration:
         Raises:
             ConfigError: If the configuration has none of them.
         """
-        found = self.get(*names)
-        if found is None:
+        value = self.get(*names)
+        if value is None:
             raise ConfigError(f"the configuration of {self.model_type!r} has no {' or '.join(names)}.")
-        return int(found)
+        return int(value)
 
     @property
     def model_type(self) -> str:

@@ -14,29 +14,29 @@ DECLARED, EFFECTIVE = "#464646", "#d84a02"
 DataRows = list[dict[str, Any]]
 
 
-def kernel_panels(found: Audit) -> list[Panel]:
+def kernel_panels(audit: Audit) -> list[Panel]:
     """A panel per layer whose kernel varies with the lag, with a line per head."""
     return [
         Panel("", f"layer {layer.name}", {"heads": _kernels(layer)}, 150)
-        for layer in found.layers
+        for layer in audit.layers
         if any(head.lags for head in layer.heads)
     ]
 
 
-def pair_panels(found: Audit) -> list[Panel]:
+def pair_panels(audit: Audit) -> list[Panel]:
     """A panel for all layers whose pairs turn alike and are declared alike."""
     groups: dict[tuple[Any, ...], list[LayerRecord]] = {}
-    for layer in found.layers:
+    for layer in audit.layers:
         if layer.effective.turning is not None:
             key = (layer.declared.turning, layer.effective.describe(), layer.verdict)
             groups.setdefault(key, []).append(layer)
-    return [Panel("", _names(members), _pairs(members[0], found.length), 190) for members in groups.values()]
+    return [Panel("", _names(members), _pairs(members[0], audit.length), 190) for members in groups.values()]
 
 
-def slope_panels(found: Audit) -> list[Panel]:
+def slope_panels(audit: Audit) -> list[Panel]:
     """A panel for all layers whose linear biases fall alike."""
     groups: dict[tuple[Any, ...], list[LayerRecord]] = {}
-    for layer in found.layers:
+    for layer in audit.layers:
         if layer.effective.slopes is not None:
             key = (layer.declared.slopes, *(f"{slope:.4g}" for slope in layer.effective.slopes))
             groups.setdefault(key, []).append(layer)

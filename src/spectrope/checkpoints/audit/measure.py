@@ -36,31 +36,31 @@ def measure(
     q, growth = unscaled(call.q.double(), noise)
     rotation = fit_rotation(q, call.k.double(), kernel.sources, noise)
     still = rotation is None and not _varies(q, noise) and not _varies(call.k.double(), noise)
-    found = LayerEncoding(
+    encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown", mask=mask, query_scale=growth
     )
     if rotation is not None:
         turning = turning_of(rotation)
-        found = replace(found, turning=completed(turning, declared.turning, call.q.shape[2], noise))
+        encoding = replace(encoding, turning=completed(turning, declared.turning, call.q.shape[2], noise))
     if bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
         exact = call.logits is None
-        found = _with_bias(found, bias, call.allowed[0], declared, noise, largest, exact=exact)
-    found, own = _scaled_before(found, scale, rotation)
-    return found, scale * own, _heads(kernel, scale, bias, mask, found, absolute)
+        encoding = _with_bias(encoding, bias, call.allowed[0], declared, noise, largest, exact=exact)
+    encoding, factor = _scaled_before(encoding, scale, rotation)
+    return encoding, scale * factor, _heads(kernel, scale, bias, mask, encoding, absolute)
 
 
 def _scaled_before(
-    found: LayerEncoding, scale: float, rotation: Rotation | None
+    encoding: LayerEncoding, scale: float, rotation: Rotation | None
 ) -> tuple[LayerEncoding, float]:
     """The encoding without the factor of dot products where queries carry it before they turn, and that."""
-    if found.turning is None or rotation is None or rotation.query_gain is None or rotation.gain is None:
-        return found, 1.0
-    own = rotation.head_dim**-0.5
-    if scale != 1 or abs(rotation.query_gain / own - 1) > GAIN:
-        return found, 1.0
-    return replace(found, turning=replace(found.turning, gain=rotation.gain / own)), own
+    if encoding.turning is None or rotation is None or rotation.query_gain is None or rotation.gain is None:
+        return encoding, 1.0
+    factor = rotation.head_dim**-0.5
+    if scale != 1 or abs(rotation.query_gain / factor - 1) > GAIN:
+        return encoding, 1.0
+    return replace(encoding, turning=replace(encoding.turning, gain=rotation.gain / factor)), factor
 
 
 def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "b h t d"], float | None]:
@@ -120,7 +120,7 @@ def _varies(x: Float[Tensor, "b h t d"], noise: float) -> bool:
 
 
 def _with_bias(
-    found: LayerEncoding,
+    encoding: LayerEncoding,
     bias: Float[Tensor, "h i j"],
     allowed: Bool[Tensor, "#h i j"],
     declared: LayerEncoding,
@@ -132,16 +132,16 @@ def _with_bias(
     """The encoding with the family of its bias, unless rows alone vary."""
     centred = row_centred(bias, allowed)
     if centred.abs().max().item() <= 50 * noise * largest:
-        return found
-    if found.kind != "none":
-        return replace(found, kind="unknown")
+        return encoding
+    if encoding.kind != "none":
+        return replace(encoding, kind="unknown")
     if (slopes := linear_slopes(centred, allowed)) is not None:
-        return replace(found, kind="linear bias", slopes=tuple(slopes.tolist()))
+        return replace(encoding, kind="linear bias", slopes=tuple(slopes.tolist()))
     table = lag_table(bias, allowed, noise)
     if table is None:
-        return replace(found, kind="unknown")
+        return replace(encoding, kind="unknown")
     buckets = find_buckets(*table, declared.buckets, 0.0 if exact else 4 * noise * largest)
-    return replace(found, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
+    return replace(encoding, kind="lag bias" if buckets is None else "bucketed bias", buckets=buckets)
 
 
 def _heads(
@@ -149,12 +149,12 @@ def _heads(
     scale: float,
     bias: Float[Tensor, "h i j"] | None,
     mask: Mask,
-    found: LayerEncoding,
+    encoding: LayerEncoding,
     absolute: bool,
 ) -> tuple[HeadRecord, ...]:
     """A record per query head; kernels that do not vary need no sums."""
-    n_heads, slopes = kernel.call.q.shape[1], found.slopes
-    if found.kind == "none" and found.query_scale is None:
+    n_heads, slopes = kernel.call.q.shape[1], encoding.slopes
+    if encoding.kind == "none" and encoding.query_scale is None:
         position: Position = "absolute" if absolute else "NoPE"
         return tuple(HeadRecord(head, position, None, None, (), ()) for head in range(n_heads))
     hidden = bias is not None and mask.shape not in ("causal", "bidirectional")

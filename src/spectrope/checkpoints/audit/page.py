@@ -30,11 +30,11 @@ PAIRS = (
 SLOPES = "How many logits each head loses per position of distance. Dots are measured, rings declared."
 
 
-def write_audit(found: Audit, path: Path) -> Path:
+def write_audit(audit: Audit, path: Path) -> Path:
     """Write the page of an audit, whole or not at all.
 
     Args:
-        found: The audit.
+        audit: The audit.
         path: HTML file to write.
 
     Returns:
@@ -43,32 +43,32 @@ def write_audit(found: Audit, path: Path) -> Path:
     Raises:
         StoreError: If the file cannot be written.
     """
-    return write_page(render_audit(found), path)
+    return write_page(render_audit(audit), path)
 
 
-def render_audit(found: Audit) -> str:
+def render_audit(audit: Audit) -> str:
     """The page as text."""
-    sections = _sections(found)
+    sections = _sections(audit)
     return rendered(
         "audit.html",
         [panel for section in sections for panel in section.panels],
         "audit.css",
         package="spectrope.checkpoints",
-        found=found,
-        counts=_counts(found),
-        rows=[_row(layer) for layer in found.layers],
-        reaches=reaches(found),
-        reached=reached(found),
+        audit=audit,
+        counts=_counts(audit),
+        rows=[_row(layer) for layer in audit.layers],
+        reaches=reaches(audit),
+        reached=reached(audit),
         sections=sections,
         keyed=("pairs", "slopes"),
         colours={"effective": EFFECTIVE, "declared": DECLARED},
     )
 
 
-def reaches(found: Audit) -> dict[str, str]:
+def reaches(audit: Audit) -> dict[str, str]:
     """What the rotations reach at the audited length, in words, by layers that share it."""
     shared: dict[str, list[str]] = {}
-    for layer in found.layers:
+    for layer in audit.layers:
         if layer.reach is not None and layer.effective.turning is not None:
             shared.setdefault(_reach(layer), []).append(layer.name)
     return {", ".join(names): text for text, names in shared.items()}
@@ -89,10 +89,10 @@ class Reached:
     wavelengths: str
 
 
-def reached(found: Audit) -> dict[str, list[Reached]]:
+def reached(audit: Audit) -> dict[str, list[Reached]]:
     """Which pairs turn how far, by layers that share the text of `reaches`."""
-    by_name = {layer.name: layer.reach for layer in found.layers}
-    first = {names: by_name[names.split(", ")[0]] for names in reaches(found)}
+    by_name = {layer.name: layer.reach for layer in audit.layers}
+    first = {names: by_name[names.split(", ")[0]] for names in reaches(audit)}
     return {names: _reached(reach) for names, reach in first.items() if reach is not None}
 
 
@@ -131,20 +131,20 @@ def _wavelengths(pairs: Sequence[PairReach]) -> str:
     return ", ".join(text for text in (turning, still) if text)
 
 
-def _sections(found: Audit) -> list[Section]:
-    more = any(len(layer.heads) > HEADS for layer in found.layers)
+def _sections(audit: Audit) -> list[Section]:
+    more = any(len(layer.heads) > HEADS for layer in audit.layers)
     kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
     sections = [
-        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(found), LEAST),
-        Section("slopes", "How steep biases fall", SLOPES, slope_panels(found), LEAST),
-        Section("kernels", "Kernels over lag", kernels, kernel_panels(found), LEAST),
+        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(audit), LEAST),
+        Section("slopes", "How steep biases fall", SLOPES, slope_panels(audit), LEAST),
+        Section("kernels", "Kernels over lag", kernels, kernel_panels(audit), LEAST),
     ]
     return [section for section in sections if section.panels]
 
 
-def _counts(found: Audit) -> dict[str, int]:
+def _counts(audit: Audit) -> dict[str, int]:
     """Layers by verdict, matches first."""
-    verdicts = [layer.verdict for layer in found.layers]
+    verdicts = [layer.verdict for layer in audit.layers]
     order = ("matches", "differs", "undeclared", "cannot tell")
     return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
 

@@ -62,11 +62,11 @@ class Paths:
         """A record per path that the model has."""
         for path, record in self._ways().items():
             try:
-                found = record(path)
+                outcome = record(path)
             except Refused as refusal:
-                found = PathRecord(path, "cannot tell", (), str(refusal))
-            if found is not None:
-                yield found
+                outcome = PathRecord(path, "cannot tell", (), str(refusal))
+            if outcome is not None:
+                yield outcome
 
     def _ways(self) -> dict[str, Callable[[str], PathRecord | None]]:
         """What checks each path."""
@@ -107,14 +107,14 @@ class Paths:
         """
         ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         steps = self.tokens - self.prompt
-        found = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
+        received = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
         findings: list[Discrepancy] = []
-        for table, looked_up in found.rows.items():
+        for table, looked_up in received.rows.items():
             start = 0
             for rows in looked_up:
                 findings += self._misplaced(table, rows[0], start)
                 start += rows.shape[1]
-        for module, calls in found.calls.items():
+        for module, calls in received.calls.items():
             start = 0
             for call in calls:
                 logits, allowed = kernel_rows(call)
@@ -129,28 +129,28 @@ class Paths:
         mask = torch.zeros_like(ids)
         mask[:, tokens] = 1
         left = tokens.start > 0
-        found = self._served(
+        received = self._served(
             lambda: self._generate(ids, mask, 1) if left else self._forward(self.prompt, mask)
         )
-        findings = self._first_misplaced(found, tokens)
-        for module, calls in found.calls.items():
+        findings = self._first_misplaced(received, tokens)
+        for module, calls in received.calls.items():
             logits, allowed = (x[0, :, tokens, tokens] for x in kernel_rows(calls[0]))
             findings += self._differing(module, logits, allowed, slice(0, self.prompt - self.padding))
         return _record(path, findings)
 
     def _packed(self, path: str) -> PathRecord | None:
         """Two sequences in one row, told apart by restarting positions; no record if the model sees one."""
-        second, own = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
-        positions = torch.cat([torch.arange(self.padding), torch.arange(own.stop)])[None]
+        second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
+        positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
-        found = self._served(lambda: self._forward(self.prompt, position_ids=positions))
-        kernels = {module: kernel_rows(calls[0]) for module, calls in found.calls.items()}
+        received = self._served(lambda: self._forward(self.prompt, position_ids=positions))
+        kernels = {module: kernel_rows(calls[0]) for module, calls in received.calls.items()}
         if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
             return None
-        findings = self._first_misplaced(found, second)
+        findings = self._first_misplaced(received, second)
         for module, kernel in kernels.items():
             logits, allowed = (x[0, :, second, second] for x in kernel)
-            findings += self._differing(module, logits, allowed, own)
+            findings += self._differing(module, logits, allowed, rows)
         return _record(path, findings)
 
     def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
@@ -165,9 +165,11 @@ class Paths:
             pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
         )
 
-    def _first_misplaced(self, found: Served, tokens: slice) -> list[Discrepancy]:
+    def _first_misplaced(self, received: Served, tokens: slice) -> list[Discrepancy]:
         """What is misplaced in the first call of each table, whose tokens begin at position 0."""
-        both = (self._misplaced(table, rows[0][0, tokens], 0) for table, rows in found.rows.items() if rows)
+        both = (
+            self._misplaced(table, rows[0][0, tokens], 0) for table, rows in received.rows.items() if rows
+        )
         return [finding for findings in both for finding in findings]
 
     def _misplaced(self, table: str, rows: Int[Tensor, " t"], start: int) -> list[Discrepancy]:
@@ -221,6 +223,6 @@ def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord,
         seed: Of the constant content.
     """
     modules, tokens = attention_modules(model), min(TOKENS, trained_length(model) or TOKENS)
-    found = constant_token(model, modules, tokens)
-    tables = {one.table: int(one.rows[0]) for one in found if one.table}
+    absolutes = constant_token(model, modules, tokens)
+    tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
     return tuple(Paths(model, modules, tables, noise, seed, tokens).check())

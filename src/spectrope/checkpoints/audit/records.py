@@ -160,7 +160,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
-        found = {"ok": self.ok, **dataclasses.asdict(self)}
-        for absolute in found["absolutes"]:
+        values = {"ok": self.ok, **dataclasses.asdict(self)}
+        for absolute in values["absolutes"]:
             del absolute["term"]
-        return found
+        return values

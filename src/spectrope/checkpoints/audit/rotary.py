@@ -193,9 +193,9 @@ def gain_of(
     orders: tuple[Pairing, Pairing] = ("halves", "adjacent")
     for source in reversed(sources):
         for pairing in orders:
-            found = _match(source.double(), _serialised(z, pairing))
-            if found is not None and found[0] > 1 - max(1e-9, 4 * noise**2):
-                return pairing, found[1]
+            match = _match(source.double(), _serialised(z, pairing))
+            if match is not None and match[0] > 1 - max(1e-9, 4 * noise**2):
+                return pairing, match[1]
     return None
 
 
@@ -264,8 +264,8 @@ def fit_schedule(frequencies: Float[Tensor, " m"], base: float, tolerance: float
     line = logs[0] + step * torch.arange(m, dtype=torch.float64)
     if bool(((logs - line).abs() < tolerance).all()):
         factor = torch.exp(-logs[0]).item()
-        found = torch.exp(-step * m).item() if m > 1 else base
-        return Fit(found, "none" if abs(factor - 1) < tolerance else "linear", factor)
+        fitted_base = torch.exp(-step * m).item() if m > 1 else base
+        return Fit(fitted_base, "none" if abs(factor - 1) < tolerance else "linear", factor)
     return _against(geometric(base, 2 * m) / frequencies, base, tolerance)
 
 

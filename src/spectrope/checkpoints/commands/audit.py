@@ -43,53 +43,53 @@ class Audit(Checkpoints):
             check_page(self.out)
         model = self.open(self.model, self.layers)
         with counted("auditing") as watch:
-            found = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
+            audit = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
         if self.json:
-            print(strict_json(found.to_dict()))
+            print(strict_json(audit.to_dict()))
         else:
-            show(found)
+            show(audit)
         if self.out is not None:
-            write_audit(found, self.out)
+            write_audit(audit, self.out)
             if not self.json:
                 say(f"Page: {self.out.resolve()}")
-        return 0 if found.ok else MISMATCH
+        return 0 if audit.ok else MISMATCH
 
 
-def show(found: auditing.Audit) -> None:
+def show(audit: auditing.Audit) -> None:
     """Print a row per layer and path, then every reason for a verdict that is no match."""
-    title = f"{found.model} ({found.architecture}), {found.length} positions in {found.dtype}"
+    title = f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
     table(
-        title, ("layer", "position", "effective", "mask", "verdict"), [*_embeddings(found), *_layers(found)]
+        title, ("layer", "position", "effective", "mask", "verdict"), [*_embeddings(audit), *_layers(audit)]
     )
-    if found.paths:
-        table("", ("path", "verdict"), [(record.path, record.verdict) for record in found.paths])
-    for names, text in reaches(found).items():
+    if audit.paths:
+        table("", ("path", "verdict"), [(record.path, record.verdict) for record in audit.paths])
+    for names, text in reaches(audit).items():
         layers = "layers" if "," in names else "layer"
         say(f"{layers} {names}: {text}")
-    for where, why in reasons(found):
+    for where, why in reasons(audit):
         say(f"{where}: {why}")
-    if found.ok:
+    if audit.ok:
         explain("Every layer applies what the configuration declares.")
 
 
-def reasons(found: auditing.Audit) -> list[tuple[str, str]]:
+def reasons(audit: auditing.Audit) -> list[tuple[str, str]]:
     """Where something does not match, and why."""
-    findings = [(where, str(finding)) for where, finding in found.findings]
-    others = [(f"layer {layer.name}", layer.reason) for layer in found.layers if layer.reason]
-    paths = [(f"path {record.path}", record.reason) for record in found.paths if record.reason]
+    findings = [(where, str(finding)) for where, finding in audit.findings]
+    others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
+    paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
     return [*findings, *others, *paths]
 
 
-def _embeddings(found: auditing.Audit) -> list[tuple[str, ...]]:
+def _embeddings(audit: auditing.Audit) -> list[tuple[str, ...]]:
     return [
         ("embeddings", "absolute", f"table {one.table} from row {one.first_row}", "", one.verdict)
         if one.table
         else ("embeddings", "absolute" if one.verdict != "matches" else "NoPE", "none", "", one.verdict)
-        for one in found.absolutes
+        for one in audit.absolutes
     ]
 
 
-def _layers(found: auditing.Audit) -> list[tuple[str, ...]]:
+def _layers(audit: auditing.Audit) -> list[tuple[str, ...]]:
     return [
         (
             layer.name,
@@ -98,5 +98,5 @@ def _layers(found: auditing.Audit) -> list[tuple[str, ...]]:
             str(layer.effective.mask),
             layer.verdict,
         )
-        for layer in found.layers
+        for layer in audit.layers
     ]

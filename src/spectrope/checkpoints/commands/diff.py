@@ -34,19 +34,21 @@ class Diff(Checkpoints):
         models = [self.open(source, self.layers) for source in (self.first, self.second)]
         length = min(map(default_length, models)) if self.length is None else self.length
         with counted("auditing") as watch:
-            found = diff(*(audit(model, length=length, watch=watch) for model in models))
+            difference = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:
-            print(strict_json(found.to_dict()))
+            print(strict_json(difference.to_dict()))
         else:
-            show(found)
-        return 0 if found.same else MISMATCH
+            show(difference)
+        return 0 if difference.same else MISMATCH
 
 
-def show(found: Difference) -> None:
+def show(difference: Difference) -> None:
     """Print a row per layer, then every respect in which one differs."""
-    rows = [(one.layer, one.first, one.second, "differs" if one.findings else "same") for one in found.layers]
-    table(f"{found.length} positions", ("layer", found.first, found.second, ""), rows)
-    for one in found.layers:
+    rows = [
+        (one.layer, one.first, one.second, "differs" if one.findings else "same") for one in difference.layers
+    ]
+    table(f"{difference.length} positions", ("layer", difference.first, difference.second, ""), rows)
+    for one in difference.layers:
         for finding in one.findings:
             text = f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
             say(text)

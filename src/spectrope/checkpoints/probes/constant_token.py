@@ -67,10 +67,10 @@ def constant_token(
             raise Enough
 
     def look_up(name: str, output: Any) -> None:
-        found = output.flatten(0, -2)
-        if bool((found != found[:1]).any()):
-            values.setdefault(name, found)
-            rows.setdefault(name, matching_rows(model.get_submodule(name).get_parameter("weight"), found))
+        vectors = output.flatten(0, -2)
+        if bool((vectors != vectors[:1]).any()):
+            values.setdefault(name, vectors)
+            rows.setdefault(name, matching_rows(model.get_submodule(name).get_parameter("weight"), vectors))
 
     with (
         before(model, first.values(), enter),
@@ -79,7 +79,7 @@ def constant_token(
         contextlib.suppress(Enough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
-    whole = {name: found for name, found in rows.items() if len(found) == length}
+    whole = {name: indices for name, indices in rows.items() if len(indices) == length}
     return [_absolute(block, entered[block], whole, values) for block in reversed(first.values())]
 
 
@@ -97,8 +97,8 @@ def _absolute(
     return Absolute(block, states, table, row, values.get(table))
 
 
-def matching_rows(table: Float[Tensor, "rows c"], found: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:
+def matching_rows(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:
     """Row of the table that equals each vector, or -1."""
-    distances = torch.cdist(found.float(), table.float(), compute_mode="donot_use_mm_for_euclid_dist")
+    distances = torch.cdist(vectors.float(), table.float(), compute_mode="donot_use_mm_for_euclid_dist")
     nearest, rows = distances.min(-1)
     return rows.where(nearest == 0, -1)

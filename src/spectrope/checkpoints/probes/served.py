@@ -39,7 +39,7 @@ def served(
         run: Runs the model.
         seed: Names the vectors; every row of the batch holds the same one.
     """
-    found = Served({name: [] for name in modules}, {name: [] for name in tables})
+    received = Served({name: [] for name in modules}, {name: [] for name in tables})
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
         states = states_of(args, given)
@@ -48,15 +48,15 @@ def served(
 
     def look_up(name: str, output: Any) -> None:
         weight = model.get_submodule(name).get_parameter("weight")
-        found.rows[name].append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
+        received.rows[name].append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
 
     def receive(call: Call) -> None:
-        if call.module in found.calls:
-            found.calls[call.module].append(call)
+        if call.module in received.calls:
+            received.calls[call.module].append(call)
 
     with before(model, modules, replace), after(model, tables, look_up), recorded(model, receive):
         run()
-    return found
+    return received
 
 
 def kernel_rows(

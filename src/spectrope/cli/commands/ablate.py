@@ -172,6 +172,6 @@ def _print(name: str, table: pl.DataFrame) -> None:
         shown = shown.sort("drop", descending=True).head(HEADS_SHOWN)
     frame(name, shown)
     if kind == "screen":
-        found = screening_agreement(table)
-        rho = "undefined" if found.spearman is None else f"{found.spearman:.2f}"
+        agreement = screening_agreement(table)
+        rho = "undefined" if agreement.spearman is None else f"{agreement.spearman:.2f}"
         explain(f"rank correlation of the estimates with the exact drops: {rho}")

@@ -128,22 +128,22 @@ class Compare:
 
 def show_tunings(tunings: list[Tuning]) -> None:
     """Print what each learning rate reached, the chosen one marked, and what the grids cost."""
-    factors = max((len(found.trials) for found in tunings), default=0)
+    factors = max((len(tuning.trials) for tuning in tunings), default=0)
     columns = ("task", "encoding", *(f"rate {n}" for n in range(1, factors + 1)), "chosen", "s")
     rows = [
         (
-            found.task,
-            found.encoding,
-            *(f"{trial.rate:.2g}: {100 * trial.accuracy:.1f}" for trial in found.trials),
-            f"{found.chosen.rate:.2g}{'*' if found.at_edge else ''}",
-            f"{found.seconds:.0f}",
+            tuning.task,
+            tuning.encoding,
+            *(f"{trial.rate:.2g}: {100 * trial.accuracy:.1f}" for trial in tuning.trials),
+            f"{tuning.chosen.rate:.2g}{'*' if tuning.at_edge else ''}",
+            f"{tuning.seconds:.0f}",
         )
-        for found in tunings
+        for tuning in tunings
     ]
     title = "learning rates: accuracy in % on training examples that were left out"
     table(title, columns, rows, numeric=columns[2:])
-    cost = sum(found.seconds for found in tunings)
-    runs = sum(len(found.trials) for found in tunings)
+    cost = sum(tuning.seconds for tuning in tunings)
+    runs = sum(len(tuning.trials) for tuning in tunings)
     edge = (
         " * is an end of the grid: a better rate may lie beyond." if any(t.at_edge for t in tunings) else ""
     )

@@ -57,7 +57,7 @@ class Encodings:
 
     def measure(self, names: Sequence[str]) -> None:
         """Print what encodings cost; an interruption prints those that are measured."""
-        found: list[EncodingCost | Refused] = []
+        outcomes: list[EncodingCost | Refused] = []
         device = choose_device(self.device)
         measured = costs(names, self.length, device)
         try:
@@ -69,13 +69,13 @@ class Encodings:
                 transient=True,
                 disable=not console.is_terminal,
             ):
-                found.append(cost)
+                outcomes.append(cost)
         finally:
-            if found:
-                _show_costs(found, self.length, device.type)
+            if outcomes:
+                _show_costs(outcomes, self.length, device.type)
 
 
-def _show_costs(found: Sequence[EncodingCost | Refused], length: int, device: str) -> None:
+def _show_costs(outcomes: Sequence[EncodingCost | Refused], length: int, device: str) -> None:
     title = (
         f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
         f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
@@ -89,12 +89,12 @@ def _show_costs(found: Sequence[EncodingCost | Refused], length: int, device: st
             f"{cost.memory:.2f}",
             f"{cost.mib:.1f}",
         )
-        for cost in found
+        for cost in outcomes
         if isinstance(cost, EncodingCost)
     ]
     columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
     table(title, columns, rows, numeric=columns[2:])
-    for refused in found:
+    for refused in outcomes:
         if isinstance(refused, Refused):
             say(f"{refused.encoding}: {refused.reason}")
 

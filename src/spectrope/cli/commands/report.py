@@ -62,10 +62,10 @@ class Report:
 
 def shown_runs(root: Path) -> list[Run]:
     """The finished runs of a folder that belong to a report; those that cannot be read are complained of."""
-    found, broken = survey(root)
+    runs, broken = survey(root)
     for path, reason in broken:
         complain(f"left out: {path.name}: {reason}")
-    return [run for run in found if run.finished and is_shown(run)]
+    return [run for run in runs if run.finished and is_shown(run)]
 
 
 def is_shown(run: Run) -> bool:

@@ -19,9 +19,9 @@ class Runs:
     def run(self) -> None:
         """Print a row per run, and a line for each folder that cannot be read."""
         columns = ("run", "task", "encoding", "scale", "condition", "seed", "held-out %")
-        found, broken = survey(self.runs)
+        runs, broken = survey(self.runs)
         rows = []
-        for run in found:
+        for run in runs:
             try:
                 rows.append(_row(run))
             except SpectropeError as error:

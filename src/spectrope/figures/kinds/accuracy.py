@@ -56,7 +56,9 @@ def _placed(dots: alt.Chart, quantity: str, title: str, shared: dict[str, Any]) 
 
 
 def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Marks:
-    found = {name: mean_interval(values["test"].to_list()) for (name,), values in part.group_by("encoding")}
+    intervals = {
+        name: mean_interval(values["test"].to_list()) for (name,), values in part.group_by("encoding")
+    }
     values = [
         {
             "encoding": name,
@@ -64,7 +66,7 @@ def _intervals(part: pl.DataFrame, shared: dict[str, Any]) -> Marks:
             "high": min(100.0, interval.high),
             "mean": interval.estimate,
         }
-        for name, interval in found.items()
+        for name, interval in intervals.items()
         if interval is not None
     ]
     tooltip = [

@@ -80,10 +80,10 @@ def _layers(part: pl.DataFrame, distances: pl.DataFrame) -> dict[str, Marks]:
 
 def _words(part: pl.DataFrame, distances: pl.DataFrame) -> list[dict[str, str]]:
     """Which head is drawn, its distance, and whether the theorem applies."""
-    found = distances.join(part.select(*KEYS).unique(), on=KEYS).row(0, named=True)
-    lines = [f"layer {found['layer']}, head {found['head']}"]
-    if found["relative"] is not None:
-        lines.append(f"distance {100 * found['relative']:.1f} % of the range")
-    if not found["theorem_applies"]:
-        lines.append(f"lags do not decay: {100 * found['tail_share']:.0f} % beyond n/2")
+    row = distances.join(part.select(*KEYS).unique(), on=KEYS).row(0, named=True)
+    lines = [f"layer {row['layer']}, head {row['head']}"]
+    if row["relative"] is not None:
+        lines.append(f"distance {100 * row['relative']:.1f} % of the range")
+    if not row["theorem_applies"]:
+        lines.append(f"lags do not decay: {100 * row['tail_share']:.0f} % beyond n/2")
     return [{"words": "\n".join(lines)}]

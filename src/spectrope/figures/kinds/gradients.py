@@ -23,8 +23,8 @@ class GradientShares(Figure, name="gradients"):
             Panel(setting, f"{encoding}, layer {layer}", _layers(part), HEIGHT)
             for setting in tables.settings
             for encoding in tables.encodings
-            for (found, name, layer), part in groups.items()
-            if (found, name) == (setting, encoding)
+            for (group_setting, name, layer), part in groups.items()
+            if (group_setting, name) == (setting, encoding)
         ]
 
     def caption(self, tables: Tables) -> str:

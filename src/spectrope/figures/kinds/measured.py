@@ -89,11 +89,11 @@ def correlation_words(correlations: pl.DataFrame, unit: str) -> str:
     """
     lines = []
     for scope, label in (("heads", "ρ"), ("within layers", "within layers")):
-        found = rows(correlations.filter(pl.col("scope") == scope), "rho")
-        if len(found) == 1:
-            row = found[0]
+        of_scope = rows(correlations.filter(pl.col("scope") == scope), "rho")
+        if len(of_scope) == 1:
+            row = of_scope[0]
             lines.append(f"{label} {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}]")
-        elif found:
-            values = [row["rho"] for row in found]
-            lines.append(f"{label} {min(values):.2f} to {max(values):.2f} over {len(found)} {unit}")
+        elif of_scope:
+            values = [row["rho"] for row in of_scope]
+            lines.append(f"{label} {min(values):.2f} to {max(values):.2f} over {len(of_scope)} {unit}")
     return "\n".join(lines)

@@ -23,8 +23,8 @@ class Prediction(Figure, name="prediction"):
         drops = tables.ablation.select(*KEYS, "drop")
         known = tables.correlation.select("run").unique()
         heads = tables.spectrum.join(known, on="run").join(drops, on=KEYS)
-        found = tables.correlation.filter(pl.col("quantity") == "toeplitz")
-        return by_encoding(tables, heads, lambda part: _layers(part, found))
+        correlations = tables.correlation.filter(pl.col("quantity") == "toeplitz")
+        return by_encoding(tables, heads, lambda part: _layers(part, correlations))
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""

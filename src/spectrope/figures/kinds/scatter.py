@@ -23,14 +23,14 @@ class Scatter(Figure, name="scatter"):
     def panels(self, tables: Tables) -> list[Panel]:
         """A panel per setting and quantity with a point per head."""
         heads = _quantities(tables).join(tables.ablation.select(*KEYS, "drop"), on=KEYS)
-        found = []
+        panels = []
         for (setting, quantity), part in tables.correlation.group_by(
             "setting", "quantity", maintain_order=True
         ):
-            own = heads.filter(pl.col("quantity") == quantity).join(part.select("run").unique(), on="run")
-            layers = _layers(own.drop("setting"), part, tables.encodings)
-            found.append(Panel(str(setting), str(quantity).replace("_", " "), layers, HEIGHT))
-        return sorted(found, key=lambda panel: tables.settings.index(panel.group))
+            points = heads.filter(pl.col("quantity") == quantity).join(part.select("run").unique(), on="run")
+            layers = _layers(points.drop("setting"), part, tables.encodings)
+            panels.append(Panel(str(setting), str(quantity).replace("_", " "), layers, HEIGHT))
+        return sorted(panels, key=lambda panel: tables.settings.index(panel.group))
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""

@@ -48,14 +48,14 @@ def _layers(part: pl.DataFrame) -> dict[str, Marks]:
 
 def _words(heads: pl.DataFrame) -> str:
     """The rank correlation of each seed, a line each."""
-    own = heads.partition_by("seed", maintain_order=True)
-    return "\n".join(f"seed {part['seed'][0]}: ρ {_rho(part)}" for part in own)
+    by_seed = heads.partition_by("seed", maintain_order=True)
+    return "\n".join(f"seed {part['seed'][0]}: ρ {_rho(part)}" for part in by_seed)
 
 
 def _rho(heads: pl.DataFrame) -> str:
     if len(heads) < FEWEST:
         return "undefined"
-    found = rank_correlation(heads["loss_increase_estimate"].to_numpy(), heads["drop"].to_numpy())
-    if found is None:
+    correlation = rank_correlation(heads["loss_increase_estimate"].to_numpy(), heads["drop"].to_numpy())
+    if correlation is None:
         return "undefined"
-    return f"{found.rho.estimate:.2f} [{found.rho.low:.2f}, {found.rho.high:.2f}]"
+    return f"{correlation.rho.estimate:.2f} [{correlation.rho.low:.2f}, {correlation.rho.high:.2f}]"

@@ -28,8 +28,8 @@ class Symbol(Figure, name="symbol"):
             Panel(setting, _title(encoding, layers), _layers(part, ends[setting, encoding, layers]), HEIGHT)
             for setting in tables.settings
             for encoding in tables.encodings
-            for (found, name, layers), part in symbols.items()
-            if (found, name) == (setting, encoding)
+            for (group_setting, name, layers), part in symbols.items()
+            if (group_setting, name) == (setting, encoding)
         ]
 
     def caption(self, tables: Tables) -> str:

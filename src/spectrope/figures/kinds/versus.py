@@ -24,14 +24,14 @@ class Versus(Figure, name="versus"):
         """A panel per setting and encoding other than RoPE; those of a setting share their axes."""
         heads = tables.ablation.drop_nulls("drop").with_columns(_rank().alias("rank"))
         groups = heads.partition_by("setting", "encoding", as_dict=True)
-        found = []
+        panels = []
         for setting, encoding in groups:
             if encoding == REFERENCE:
                 continue
             pair = [groups[setting, name] for name in (REFERENCE, encoding) if (setting, name) in groups]
             axes = _axes(heads.filter(pl.col("setting") == setting))
-            found.append(Panel(setting, encoding, _layers(tables, pl.concat(pair), axes), HEIGHT))
-        return sorted(found, key=lambda panel: _place(tables, panel))
+            panels.append(Panel(setting, encoding, _layers(tables, pl.concat(pair), axes), HEIGHT))
+        return sorted(panels, key=lambda panel: _place(tables, panel))
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""

@@ -52,15 +52,15 @@ def outlines(part: pl.DataFrame) -> list[dict[str, Any]]:
 
     A layer with fewer than `FEWEST` heads, or whose drops are all alike, has none.
     """
-    found = []
+    points = []
     for (layer,), heads in sorted(part.partition_by("layer", as_dict=True).items()):
         drops = np.array([row["drop"] for row in rows(heads, "drop")], dtype=float)
         if len(drops) < FEWEST or np.ptp(drops) < 1e-9:
             continue
         grid, density = kernel_density(drops)
         ends = [(round(at, 4), round(HALF_WIDTH * wide, 4)) for at, wide in zip(grid, density, strict=True)]
-        found += [{"layer": layer, "drop": at, "x": layer - wide, "x2": layer + wide} for at, wide in ends]
-    return found
+        points += [{"layer": layer, "drop": at, "x": layer - wide, "x2": layer + wide} for at, wide in ends]
+    return points
 
 
 def kernel_density(

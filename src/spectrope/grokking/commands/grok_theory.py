@@ -53,13 +53,15 @@ class GrokTheory:
 
     def _arrangements(self) -> pl.DataFrame:
         widths = dict.fromkeys((2, 3, self.tokens - 1))
-        found = {f"least norm, width {width}": least_norm(self.tokens, width, self.seed) for width in widths}
+        arrangements = {
+            f"least norm, width {width}": least_norm(self.tokens, width, self.seed) for width in widths
+        }
         polygon = regular_polygon(self.tokens)
-        found["regular polygon, width 2"] = polygon
+        arrangements["regular polygon, width 2"] = polygon
         padding = ((0, 0), (0, self.tokens - 3))
-        found[f"regular polygon, width {self.tokens - 1}"] = np.pad(polygon, padding)
+        arrangements[f"regular polygon, width {self.tokens - 1}"] = np.pad(polygon, padding)
         rows = []
-        for name, x in found.items():
+        for name, x in arrangements.items():
             conditions = stationarity(x)
             rows.append(
                 {

@@ -76,8 +76,8 @@ def position_bias(
         pos: Positions.
     """
     q, k = layer.heads(x, 0, 1)
-    found = encoding.bias(Context(q, k, pos, pos, x, x))
+    bias = encoding.bias(Context(q, k, pos, pos, x, x))
     t = pos.shape[1]
-    if found is None:
+    if bias is None:
         return q.new_zeros(layer.n_heads, t, t)
-    return found.to(q.dtype).expand(1, layer.n_heads, t, t)[0]
+    return bias.to(q.dtype).expand(1, layer.n_heads, t, t)[0]

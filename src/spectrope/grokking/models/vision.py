@@ -57,9 +57,9 @@ def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
         raise ConfigError(f"{source} holds no configuration that can be read.") from None
     if config.model_type != "resnet":
         raise ConfigError(f"{source} holds a {config.model_type}, no ResNet.")
-    found = (config.layer_type, list(config.depths), config.num_channels)
-    if found != (BASIC["layer_type"], BASIC["depths"], 3):
-        told = f"{found[0]} layers {found[1]} on {found[2]} channels"
+    architecture = (config.layer_type, list(config.depths), config.num_channels)
+    if architecture != (BASIC["layer_type"], BASIC["depths"], 3):
+        told = f"{architecture[0]} layers {architecture[1]} on {architecture[2]} channels"
         raise ConfigError(f"{source} holds no ResNet-18 on three channels; got {told}.")
     try:
         return transformers.ResNetForImageClassification.from_pretrained(

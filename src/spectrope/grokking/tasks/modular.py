@@ -135,8 +135,8 @@ class Modular:
         p = self.config.p
         a, b = (side.ravel() for side in np.indices((p, p)))
         results = [Expression(text)(a, b, p) for text in MULTIPLICATIVE]
-        own = self._expression(a, b, p)
-        if not is_prime(p) or not any(all(map(np.array_equal, own, one)) for one in results):
+        result = self._expression(a, b, p)
+        if not is_prime(p) or not any(all(map(np.array_equal, result, one)) for one in results):
             return torch.arange(p)
         return torch.tensor(_powers_of_a_primitive_root(p))
 

@@ -70,8 +70,8 @@ def across_seeds(runs: Sequence[DepositAnalysis], *, level: float = 0.95) -> See
 
 
 def _index(runs: Sequence[DepositAnalysis], name: str, layer: int | None, level: float) -> SeedIndex:
-    found = [getattr(_concentration(run, layer), name) for run in runs]
-    values = np.array([interval.estimate for interval in found if interval is not None])
+    intervals = [getattr(_concentration(run, layer), name) for run in runs]
+    values = np.array([interval.estimate for interval in intervals if interval is not None])
     few = len(values) < 2
     rng = numpy_stream(0, "across seeds", name, layer)
     return SeedIndex(

@@ -30,9 +30,9 @@ class Ratio:
     high: float
 
     @classmethod
-    def of(cls, own: Sequence[float], without: Sequence[float]) -> "Ratio":
+    def of(cls, encoded: Sequence[float], without: Sequence[float]) -> "Ratio":
         """From timings in pairs."""
-        low, median, high = np.quantile(np.divide(own, without), (0.25, 0.5, 0.75))
+        low, median, high = np.quantile(np.divide(encoded, without), (0.25, 0.5, 0.75))
         return cls(float(median), float(low), float(high))
 
 
@@ -148,11 +148,13 @@ class _Layer:
 
 
 def _in_turn(
-    own: Callable[[], object], without: Callable[[], object], device: torch.device
+    encoded: Callable[[], object], without: Callable[[], object], device: torch.device
 ) -> tuple[list[float], list[float]]:
     """Seconds per call of both, timed alternately so that a busy machine slows both alike."""
-    calls = max(1, round(SAMPLE_SECONDS / min(seconds(f, device) for f in (own, without, own, without))))
-    pairs = [(seconds(own, device, calls), seconds(without, device, calls)) for _ in range(REPEATS)]
+    calls = max(
+        1, round(SAMPLE_SECONDS / min(seconds(f, device) for f in (encoded, without, encoded, without)))
+    )
+    pairs = [(seconds(encoded, device, calls), seconds(without, device, calls)) for _ in range(REPEATS)]
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 

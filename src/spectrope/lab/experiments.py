@@ -132,7 +132,7 @@ def written(experiment: AnyExperiment) -> dict[str, Any]:
     # Each registry looks at its own field alone: an encoding and a task may have one name.
     parts = {OWN: fields.get("model", {}).get("encoding"), OWN_TASKS: fields.get("task")}
     digests = {field: registry.digests(parts[field]) for field, registry in OWNERS.items()}
-    return mark | fields | {field: found for field, found in digests.items() if found}
+    return mark | fields | {field: by_name for field, by_name in digests.items() if by_name}
 
 
 def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:

@@ -17,8 +17,8 @@ def mark_of(name: str, table: str) -> str | None:
         name: What is measured, such as "ablation" or "spectrum".
         table: Name of a table.
     """
-    found = re.fullmatch(rf"{re.escape(name)}((?:-\d+-examples(?:-\d+-draws)?)?)", table)
-    return found and found[1]
+    match = re.fullmatch(rf"{re.escape(name)}((?:-\d+-examples(?:-\d+-draws)?)?)", table)
+    return match and match[1]
 
 
 def fullest(run: Run, name: str) -> str | None:

@@ -142,16 +142,18 @@ def trials_of(plan: Sequence[Experiment], factors: Sequence[float] = FACTORS) ->
 
 def first_seeds(plan: Sequence[Experiment]) -> list[Experiment]:
     """The first experiment of each task and encoding."""
-    found: dict[tuple[str, str], Experiment] = {}
+    firsts: dict[tuple[str, str], Experiment] = {}
     for one in plan:
-        found.setdefault((one.task.kind, one.encoding_name), one)
-    return list(found.values())
+        firsts.setdefault((one.task.kind, one.encoding_name), one)
+    return list(firsts.values())
 
 
 def tuned(experiment: Experiment, tunings: Sequence[Tuning]) -> Experiment:
     """An experiment at the learning rate that was chosen for its task and encoding."""
-    own = next(t for t in tunings if (t.task, t.encoding) == (experiment.task.kind, experiment.encoding_name))
-    training = replace(experiment.training, learning_rate=own.chosen.rate)
+    tuning = next(
+        t for t in tunings if (t.task, t.encoding) == (experiment.task.kind, experiment.encoding_name)
+    )
+    training = replace(experiment.training, learning_rate=tuning.chosen.rate)
     return replace(experiment, training=training, tuning="chosen")
 
 
@@ -187,6 +189,6 @@ def run_tuned(
             run.take_over(twin)
     runs = execute(chosen, root, device=device, workers=workers, watch=watch)
     for run, one in zip(runs, chosen, strict=True):
-        own = next(t for t in tunings if (t.task, t.encoding) == (one.task.kind, one.encoding_name))
-        run.write_frame("tuning", own.table())
+        tuning = next(t for t in tunings if (t.task, t.encoding) == (one.task.kind, one.encoding_name))
+        run.write_frame("tuning", tuning.table())
     return runs

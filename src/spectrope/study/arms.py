@@ -88,5 +88,5 @@ def most_have_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int] 
 
 def counted_deposits(seen: Seen, arm: str) -> str:
     """In how many of an arm's runs that learned the task the rule finds a deposit in any layer."""
-    found = seen.values(arm, deposit(), only_learned=True)
-    return f"a deposit in {sum(found.values()):.0f} of {len(found)} runs that learned the task"
+    deposits = seen.values(arm, deposit(), only_learned=True)
+    return f"a deposit in {sum(deposits.values()):.0f} of {len(deposits)} runs that learned the task"

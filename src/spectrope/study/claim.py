@@ -82,8 +82,8 @@ class Claim(ABC):
 
     def measured(self, arm: str, experiment: AnyExperiment) -> tuple[str, ...]:
         """The claim's tables, and the ablation that the run is judged by, where heads are ablated."""
-        own = (own_ablation(experiment),) if ABLATION in self.tables else ()
-        return tuple(dict.fromkeys((*self.tables, *own)))
+        ablations = (own_ablation(experiment),) if ABLATION in self.tables else ()
+        return tuple(dict.fromkeys((*self.tables, *ablations)))
 
     def see(self, rows: StudyRows, condition: str, scale: str, seeds: Sequence[int] | None = None) -> Seen:
         """The rows of this claim's arms.

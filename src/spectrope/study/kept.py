@@ -89,15 +89,15 @@ class Kept:
         if torn := [name for name in FULL if name in table.columns and table[name].null_count()]:
             raise StoreError(f"lacks values in its column {torn[0]!r}.")
         kept = table if self.others else table.select(self.columns)
-        own = {}
+        dtypes = {}
         for name, kind in kept.schema.items():
             rule, fits = KINDS.get(name, NUMBERS)
             if not fits(kind):
                 raise StoreError(f"has {kind} in its column {name!r}, which takes {rule}.")
             if kind.is_numeric():
                 _require_limits(kept[name])
-                own[name] = pl.Int64 if name in COUNTS else pl.Float64  # JSON may have 1 for 1.0.
-        return kept.cast(own)
+                dtypes[name] = pl.Int64 if name in COUNTS else pl.Float64  # JSON may have 1 for 1.0.
+        return kept.cast(dtypes)
 
 
 def _require_limits(column: pl.Series) -> None:

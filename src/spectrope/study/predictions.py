@@ -154,10 +154,10 @@ class InRuns(Prediction):
         )
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
-        found = seed_proportion([bool(value) for value in values], LEVEL)
-        n = found.n_seeds
-        above = float(stats.binom.sf(found.count - 1, n, self.interest))
-        return Evidence(found.proportion, above, float(stats.binom.cdf(found.count, n, self.interest)))
+        shown = seed_proportion([bool(value) for value in values], LEVEL)
+        n = shown.n_seeds
+        above = float(stats.binom.sf(shown.count - 1, n, self.interest))
+        return Evidence(shown.proportion, above, float(stats.binom.cdf(shown.count, n, self.interest)))
 
 
 def largest(candidates: Mapping[str, Values]) -> str:

@@ -99,20 +99,20 @@ def deposits_of(row: StudyRow, ablation: str | None = None) -> pl.DataFrame | No
 
 
 def _chosen(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> pl.DataFrame | None:
-    found = deposits_of(row, ablation)
-    if found is None or layers is None:
-        return found
-    return found.filter(pl.col("layer").is_in(layers))
+    deposits = deposits_of(row, ablation)
+    if deposits is None or layers is None:
+        return deposits
+    return deposits.filter(pl.col("layer").is_in(layers))
 
 
 def _largest_gap(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
-    found = _chosen(row, layers, ablation)
-    return None if found is None or found.is_empty() else max(found["gap"])
+    deposits = _chosen(row, layers, ablation)
+    return None if deposits is None or deposits.is_empty() else max(deposits["gap"])
 
 
 def _any_deposit(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | None) -> float | None:
-    found = _chosen(row, layers, ablation)
-    return None if found is None or found.is_empty() else float(any(found["deposit"]))
+    deposits = _chosen(row, layers, ablation)
+    return None if deposits is None or deposits.is_empty() else float(any(deposits["deposit"]))
 
 
 @dataclass(frozen=True)
@@ -146,20 +146,20 @@ class Seen:
             precision: The one that counts; None takes that of most.
         """
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
-        found = {
+        rows_by_arm = {
             (name, seed): row
             for seed, group in arms.items()
             for name, experiment in group.items()
             if (row := rows.get(experiment)) is not None
         }
-        if precision is None and found:
-            precision = Counter(row.facts["precision"] for row in found.values()).most_common(1)[0][0]
-        odd = {key: row for key, row in found.items() if row.facts["precision"] != precision}
+        if precision is None and rows_by_arm:
+            precision = Counter(row.facts["precision"] for row in rows_by_arm.values()).most_common(1)[0][0]
+        odd = {key: row for key, row in rows_by_arm.items() if row.facts["precision"] != precision}
         left_out = tuple(
             f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {precision}"
             for (name, seed), row in odd.items()
         )
-        kept = {key: row for key, row in found.items() if key not in odd}
+        kept = {key: row for key, row in rows_by_arm.items() if key not in odd}
         return cls(names, kept, (*lost, *left_out))
 
     @property
@@ -175,14 +175,14 @@ class Seen:
 
     def values(self, arm: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of one arm, by seed, where it is defined."""
-        own = {seed: row for (name, seed), row in self.rows.items() if name == arm}
-        read = {seed: quantity(row) for seed, row in own.items() if learned(row) or not only_learned}
+        rows = {seed: row for (name, seed), row in self.rows.items() if name == arm}
+        read = {seed: quantity(row) for seed, row in rows.items() if learned(row) or not only_learned}
         return {s: value for s, value in sorted(read.items()) if value is not None and isfinite(value)}
 
     def complete(self, arms: Collection[str], *quantities: Quantity) -> set[int]:
         """Seeds of which every one of some arms has every one of some quantities."""
-        found = [self.values(arm, quantity).keys() for arm in arms for quantity in quantities]
-        return set[int].intersection(*map(set, found)) if found else set()
+        seeds = [self.values(arm, quantity).keys() for arm in arms for quantity in quantities]
+        return set[int].intersection(*map(set, seeds)) if seeds else set()
 
     def minus(self, first: str, second: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of the first arm minus that of the second, by seed, where both have it."""

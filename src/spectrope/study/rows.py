@@ -133,10 +133,10 @@ class StudyRows:
     @classmethod
     def of(cls, rows: Iterable[StudyRow]) -> "StudyRows":
         """Rows in memory."""
-        found = cls()
+        collected = cls()
         for row in rows:
-            found._take(row)
-        return found
+            collected._take(row)
+        return collected
 
     def unwritten(self) -> "StudyRows":
         """The same rows, which others join in memory alone."""

@@ -128,11 +128,11 @@ class Study:
         return [self._verdict(claim, condition, rows) for claim, condition in self.cases()]
 
     def _verdict(self, claim: Claim, condition: str, rows: StudyRows) -> ClaimVerdict:
-        found = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
+        verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
         jobs = self.jobs_of(claim, condition, rows)
         n_left = len(outstanding(jobs, rows))
         told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
-        return replace(found, reason=found.reason + told)
+        return replace(verdict, reason=verdict.reason + told)
 
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
@@ -168,8 +168,8 @@ def usual_precision(rows: Iterable[StudyRow]) -> Precision:
 
     Claims leave rows in another precision than most of theirs out.
     """
-    found = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
-    return found.most_common(1)[0][0] if found else "auto"
+    counts = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
+    return counts.most_common(1)[0][0] if counts else "auto"
 
 
 def leaves_precision_open(experiment: AnyExperiment) -> bool:
@@ -193,7 +193,7 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
     """
     runs, broken = survey(root)
     complaints = [f"{path.name}: {reason}" for path, reason in broken]
-    found = 0
+    n_new = 0
     for run in runs:
         try:
             if {OWN, OWN_TASKS} & set(run.config) or not run.finished:
@@ -211,8 +211,8 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
         known = rows.get(row.experiment)
         if known is None or set(known.tables) < set(known.joined(row).tables):
             rows.add(row)
-            found += 1
-    return found, complaints
+            n_new += 1
+    return n_new, complaints
 
 
 def carry_out(

@@ -104,14 +104,14 @@ def decide(
     """
     enough = [len(part.values) >= minimum for part in parts]
     evidence = [_weighed(part) for part in parts]
-    raw = [found.p_fails if found and ok else 1.0 for found, ok in zip(evidence, enough, strict=True)]
+    raw = [weighed.p_fails if weighed and ok else 1.0 for weighed, ok in zip(evidence, enough, strict=True)]
     premise, adjusted = np.array([part.premise for part in parts], bool), np.array(raw)
     adjusted[~premise] = holm(adjusted[~premise])
     findings = tuple(
         PartResult(
-            part=part, evidence=found, p_fails=float(p), outcome=_outcome(found, float(p), ok), enough=ok
+            part=part, evidence=weighed, p_fails=float(p), outcome=_outcome(weighed, float(p), ok), enough=ok
         )
-        for part, found, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
+        for part, weighed, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
     )
     outcome, reason = _whole(findings, seen, minimum)
     n_lost = len(seen.left_out)

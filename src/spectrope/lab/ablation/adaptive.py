@@ -156,9 +156,9 @@ class _Ledger:
         self.used[heads], self.seen, self.right = stop, stop, self.right + int(hits[0].sum())
         population = self.differences.shape[1]
         seen = self.differences[heads, :stop]
-        found = confidence_sequence(seen, self.aim, population=population, alpha=self.alpha)
-        self.low[heads], self.high[heads] = found.low, found.high
-        self.open = heads[~self.aim.reached(found.low, found.high)]
+        intervals = confidence_sequence(seen, self.aim, population=population, alpha=self.alpha)
+        self.low[heads], self.high[heads] = intervals.low, intervals.high
+        self.open = heads[~self.aim.reached(intervals.low, intervals.high)]
 
     def summary(self, n_heads: int, level: float, simultaneous: bool) -> AdaptiveSweep:
         """The result once no head is open."""

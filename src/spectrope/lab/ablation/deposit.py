@@ -102,7 +102,7 @@ class DepositAnalysis:
     @property
     def deposits(self) -> tuple[int, ...]:
         """Layers that have a deposit, counted from 0."""
-        return tuple(found.layer for found in self.layers if found.deposit)
+        return tuple(layer.layer for layer in self.layers if layer.deposit)
 
 
 def analyse(
@@ -148,10 +148,10 @@ def analyse(
 
 def _effects(intact: np.ndarray, ablated: np.ndarray, level: float) -> tuple[HeadEffect, ...]:
     pairs = Discordance.of(intact, ablated)
-    found, p = difference_intervals(pairs, level).scaled(100), mcnemar_p(pairs)
+    intervals, p = difference_intervals(pairs, level).scaled(100), mcnemar_p(pairs)
     effects = []
     for layer, head in np.ndindex(p.shape):
-        drop = found.at(layer, head)
+        drop = intervals.at(layer, head)
         assert drop is not None  # A difference of proportions always exists.
         effects.append(HeadEffect(layer=layer, head=head, drop=drop, p=float(p[layer, head])))
     return tuple(effects)
@@ -160,12 +160,12 @@ def _effects(intact: np.ndarray, ablated: np.ndarray, level: float) -> tuple[Hea
 def _index_intervals(
     observed: Float[np.ndarray, "*b h"], draws: Float[np.ndarray, "r *b h"], level: float
 ) -> Intervals:
-    found = reflected_intervals(indices(observed), indices(draws), level)
-    return found.clipped(*index_ranges(observed.shape[-1]))
+    intervals = reflected_intervals(indices(observed), indices(draws), level)
+    return intervals.clipped(*index_ranges(observed.shape[-1]))
 
 
-def _concentration(found: Intervals, *layer: int) -> Concentration:
-    return Concentration(**{name: found.at(*layer, i) for i, name in enumerate(INDICES)})
+def _concentration(intervals: Intervals, *layer: int) -> Concentration:
+    return Concentration(**{name: intervals.at(*layer, i) for i, name in enumerate(INDICES)})
 
 
 def _depth(

@@ -203,8 +203,8 @@ def correctness(
     labels = counted_labels(model, data.labels)
     hits = torch.zeros(len(variants), len(data), dtype=torch.bool)
     done = 0
-    for found in ablated_logits(model, data, variants, **how):
-        hits[found.variants[:, None], found.examples] = found.logits.argmax(-1) == labels[found.examples]
-        done += found.logits[..., 0].numel()
+    for piece in ablated_logits(model, data, variants, **how):
+        hits[piece.variants[:, None], piece.examples] = piece.logits.argmax(-1) == labels[piece.examples]
+        done += piece.logits[..., 0].numel()
         watch(Progress("ablate", done, hits.numel()))
     return hits[:, labels != IGNORED]

@@ -38,12 +38,12 @@ def ablated(
         ablation.check(model.config)
     with contextlib.ExitStack() as hooks:
         for layer in {ablation.layer for ablation in ablations}:
-            own = [ablation for ablation in ablations if ablation.layer == layer]
+            in_layer = [ablation for ablation in ablations if ablation.layer == layer]
             block = model.blocks[layer]
             assert isinstance(block, Block)
             mean = None if means is None else means[layer]
             donor = None if donors is None else donors[layer]
-            hooks.callback(block.heads.register_forward_hook(_change(own, mean, donor)).remove)
+            hooks.callback(block.heads.register_forward_hook(_change(in_layer, mean, donor)).remove)
         yield model
 
 

@@ -68,9 +68,9 @@ class Exact:
 
     def measure(self, subject: TrainedSubject) -> Tables:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
-        found = subject.sweep(chosen, self.protocol)
-        analysis = analyse(found.intact, found.ablated, seed=subject.seed)
-        drops = pl.DataFrame(found.drops())
+        swept = subject.sweep(chosen, self.protocol)
+        analysis = analyse(swept.intact, swept.ablated, seed=subject.seed)
+        drops = pl.DataFrame(swept.drops())
         return _named(self.protocol, self.examples, ablation=drops, deposit=deposit_table(analysis))
 
 
@@ -82,7 +82,7 @@ class Adaptive:
     protocol: Protocol = CONTROLLED
 
     def measure(self, subject: TrainedSubject) -> Tables:
-        found = adaptive_sweep(
+        swept = adaptive_sweep(
             subject.model,
             self.protocol.examples(subject.train, subject.held_out),
             self.aim,
@@ -93,9 +93,9 @@ class Adaptive:
         )
         rows = [
             {"layer": head.layer, "head": head.head, **ends("drop", head.drop), "n": head.n}
-            for head in found.drops
+            for head in swept.drops
         ]
-        table = pl.DataFrame(rows).with_columns(saving=pl.lit(found.saving))
+        table = pl.DataFrame(rows).with_columns(saving=pl.lit(swept.saving))
         return _named(self.protocol, EXAMPLES, adaptive=table)
 
 
@@ -183,8 +183,8 @@ def screening_agreement(table: pl.DataFrame) -> RankAgreement:
 def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
     """One row per layer, counted from 0: what the rule finds and how concentrated drops are."""
     rows = []
-    for found, concentration in zip(analysis.layers, analysis.concentration, strict=True):
-        rows.append({**asdict(found), **_indices(concentration)})
+    for layer, concentration in zip(analysis.layers, analysis.concentration, strict=True):
+        rows.append({**asdict(layer), **_indices(concentration)})
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

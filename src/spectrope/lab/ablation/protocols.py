@@ -64,6 +64,6 @@ _TENSORS = ("inputs", "labels", "lengths")
 
 def _left_over(variant: Variant, config: DecoderConfig) -> Variant:
     """A head's ablation together with those of the last heads of all layers before its own."""
-    (own,) = variant
+    (ablation,) = variant
     last = config.n_heads - 1
-    return (*(HeadAblation(layer, last, own.fill) for layer in range(own.layer)), own)
+    return (*(HeadAblation(layer, last, ablation.fill) for layer in range(ablation.layer)), ablation)

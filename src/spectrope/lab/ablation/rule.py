@@ -92,13 +92,13 @@ def judge(
     order = numpy_stream(seed, "deposit", "halves").permutation(n)
     choosing, judging = order[: n // 2], order[n // 2 :]
     heads = drops(intact[choosing], ablated[..., choosing]).argmax(-1)
-    found = [
+    evidence = [
         _weigh(intact[judging], layer[:, judging], int(h), rule)
         for layer, h in zip(ablated, heads, strict=True)
     ]
-    adjusted = holm(np.array([layer.p for layer in found]))
+    adjusted = holm(np.array([layer.p for layer in evidence]))
     return tuple(
-        _decide(i, layer, float(p), rule) for i, (layer, p) in enumerate(zip(found, adjusted, strict=True))
+        _decide(i, layer, float(p), rule) for i, (layer, p) in enumerate(zip(evidence, adjusted, strict=True))
     )
 
 
@@ -128,15 +128,15 @@ def _share(
     total = float(np.maximum(fallen, 0.0).sum())
     if total < MIN_TOTAL:
         return None, 0.0, 1.0
-    own = intact.astype(np.int64) - ablated[head]
+    part = intact.astype(np.int64) - ablated[head]
     whole = (fallen > 0).sum() * intact.astype(np.int64) - np.count_nonzero(ablated[fallen > 0], axis=0)
-    moments = RatioMoments.of(own, whole)
+    moments = RatioMoments.of(part, whole)
     bound, p = ratio_lower_bound(moments, rule.level), ratio_exceedance_p(moments, rule.share)
     return max(float(fallen[head]), 0.0) / total, bound, p
 
 
-def _decide(layer: int, found: _Evidence, p_adjusted: float, rule: Rule) -> LayerRule:
+def _decide(layer: int, evidence: _Evidence, p_adjusted: float, rule: Rule) -> LayerRule:
     """Both bounds reach their thresholds, and still do once layers are corrected for."""
-    reached = found.gap_low >= rule.gap and found.share_low >= rule.share
+    reached = evidence.gap_low >= rule.gap and evidence.share_low >= rule.share
     deposit = reached and p_adjusted <= 1 - rule.level
-    return LayerRule(layer=layer, **vars(found), p_adjusted=p_adjusted, deposit=deposit)
+    return LayerRule(layer=layer, **vars(evidence), p_adjusted=p_adjusted, deposit=deposit)

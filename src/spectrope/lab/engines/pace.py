@@ -43,7 +43,7 @@ class Pace:
         self.whole = [sum(pair) for pair in zip(training, measuring, strict=True)]
         self.total = sum(self.whole)
         self.done = [0.0] * len(training)
-        self.found: dict[int, float] = {}
+        self.before: dict[int, float] = {}
         self.begun = clock()
 
     def watch(self, progress: Progress) -> None:
@@ -51,7 +51,7 @@ class Pace:
         number, part = progress.job, progress.done / progress.total
         train, measure = self.training[number], self.measuring[number]
         there = {"train": train * part, "done": train + measure}.get(progress.stage, train)
-        self.found.setdefault(number, there)
+        self.before.setdefault(number, there)
         if progress.stage == "done":
             self.done[number] = train + measure
         elif progress.stage == "train":
@@ -69,9 +69,9 @@ class Pace:
         """Seconds until the plan is done: at the expected speed at first, then at the observed."""
         each = [max(0.0, whole - done) for whole, done in zip(self.whole, self.done, strict=True)]
         left, elapsed = sum(each), self.clock() - self.begun
-        found = sum(self.found.values())
-        expected, made = makespan(each, self.workers), sum(self.done) - found
+        before = sum(self.before.values())
+        expected, made = makespan(each, self.workers), sum(self.done) - before
         if made <= 0 or not elapsed:
             return expected
-        trust = min(1.0, made / (self.total - found) / TRUSTED)
+        trust = min(1.0, made / (self.total - before) / TRUSTED)
         return trust * left * elapsed / made + (1 - trust) * expected

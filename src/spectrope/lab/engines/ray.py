@@ -106,14 +106,14 @@ class Ray(Engine):
                 ray.shutdown()
 
     def _connect(self, ray: Any) -> None:
-        own = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
+        local_options = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
         try:
             _require_answer(self.address)
             ray.init(
                 address=self.address,
                 log_to_driver=False,
                 logging_level="ERROR",
-                **(own if self.address is None else {}),
+                **(local_options if self.address is None else {}),
             )
         except (OSError, OverflowError, RuntimeError, ValueError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]

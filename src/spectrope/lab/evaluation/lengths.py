@@ -66,8 +66,8 @@ def lengths(
     for done, factor in enumerate(factors):
         # The held-out examples of training come after its training examples; these do as well.
         data = longer_examples(experiment.task, factor, examples, experiment.seed, experiment.n_train)
-        found = score(model, data, dtype=dtype)
-        rows.append({"factor": factor, "length": data.lengths.double().mean().item(), **vars(found)})
+        scores = score(model, data, dtype=dtype)
+        rows.append({"factor": factor, "length": data.lengths.double().mean().item(), **vars(scores)})
         watch(Progress("lengths", done + 1, len(factors)))
     table = pl.DataFrame(rows)
     if (tuple(factors), examples) == (FACTORS, EXAMPLES):

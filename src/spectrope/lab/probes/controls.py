@@ -30,14 +30,14 @@ def shuffled(batch: Batch, seed: int) -> Batch:
 
 def toeplitz_shares(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
     """Per layer the share of lags beyond row effects, with shape (heads,), in the first n tokens."""
-    found: list[Intervals] = []
+    shares: list[Intervals] = []
 
     def measure(layer: LayerHeads) -> None:
         logits = layer.logits[..., :n, :n].detach().to("cpu", torch.float64)
-        found.append(mean_intervals(lag_effects(logits, layer.causal).share.numpy()))
+        shares.append(mean_intervals(lag_effects(logits, layer.causal).share.numpy()))
 
     capture_heads(model, batch, measure)
-    return found
+    return shares
 
 
 def shares_without_encoding(model: Decoder, batch: Batch, n: int) -> list[Intervals]:

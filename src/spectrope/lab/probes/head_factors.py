@@ -49,10 +49,10 @@ def head_factors(model: Decoder) -> Factors:
     Raises:
         UnsupportedError: If attention is of another kind than multi-head.
     """
-    own = [model.encoding_of(layer) for layer in range(len(model.blocks))]
+    encodings = [model.encoding_of(layer) for layer in range(len(model.blocks))]
     return [
         _of_table(encoding, weights[0].n_heads) if isinstance(encoding, FactorisedTable) else weights
-        for encoding, weights in zip(own, projections(model), strict=True)
+        for encoding, weights in zip(encodings, projections(model), strict=True)
     ]
 
 

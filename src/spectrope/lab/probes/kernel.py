@@ -77,13 +77,13 @@ def encoding_kernels(
         UnsupportedError: If the encoding has neither a bias of the lag alone nor a steady rotation, or its
             table is shorter than n.
     """
-    found = [*_biases(encoding, n, n_heads, causal), *_rotations(encoding, n, n_heads, width)]
-    if not found:
+    kernels = [*_biases(encoding, n, n_heads, causal), *_rotations(encoding, n, n_heads, width)]
+    if not kernels:
         raise UnsupportedError(
             f"{type(encoding).__name__} has neither a bias of the lag alone nor a rotation at steady "
             "frequencies, so no spectrum of its own; measure the heads of a trained run instead."
         )
-    return found
+    return kernels
 
 
 def kernel_spectrum(kernel: EncodingKernel) -> KernelSpectrum:
@@ -115,8 +115,8 @@ def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator
     shared: dict[Encoding, list[int]] = {}
     for head in range(n_heads):
         shared.setdefault(encoding_of_head(encoding, head), []).append(head)
-    for own, heads in shared.items():
-        rotation = steady_rotation(own, width)
+    for head_encoding, heads in shared.items():
+        rotation = steady_rotation(head_encoding, width)
         if rotation is not None:
             theta = rotation.frequencies.double()
             yield EncodingKernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)

@@ -132,8 +132,8 @@ def _logit_gradients(
     with torch.enable_grad():
         logits = logits.detach().requires_grad_()
         pattern = (logits if mask is None else logits + mask).softmax(-1)
-        (found,) = torch.autograd.grad(layer.encoding.read(pattern, v, ctx), logits, gradient)
-    return found
+        (by_logits,) = torch.autograd.grad(layer.encoding.read(pattern, v, ctx), logits, gradient)
+    return by_logits
 
 
 @torch.no_grad()
@@ -147,9 +147,9 @@ def _head(
     layer: LayerHeads, head: int, by_lag: Float[Tensor, "lags c c"], weight_energy: float, lengths: Tensor
 ) -> HeadLearning:
     ctx = layer.ctx
-    own, apart = encoding_of_head(layer.encoding, head), spacing(ctx.q_pos)
-    rotation = steady_rotation(own, ctx.q.shape[-1])
-    frequencies = _frequencies(own, rotation, apart)
+    encoding, apart = encoding_of_head(layer.encoding, head), spacing(ctx.q_pos)
+    rotation = steady_rotation(encoding, ctx.q.shape[-1])
+    frequencies = _frequencies(encoding, rotation, apart)
     plain = turned = None
     if _is_product(layer.encoding) and frequencies is not None:
         rows = LastRows(layer, head, lengths)
@@ -169,7 +169,7 @@ def _is_product(encoding: Encoding) -> bool:
     return encoding.factors and Tag.CONTENT_FREE in encoding.tags
 
 
-def _frequencies(own: Encoding, rotation: Rotation | None, apart: float) -> Float[Tensor, " m"] | None:
+def _frequencies(encoding: Encoding, rotation: Rotation | None, apart: float) -> Float[Tensor, " m"] | None:
     if rotation is not None:
         return rotation.frequencies * apart
-    return None if own.turns else STILL
+    return None if encoding.turns else STILL

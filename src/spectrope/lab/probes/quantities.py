@@ -49,8 +49,8 @@ class Quantities:
     def rotations(self) -> tuple[Rotation | None, ...]:
         """The steady rotation of each head."""
         _, n_heads, _, width = self.layer.ctx.q.shape
-        own = (encoding_of_head(self.layer.encoding, head) for head in range(n_heads))
-        return tuple(steady_rotation(encoding, width) for encoding in own)
+        encodings = (encoding_of_head(self.layer.encoding, head) for head in range(n_heads))
+        return tuple(steady_rotation(encoding, width) for encoding in encodings)
 
     def all(self) -> dict[str, Float[np.ndarray, "b h"]]:
         """Every quantity that this encoding defines, by name."""
@@ -70,15 +70,15 @@ class Quantities:
 
     def _shares(self) -> dict[str, np.ndarray]:
         shares = toeplitz_shares(self.logits, self.layer.causal)
-        found = {
+        by_quantity = {
             "toeplitz_raw": shares.raw,
             "toeplitz_mean_removed": shares.mean_removed,
             "toeplitz": shares.gauge_fixed,
         }
         encoding = self.layer.encoding
         if encoding.factors and (encoding.turns or self.layer.bias is not None):
-            found["toeplitz_content"] = lag_effects(_product(*self._plain), self.layer.causal).share
-        return {name: values.numpy() for name, values in found.items()}
+            by_quantity["toeplitz_content"] = lag_effects(_product(*self._plain), self.layer.causal).share
+        return {name: values.numpy() for name, values in by_quantity.items()}
 
     def _ranks(self) -> dict[str, np.ndarray]:
         ranks = effective_ranks(torch.linalg.svdvals(row_centred(self.logits, self.layer.causal)))
@@ -89,23 +89,23 @@ class Quantities:
         if not any(turning) or self.layer.rotated is None:
             return {}
         ratios = head_contraction(_product(*self._turned), _product(*self._plain), self.layer.causal)
-        found = {
+        by_quantity = {
             "contraction_spectral": ratios.gauge_fixed.spectral,
             "contraction_frobenius": ratios.gauge_fixed.frobenius,
             "contraction_nuclear": ratios.gauge_fixed.nuclear,
             "contraction_raw_spectral": ratios.raw.spectral,
         }
         still = ~torch.tensor(turning)
-        return {name: values.masked_fill(still, torch.nan).numpy() for name, values in found.items()}
+        return {name: values.masked_fill(still, torch.nan).numpy() for name, values in by_quantity.items()}
 
     def _factorisations(self) -> dict[str, np.ndarray]:
-        found = torch.full(self.logits.shape[:2], torch.nan, dtype=torch.float64)
+        residuals = torch.full(self.logits.shape[:2], torch.nan, dtype=torch.float64)
         for head, rotation in enumerate(self.rotations):
             if rotation is not None:
                 q, k = (complex_pairs(x[:, head], rotation.pairs) for x in self._plain)
                 frequencies = rotation.frequencies * self.spacing
-                found[:, head] = factorisation_residuals(q, k, frequencies, causal=self.layer.causal)
-        return {"factorisation": found.numpy()} if any(self.rotations) else {}
+                residuals[:, head] = factorisation_residuals(q, k, frequencies, causal=self.layer.causal)
+        return {"factorisation": residuals.numpy()} if any(self.rotations) else {}
 
     @cached_property
     def _plain(self) -> tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n d"]]:

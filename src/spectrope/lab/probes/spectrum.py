@@ -69,20 +69,20 @@ def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -
         UnsupportedError: If positions are not equally spaced, the same in every example.
         ConfigError: If there are fewer than two positions or examples.
     """
-    found = Quantities(layer, n)
+    quantities = Quantities(layer, n)
     heads = range(layer.ctx.q.shape[1])
     tests = (None,) * len(heads)
     if layer.encoding.pairwise and layer.encoding.factors:
-        tests = toeplitz_tests(found.logits, layer.causal, draws, seed, layer.layer)
+        tests = toeplitz_tests(quantities.logits, layer.causal, draws, seed, layer.layer)
     return LayerSpectrum(
         layer=layer.layer,
         n=n,
-        heads=_records(found, len(heads)),
+        heads=_records(quantities, len(heads)),
         tests=tests,
         toeplitz_null=null_shares(n, layer.causal).gauge_fixed.item(),
-        bands=tuple(_bands(found, head) for head in heads),
-        lags=found.lags,
-        kernel=mean_intervals(found.kernels()),
+        bands=tuple(_bands(quantities, head) for head in heads),
+        lags=quantities.lags,
+        kernel=mean_intervals(quantities.kernels()),
     )
 
 
@@ -127,20 +127,20 @@ def _shuffled(logits: Float[Tensor, "b h n n"], generator: torch.Generator) -> F
     return logits.flatten(2).gather(-1, flat[:, None].expand(b, h, -1)).view(logits.shape)
 
 
-def _records(found: Quantities, n_heads: int) -> tuple[HeadSpectrum, ...]:
-    intervals = {name: mean_intervals(values) for name, values in found.all().items()}
+def _records(quantities: Quantities, n_heads: int) -> tuple[HeadSpectrum, ...]:
+    intervals = {name: mean_intervals(values) for name, values in quantities.all().items()}
     return tuple(
         HeadSpectrum(**{name: intervals[name].at(head) if name in intervals else None for name in QUANTITIES})
         for head in range(n_heads)
     )
 
 
-def _bands(found: Quantities, head: int) -> Bands | None:
-    rotation = found.rotations[head]
+def _bands(quantities: Quantities, head: int) -> Bands | None:
+    rotation = quantities.rotations[head]
     if rotation is None:
         return None
     m = len(rotation.frequencies)
     label = band_labels(m, min(BANDS, m))
     members = [rotation.frequencies[label == band] for band in range(min(BANDS, m))]
     ends = np.array([[band.min().item(), band.max().item()] for band in members])
-    return Bands(ends, mean_intervals(found.band_shares(head, len(members))))
+    return Bands(ends, mean_intervals(quantities.band_shares(head, len(members))))

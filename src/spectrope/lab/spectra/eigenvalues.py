@@ -22,10 +22,10 @@ def eigenvalue_tables(spectra: Sequence[LayerSpectrum]) -> dict[str, pl.DataFram
     part; kind "singular value" of the matrix as it is, whose eigenvalues would all equal its diagonal where
     it is causal.
     """
-    found = [one for layer in spectra for one in _matches(layer)]
+    matches = [one for layer in spectra for one in _matches(layer)]
     return {
-        "eigenvalues": pl.concat([_values(place, match) for place, match in found]),
-        "szego": pl.DataFrame([_distance(place, match) for place, match in found]),
+        "eigenvalues": pl.concat([_values(place, match) for place, match in matches]),
+        "szego": pl.DataFrame([_distance(place, match) for place, match in matches]),
     }
 
 
@@ -38,9 +38,9 @@ def _matches(layer: LayerSpectrum) -> Iterator[HeadMatch]:
 
 def _kinds(effects: Float[np.ndarray, " lags"], causal: bool) -> Mapping[str, SymbolMatch]:
     lags = torch.tensor(effects)
-    own = ToeplitzOperator.causal(lags) if causal else ToeplitzOperator(lags)
-    even = ToeplitzOperator.hermitian(lags) if causal else own.hermitian_part()
-    return {"eigenvalue": eigenvalue_match(even), "singular value": singular_value_match(own)}
+    toeplitz = ToeplitzOperator.causal(lags) if causal else ToeplitzOperator(lags)
+    even = ToeplitzOperator.hermitian(lags) if causal else toeplitz.hermitian_part()
+    return {"eigenvalue": eigenvalue_match(even), "singular value": singular_value_match(toeplitz)}
 
 
 def _values(place: Mapping[str, int | str], match: SymbolMatch) -> pl.DataFrame:

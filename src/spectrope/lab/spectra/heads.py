@@ -89,8 +89,8 @@ def spectrum(
         **own_tables(subject.model, n),
     }
     if drops is not None:
-        found = correlation_table(tables["spectrum"], drops, tables.get("bands"))
-        tables |= _unless_empty(correlation=found)
+        correlations = correlation_table(tables["spectrum"], drops, tables.get("bands"))
+        tables |= _unless_empty(correlation=correlations)
     for name in SOMETIMES - set(tables):
         run.remove(f"{name}{plan.mark}")
     for name, table in tables.items():
@@ -186,11 +186,11 @@ def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
 def shares_table(states: Sequence[StateShares]) -> pl.DataFrame:
     """A row per layer and part of the hidden states; the residual has no null."""
     rows = []
-    for layer, found in enumerate(states):
-        nulls = {"content": found.content_null, "position": found.position_null, "residual": None}
+    for layer, shares in enumerate(states):
+        nulls = {"content": shares.content_null, "position": shares.position_null, "residual": None}
         for part in SHARES:
             rows.append(
-                {"layer": layer, "part": part, **ends("share", getattr(found, part)), "null": nulls[part]}
+                {"layer": layer, "part": part, **ends("share", getattr(shares, part)), "null": nulls[part]}
             )
     return pl.DataFrame(rows, infer_schema_length=None)
 
@@ -245,10 +245,10 @@ def _correlations(joined: pl.DataFrame, name: str) -> Iterator[dict[str, object]
         return
     x, y, layers = (known[column].to_numpy() for column in (name, "drop", "layer"))
     for scope, groups in (("heads", None), ("within layers", layers)):
-        found = rank_correlation(x, y, groups)
-        if found is not None:
-            row = {"quantity": name, "scope": scope, **ends("rho", found.rho)}
-            yield row | {"p_value": found.p_value, "n": found.n}
+        correlation = rank_correlation(x, y, groups)
+        if correlation is not None:
+            row = {"quantity": name, "scope": scope, **ends("rho", correlation.rho)}
+            yield row | {"p_value": correlation.p_value, "n": correlation.n}
 
 
 def _unless_empty(**tables: pl.DataFrame) -> Tables:

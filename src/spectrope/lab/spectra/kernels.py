@@ -78,12 +78,12 @@ def extremes_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel: both extreme eigenvalues, and the bracket that certifies each."""
     tables = []
     for kernel in kernels:
-        found = kernel_spectrum(kernel)
+        extremes = kernel_spectrum(kernel)
         row = {
             "n": kernel.operator.n,
-            "smallest_estimate": found.smallest_estimate,
-            "largest_estimate": found.largest_estimate,
-            **vars(found.symbol),
+            "smallest_estimate": extremes.smallest_estimate,
+            "largest_estimate": extremes.largest_estimate,
+            **vars(extremes.symbol),
         }
         tables.append(pl.DataFrame([row]).select(*_named(kernel), pl.all()))
     return pl.concat(tables)
@@ -107,8 +107,8 @@ def _distances(kernel: EncodingKernel, spectrum: str) -> list[dict[str, object]]
     match, make = SPECTRA[spectrum]
     longest = min(kernel.operator.n, LONGEST)
     lengths = sorted({max(2, longest // part) for part in (1, 2, 4)})
-    found = [match(make(kernel.values[:n])) for n in lengths]
-    rate = fitted_rate(lengths, [one.distance for one in found])
+    matches = [match(make(kernel.values[:n])) for n in lengths]
+    rate = fitted_rate(lengths, [one.distance for one in matches])
     return [
         {
             "spectrum": spectrum,
@@ -119,7 +119,7 @@ def _distances(kernel: EncodingKernel, spectrum: str) -> list[dict[str, object]]
             "tail_share": one.tail_share,
             "theorem_applies": one.theorem_applies,
         }
-        for n, one in zip(lengths, found, strict=True)
+        for n, one in zip(lengths, matches, strict=True)
     ]
 
 

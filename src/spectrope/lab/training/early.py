@@ -38,8 +38,8 @@ def kernels_at_start(run: Run, device: torch.device, watch: Watch = unwatched) -
     experiment, probe = experiment_of(run), LearningProbe()
     train, _ = experiment.task.build().split(experiment.n_train, experiment.n_test, experiment.seed)
     model = build_model(experiment, device).eval()
-    found = probe.measure(model, probe.choose(train).to(device))[probe.table]
-    table = found.select("layer", "head", *KERNELS)
+    measured = probe.measure(model, probe.choose(train).to(device))[probe.table]
+    table = measured.select("layer", "head", *KERNELS)
     run.write_frame("start", table)
     watch(Progress("learning", 1, 1))
     return table

@@ -34,8 +34,8 @@ class FactorProbe(Probe):
 
     def measure(self, model: Decoder, batch: Batch) -> Mapping[str, pl.DataFrame]:
         """The energy of the gradient by each head's factors, and by its W_Q and W_K."""
-        own, shared = (factor_gradients(model, batch), factor_gradients(model, batch, projections))
-        return {self.table: by_head(energy=own, projections=shared)}
+        by_factors, shared = (factor_gradients(model, batch), factor_gradients(model, batch, projections))
+        return {self.table: by_head(energy=by_factors, projections=shared)}
 
 
 def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
@@ -44,4 +44,4 @@ def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
     n_layers, n_heads = next(iter(values.values())).shape
     layers, heads = torch.meshgrid(torch.arange(n_layers), torch.arange(n_heads), indexing="ij")
     places = {"layer": layers, "head": heads}
-    return pl.DataFrame({name: found.flatten().numpy() for name, found in (places | values).items()})
+    return pl.DataFrame({name: column.flatten().numpy() for name, column in (places | values).items()})

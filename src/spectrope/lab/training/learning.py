@@ -119,7 +119,7 @@ def participation_table(layers: Layers) -> pl.DataFrame:
 
 
 def _figures(turned: Kernels | None, plain: Kernels | None) -> dict[str, float | None]:
-    found = (
+    summaries = (
         turned and turned.tangent,
         plain and plain.tangent,
         turned and turned.newton,
@@ -127,7 +127,7 @@ def _figures(turned: Kernels | None, plain: Kernels | None) -> dict[str, float |
     )
     return {
         f"{name}_{figure}": None if summary is None else getattr(summary, figure)
-        for name, summary in zip(KERNELS, found, strict=True)
+        for name, summary in zip(KERNELS, summaries, strict=True)
         for figure in FIGURES
     }
 

@@ -74,8 +74,8 @@ class Trainer:
         self.steps_per_epoch = -(-experiment.n_train // self.config.batch_size)
         self.steps = self.config.epochs * self.steps_per_epoch
         model = build_model(experiment, device)
-        own = self.config.precision
-        dtype = choose_dtype(precision if own == "auto" else own, device)
+        configured = self.config.precision
+        dtype = choose_dtype(precision if configured == "auto" else configured, device)
         self.state = TrainingState(model, make_optimiser(model, self.config), dtype=dtype)
         self.state.restore(run)
         self.recorder = None if probe is None else Recorder(probe, run, self.train_data, self.state.step)

@@ -58,8 +58,8 @@ class Recorder:
         if step % self.probe.every:
             return
         device = next(model.parameters()).device
-        for name, found in self.probe.measure(model, self.batch.to(device)).items():
-            rows = found.select(pl.lit(step, pl.Int64).alias("step"), pl.all())
+        for name, measured in self.probe.measure(model, self.batch.to(device)).items():
+            rows = measured.select(pl.lit(step, pl.Int64).alias("step"), pl.all())
             before = self._tables[name] if name in self._tables else self._kept(name)
             self._tables[name] = rows if before is None else pl.concat([before, rows])
             self.run.write_frame(name, self._tables[name])

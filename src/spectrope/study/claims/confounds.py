@@ -127,10 +127,10 @@ class Confounds(Claim, name="confounds"):
     def effects(self, seen: Seen) -> list[Effects]:
         """What each switch does to each quantity that is looked at."""
         everything = dict.fromkeys(map(_runs, seen.arms))
-        found = [_effects(seen, runs, "held-out accuracy", held_out) for runs in everything]
+        on_accuracy = [_effects(seen, runs, "held-out accuracy", held_out) for runs in everything]
         layers = {"distance/rope": shallow(seen.n_layers), "distance/mla": None}
         words = {"distance/rope": "gap in shallow layers", "distance/mla": "gap in any layer"}
-        return found + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
+        return on_accuracy + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
 
 
 def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -165,11 +165,11 @@ def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> Effects:
 
 def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> Effects:
     """The same for the gap, where the ablation's own switches count too."""
-    found = _effects(seen, runs, words, gap(layers))
+    effects = _effects(seen, runs, words, gap(layers))
     base = seen.values(f"{runs}/controlled", gap(layers))
     for name, table in ABLATIONS[runs].items():
-        found.single[name] = difference(seen.values(f"{runs}/controlled", gap(layers, table)), base)
-    return found
+        effects.single[name] = difference(seen.values(f"{runs}/controlled", gap(layers, table)), base)
+    return effects
 
 
 def _strongest(effects: Effects) -> Part:

@@ -97,11 +97,11 @@ class Dropout(Claim, name="dropout"):
         return seen.values("0", deposit(shallow(seen.n_layers)), only_learned=True)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        found = deposit(shallow(seen.n_layers))
+        shallow_deposit = deposit(shallow(seen.n_layers))
         without, deep = self._deposits(seen), seen.values("0", deposit(), only_learned=True)
         for p in RATES[1:]:
             arm = f"{p:g}"
-            there = seen.values(arm, found, only_learned=True)
+            there = seen.values(arm, shallow_deposit, only_learned=True)
             chosen = {seed: value for seed, value in there.items() if without.get(seed)}
             deeper = seen.values(arm, deposit(), only_learned=True)
             yield Part(
@@ -113,5 +113,5 @@ class Dropout(Claim, name="dropout"):
             )
 
 
-def _share(found: Values) -> str:
-    return f"{sum(found.values()):.0f} of {len(found)} runs"
+def _share(deposits: Values) -> str:
+    return f"{sum(deposits.values()):.0f} of {len(deposits)} runs"

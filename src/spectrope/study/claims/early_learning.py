@@ -52,14 +52,14 @@ class EarlyLearning(Claim, name="early-learning"):
     unplanned = WHY
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
-        own = couplings(condition, scale, seed)
+        coupling_arms = couplings(condition, scale, seed)
         bases = Contraction().arms(condition, scale, seed)
         task_2 = {
             name: experiment("counting", name, scale=scale, condition=condition, seed=seed)
             for name in ("rope", "nope", "mla", "t5")
         }
         return {
-            **{name: own[name] for name in TABLES},
+            **{name: coupling_arms[name] for name in TABLES},
             **bases,
             **{f"counting/{name}": one for name, one in task_2.items()},
         }

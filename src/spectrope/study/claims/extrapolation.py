@@ -88,11 +88,11 @@ def length_loss(row: StudyRow) -> float | None:
     table = row.tables.get("lengths")
     if table is None:
         return None
-    own = table.filter(pl.col("factor") == 1.0)["accuracy"]
+    at_training = table.filter(pl.col("factor") == 1.0)["accuracy"]
     longer = table.filter(pl.col("factor") > 1.0)["accuracy"]
-    if len(own) != 1 or own[0] < TINY or longer.is_empty():
+    if len(at_training) != 1 or at_training[0] < TINY or longer.is_empty():
         return None
-    return 100 * (1 - sum(longer) / len(longer) / own[0])
+    return 100 * (1 - sum(longer) / len(longer) / at_training[0])
 
 
 def within_arms(first: Sequence[Values], second: Sequence[Values], seeds: Collection[int]) -> Values:
@@ -130,10 +130,10 @@ def _pooled(arms: Sequence[Pairs], seeds: Collection[int]) -> float | None:
 
 def rank_correlations(first: Sequence[Values], second: Sequence[Values], seeds: Collection[int]) -> Values:
     """Spearman's correlation of two quantities over arms, for each of some seeds that has one."""
-    found: Values = {}
+    correlations: Values = {}
     for seed in sorted(seeds):
         pairs = [(x[seed], y[seed]) for x, y in zip(first, second, strict=True) if seed in x and seed in y]
         columns = np.array(pairs, dtype=float).reshape(-1, 2)
         if len(columns) >= FEWEST and (np.ptp(columns, axis=0) > FLAT).all():
-            found[seed] = float(stats.spearmanr(columns[:, 0], columns[:, 1])[0])  # pyright: ignore[reportArgumentType]
-    return found
+            correlations[seed] = float(stats.spearmanr(columns[:, 0], columns[:, 1])[0])  # pyright: ignore[reportArgumentType]
+    return correlations

@@ -82,14 +82,14 @@ def expected(row: StudyRow) -> Coverage | None:
 
 def share_trained(row: StudyRow) -> float | None:
     """Mean over test pairs of the share of their class that trains, in percent."""
-    found = expected(row)
-    return None if found is None else 100 * found.trained
+    covered = expected(row)
+    return None if covered is None else 100 * covered.trained
 
 
 def attainable_of(row: StudyRow) -> float | None:
     """Accuracy of answering what follows from the training pairs, and the rest by chance, in percent."""
-    found = expected(row)
-    return None if found is None else 100 * found.attainable
+    covered = expected(row)
+    return None if covered is None else 100 * covered.attainable
 
 
 def _excess(row: StudyRow) -> float | None:
@@ -108,14 +108,14 @@ def _not_held_out(row: StudyRow) -> float | None:
 def _correlations(seen: Seen) -> Values:
     """Spearman's, one per seed that has all holes of one vocabulary."""
     holes = [name for name in seen.arms if name != "random" and "two" not in name]
-    found = {}
+    rhos = {}
     for seed in sorted({seed for name, seed in seen.rows if name in holes}):
         rows = [seen.rows.get((name, seed)) for name in holes]
         pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
         if len(pairs) == len(holes) and all(None not in pair for pair in pairs):
             trained, reached = np.array(pairs, float).T
-            found[seed] = rank(trained, reached)
-    return {seed: rho for seed, rho in found.items() if rho is not None}
+            rhos[seed] = rank(trained, reached)
+    return {seed: rho for seed, rho in rhos.items() if rho is not None}
 
 
 @cache

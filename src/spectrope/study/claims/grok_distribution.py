@@ -72,6 +72,6 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
 
 def _others(seen: Seen, kind: str) -> str:
     """Mean accuracies at the smaller k, as far as there are any."""
-    found = {k: seen.values(f"{kind}/{k}", last("test_accuracy", 100.0)) for k in SIDES[:-1]}
-    means = [f"{sum(own.values()) / len(own):.1f} at k = {k}" for k, own in found.items() if own]
+    accuracies = {k: seen.values(f"{kind}/{k}", last("test_accuracy", 100.0)) for k in SIDES[:-1]}
+    means = [f"{sum(at_k.values()) / len(at_k):.1f} at k = {k}" for k, at_k in accuracies.items() if at_k]
     return ", ".join(means)

@@ -45,19 +45,19 @@ class GrokMed(GrokClaim, name="grok-med"):
         return {"random": base(scale, seed)}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        own, step = (seen.values("random", _strength(name)) for name in ("med", "step"))
+        med, step = (seen.values("random", _strength(name)) for name in ("med", "step"))
         yield Part(
             quantity="test accuracy",
             prediction=AtLeast(GROKKED),
             values=seen.values("random", last("test_accuracy", 100.0)),
             premise=True,
-            note=_told(own, step),
+            note=_told(med, step),
         )
         for name, told in RIVALS.items():
             yield Part(
                 quantity=f"strength of MED minus that of {told}",
                 prediction=AtLeast(LEAD, "rho"),
-                values=difference(own, seen.values("random", _strength(name))),
+                values=difference(med, seen.values("random", _strength(name))),
             )
 
 

@@ -98,11 +98,11 @@ def participation(row: StudyRow, table: str, column: str = "energy") -> float | 
 
     None without the table, and where energies are not finite, as in a run that diverged, or vanish.
     """
-    found = row.tables.get(table)
-    if found is None or found[column].null_count() or not found[column].is_finite().all():
+    energies = row.tables.get(table)
+    if energies is None or energies[column].null_count() or not energies[column].is_finite().all():
         return None
-    keys = [name for name in ("step", "layer") if name in found.columns]
-    layers = [group[column].to_list() for _, group in found.group_by(keys, maintain_order=True)]
+    keys = [name for name in ("step", "layer") if name in energies.columns]
+    layers = [group[column].to_list() for _, group in energies.group_by(keys, maintain_order=True)]
     if min(map(max, layers)) < VANISHING:
         return None
     ratios = [head_participation(torch.tensor(heads, dtype=torch.float64)) for heads in layers]
@@ -123,10 +123,10 @@ def _against_additive(seen: Seen, way: str, layers: Iterable[int]) -> Iterator[P
     """The additive control has no deposit, and its heads share the gradient more evenly than RoPE's."""
     words = f"{WORDS['additive']}, {WAYS[way]}, gap in shallow layers"
     yield no_head_stands_out(seen, f"additive{way}", words, layers)
-    own = seen.minus(f"additive{way}", f"rope{way}", in_own_gradient)
+    contrast = seen.minus(f"additive{way}", f"rope{way}", in_own_gradient)
     yield Part(
         quantity=f"{WORDS['additive']} minus RoPE, {WAYS[way]}, participation in the gradient",
         prediction=AtLeast(PARTICIPATION, "ratio"),
         values=seen.minus(f"additive{way}", f"rope{way}", in_gradient),
-        note=f"the two vectors minus RoPE's W_Q and W_K: {fmean(own.values()):+.2f}" if own else "",
+        note=f"the two vectors minus RoPE's W_Q and W_K: {fmean(contrast.values()):+.2f}" if contrast else "",
     )

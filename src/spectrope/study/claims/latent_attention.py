@@ -77,10 +77,10 @@ def _difference(seen: Seen, task: str, first: str, second: str, prediction: AtLe
 
 def _others(seen: Seen) -> str:
     """The same gap without latent attention, of runs that learned and that another claim has had ablated."""
-    found = {name: seen.values(f"distance/{name}", gap(), only_learned=True) for name in ("rope", "nope")}
+    arm_gaps = {name: seen.values(f"distance/{name}", gap(), only_learned=True) for name in ("rope", "nope")}
     told = [
         f"{NAMES_AND_MLA[name]} {fmean(gaps.values()):.1f}, n = {len(gaps)}"
-        for name, gaps in found.items()
+        for name, gaps in arm_gaps.items()
         if gaps
     ]
     return f"; that of models that learned, by their own ablation: {', '.join(told)}" if told else ""

@@ -85,6 +85,8 @@ def _counted(seen: Seen, arms: list[str]) -> str:
     places = {"layer 0": (0,), "deeper ones": range(1, seen.n_layers)}
     told = []
     for k in arms:
-        found = [seen.values(k, deposit(layers), only_learned=True) for layers in places.values()]
-        told.append(f"{k}: {' and '.join(f'{sum(one.values()):.0f}' for one in found)} of {len(found[0])}")
+        deposits = [seen.values(k, deposit(layers), only_learned=True) for layers in places.values()]
+        told.append(
+            f"{k}: {' and '.join(f'{sum(one.values()):.0f}' for one in deposits)} of {len(deposits[0])}"
+        )
     return f"runs with a deposit in {' and in '.join(places)}, by heads with RoPE: {', '.join(told)}"

@@ -46,9 +46,9 @@ class AtBestRates(Claim):
         self.rows = rows
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
-        found = self._tunings(condition, scale)
-        own = experiments(self.inner, condition, scale, seed)
-        return {name: at_best_rate(one, tuning) for name, one in own.items() if (tuning := found[name])}
+        tunings = self._tunings(condition, scale)
+        untuned = experiments(self.inner, condition, scale, seed)
+        return {name: at_best_rate(one, tuning) for name, one in untuned.items() if (tuning := tunings[name])}
 
     def jobs(
         self, condition: str, scale: str, seeds: Sequence[int], rows: StudyRows | None = None
@@ -62,8 +62,8 @@ class AtBestRates(Claim):
         """The rows at chosen rates, and the trials that could not choose one."""
         seen = super().see(rows, condition, scale, seeds)
         first = experiments(self.inner, condition, scale, 0)
-        lost = (str(one) for own in first.values() for one in self.rows.lost(grid(own)))
-        odd = (line for name, own in first.items() for line in unfit(name, own, self.rows))
+        lost = (str(one) for experiment in first.values() for one in self.rows.lost(grid(experiment)))
+        odd = (line for name, experiment in first.items() for line in unfit(name, experiment, self.rows))
         return replace(seen, left_out=(*seen.left_out, *lost, *odd))
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -77,9 +77,9 @@ class AtBestRates(Claim):
     def _rates(self, seen: Seen) -> Iterator[str]:
         runs = {arm: row.experiment for (arm, _), row in seen.rows.items()}
         decoders = [run for run in runs.values() if isinstance(run, Experiment)]
-        found = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
+        tunings = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
         for arm in seen.arms:
-            if arm in runs and (tuning := found[arm]):
+            if arm in runs and (tuning := tunings[arm]):
                 yield f"{NAMES.get(arm, arm)} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
 
 
@@ -133,42 +133,44 @@ def tuned_claims(claims: Sequence[Claim], rows: StudyRows) -> list[Claim]:
     Raises:
         UnsupportedError: If none has.
     """
-    found = tuned_forms(claims, rows)
-    if not found:
+    forms = tuned_forms(claims, rows)
+    if not forms:
         raise UnsupportedError(f"learning rates are tuned for claims {', '.join(TUNED)} alone.")
-    return found
+    return forms
 
 
 def tried_claims(claims: Sequence[Claim], rows: StudyRows, scale: str) -> list[Claim]:
     """Some claims, each followed by its tuned form if a trial of its grids has a row."""
-    found = []
+    listed = []
     for claim in claims:
-        found.append(claim)
+        listed.append(claim)
         if claim.kind in TUNED and _is_tried(claim, rows, scale):
-            found.append(TUNED[claim.kind](rows))
-    return found
+            listed.append(TUNED[claim.kind](rows))
+    return listed
 
 
 def tuning_of(experiment: Experiment, rows: StudyRows) -> Tuning | None:
     """What the trials of an experiment's grid say; None as long as one is missing, or unfit to compare."""
     trials = grid(experiment)
-    found = [row for trial in trials if (row := rows.get(trial)) is not None]
-    if len(found) < len(trials) or any(unfit("", experiment, rows)):
+    trial_rows = [row for trial in trials if (row := rows.get(trial)) is not None]
+    if len(trial_rows) < len(trials) or any(unfit("", experiment, rows)):
         return None
     return Tuning(
         experiment.task.kind,
         experiment.encoding_name,
-        tuple(Trial.of(trial, row.facts, row.run) for trial, row in zip(trials, found, strict=True)),
+        tuple(Trial.of(trial, row.facts, row.run) for trial, row in zip(trials, trial_rows, strict=True)),
     )
 
 
 def unfit(arm: str, experiment: Experiment, rows: StudyRows) -> Iterator[str]:
     """A line for each thing that keeps the trials of an experiment's grid from being compared."""
-    found = [row for trial in grid(experiment) if (row := rows.get(trial)) is not None]
-    precisions = sorted({row.facts["precision"] for row in found})
+    trial_rows = [row for trial in grid(experiment) if (row := rows.get(trial)) is not None]
+    precisions = sorted({row.facts["precision"] for row in trial_rows})
     if len(precisions) > 1:
         yield f"trials of {arm}, computed in {' and '.join(precisions)}"
-    yield from (f"a trial of {arm} (run {row.run}), without accuracy" for row in found if not _is_judged(row))
+    yield from (
+        f"a trial of {arm} (run {row.run}), without accuracy" for row in trial_rows if not _is_judged(row)
+    )
 
 
 def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:

@@ -320,10 +320,10 @@ class Claims:
 def gather(root: Path, study: Study, rows: StudyRows) -> None:
     """Take the rows of finished runs, and of those that these ask for, and say how many."""
     total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
-    found = total
-    while found:
-        found, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
-        total += found
+    n_new = total
+    while n_new:
+        n_new, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
+        total += n_new
     for complaint in complaints:
         complain(f"left out: {complaint}")
     say(f"{total} new rows from {root}; {len(rows)} in all.")

@@ -93,13 +93,13 @@ class Section:
         return [[name, *self._line(name)] for name in parts]
 
     def _line(self, name: str) -> list[str]:
-        found = [
+        findings = [
             next((f for f in verdict.findings if f.part.quantity == name), None) for verdict in self.verdicts
         ]
-        first = next(finding for finding in found if finding is not None).part
+        first = next(finding for finding in findings if finding is not None).part
         predicted = first.prediction.words() + (" (premise)" if first.premise else "")
         paper = "" if first.paper is None else f"{first.paper:.1f}"
-        return [predicted, paper, *("" if one is None else cell(one) for one in found)]
+        return [predicted, paper, *("" if one is None else cell(one) for one in findings)]
 
 
 def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
@@ -124,7 +124,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         _section(study, rows, claim, [verdict for _, verdict in group], jobs, path)
         for claim, group in grouped
     ]
-    planned = merged(job for own in jobs.values() for job in own)
+    planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
     template = templates_of("spectrope.study", autoescape=False).get_template("replication.md")
     page = template.render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
@@ -229,7 +229,7 @@ def untuned(study: Study, rows: StudyRows) -> list[int]:
 
 def machines(rows: StudyRows) -> list[str]:
     """On what the rows were computed, each with its number of runs."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for row in rows:
         facts = row.facts["machine"] or {}
         accelerator = facts.get("accelerator", "none")
@@ -237,8 +237,8 @@ def machines(rows: StudyRows) -> list[str]:
             accelerator if accelerator != "none" else f"{facts.get('processor')} ({facts.get('capability')})"
         )
         name = f"{place}, {row.facts['precision']}, torch {facts.get('torch')}, commit {row.facts['commit']}"
-        found[name] = found.get(name, 0) + 1
-    return [f"{count} runs: {name}" for name, count in sorted(found.items(), key=lambda item: -item[1])]
+        counts[name] = counts.get(name, 0) + 1
+    return [f"{count} runs: {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1])]
 
 
 def _section(

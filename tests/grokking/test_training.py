@@ -13,11 +13,10 @@ from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, Interrupted, StoreError
+from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.rotary import Rotary
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
-from spectrope.grokking.laboratory import grok_experiment_of
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.record import MOST_MOMENTS, Evaluation, moments, stable_steps, with_moment
@@ -26,6 +25,7 @@ from spectrope.grokking.tasks.distributions import Square
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.grokking.trainer import MOMENTS, PAIRS, GrokTrainer
 from spectrope.lab.engines.local import execute
+from spectrope.lab.experiments import read_experiment
 from spectrope.lab.job import Job, complete
 from spectrope.lab.job import train as grok
 from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
@@ -215,7 +215,7 @@ def test_several_runs_follow_each_other_and_finished_ones_are_not_run_again(tmp_
     plan, seen = [tiny(seed) for seed in (0, 1)], []
     jobs = [Job(one, tables=()) for one in plan]
     runs = execute(jobs, tmp_path, device="cpu", watch=seen.append)
-    assert [grok_experiment_of(run) for run in runs] == plan
+    assert [read_experiment(run.config) for run in runs] == plan
     assert [progress.job for progress in seen] == sorted(progress.job for progress in seen)
     assert {progress.stage for progress in seen} == {"train", "done"}
     seen.clear()
@@ -230,11 +230,6 @@ def test_a_task_that_cannot_be_is_refused_before_a_folder_is_made(tmp_path):
     with pytest.raises(ConfigError, match="every result to be trained on"):
         grok(few, tmp_path / "none", CPU)
     assert not (tmp_path / "none").exists()
-
-
-def test_runs_of_other_kinds_are_told_apart(tmp_path):
-    with pytest.raises(StoreError, match="is none of the grokking laboratory"):
-        grok_experiment_of(open_run(tmp_path, {"task": "distance"}, 1))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from typing import TypeVar
 
 import torch
 
-from spectrope.core import Precision, StoreError, UnsupportedError, median_seconds
+from spectrope.core import Precision, UnsupportedError, median_seconds
 from spectrope.grokking.config import GrokExperiment
 from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
 from spectrope.grokking.steps import StepTrainer
 from spectrope.grokking.trainer import GrokTrainer
-from spectrope.lab import MARK, Laboratory, Probe, TrainingTime, read_experiment, run_for
+from spectrope.lab import Laboratory, Probe, TrainingTime, run_for
 from spectrope.store import Run
 
 E = TypeVar("E", GrokExperiment, ShapesExperiment)
@@ -86,18 +86,3 @@ class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.l
         probe: Probe | None = None,
     ) -> ShapesTrainer:
         return ShapesTrainer(experiment, run, device)
-
-
-def grok_experiment_of(run: Run) -> GrokExperiment:
-    """The experiment on residues that a run folder was made for.
-
-    Raises:
-        StoreError: If the run is of another kind.
-    """
-    if run.config.get(MARK) != GrokExperiment.laboratory:
-        raise StoreError(
-            f"run {run.id} is none of the grokking laboratory; `spectrope grok` makes such runs."
-        )
-    experiment = read_experiment(run.config)
-    assert isinstance(experiment, GrokExperiment)
-    return experiment

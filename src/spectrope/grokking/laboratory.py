@@ -7,9 +7,8 @@ by step) and the weights; on residues also the table `pairs` (every pair and the
 
 import tempfile
 import time
-from abc import abstractmethod
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 
@@ -27,12 +26,13 @@ E = TypeVar("E", GrokExperiment, ShapesExperiment)
 class StepLaboratory(Laboratory[E]):
     """What the laboratories of grokking share: training by steps, with evaluations in between."""
 
+    Trainer: ClassVar[type[Any]]  # Made from an experiment, its run and a device.
+
     def check(self, experiment: E, probe: Probe | None) -> None:
         if probe is not None:
             raise UnsupportedError("probes measure decoders; runs of grokking measure themselves.")
         experiment.task.build().split(experiment.seed)
 
-    @abstractmethod
     def trainer(
         self,
         experiment: E,
@@ -40,7 +40,9 @@ class StepLaboratory(Laboratory[E]):
         device: torch.device,
         precision: Precision = "auto",
         probe: Probe | None = None,
-    ) -> StepTrainer: ...
+    ) -> StepTrainer:
+        """The training of an experiment, which says its precision itself."""
+        return self.Trainer(experiment, run, device)
 
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """As for any laboratory; a step has its share of an evaluation."""
@@ -60,29 +62,11 @@ class GrokLaboratory(StepLaboratory[GrokExperiment], name=GrokExperiment.laborat
     """Trains small models on operations on residues."""
 
     Experiment = GrokExperiment
-
-    def trainer(
-        self,
-        experiment: GrokExperiment,
-        run: Run,
-        device: torch.device,
-        precision: Precision = "auto",
-        probe: Probe | None = None,
-    ) -> GrokTrainer:
-        return GrokTrainer(experiment, run, device)
+    Trainer = GrokTrainer
 
 
 class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.laboratory):
     """Trains ResNet-18 to count sides."""
 
     Experiment = ShapesExperiment
-
-    def trainer(
-        self,
-        experiment: ShapesExperiment,
-        run: Run,
-        device: torch.device,
-        precision: Precision = "auto",
-        probe: Probe | None = None,
-    ) -> ShapesTrainer:
-        return ShapesTrainer(experiment, run, device)
+    Trainer = ShapesTrainer

@@ -146,7 +146,7 @@ def memory_used(memory: PeakMemory) -> dict[str, float]:
     """Fields of the manifest on memory; `PeakMemory` says what is counted.
 
     `peak_memory_mib` is the largest memory of the process, in MiB, while the data were made and the model was
-    trained and scored after each epoch; `memory_before_mib` is what the process held when that began. Of a
+    trained and scored on the way; `memory_before_mib` is what the process held when that began. Of a
     resumed run, both describe the part after the last resumption. Runs of earlier versions lack the second
     field, and their first is the peak of the whole process up to then.
     """

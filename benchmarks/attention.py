@@ -11,7 +11,7 @@ from spectrope.core.device import choose_device, choose_dtype
 from spectrope.core.noise import Noise
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import Context, Encoding
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 
 DEVICE = choose_device()
 DTYPE = choose_dtype("auto", DEVICE)
@@ -55,7 +55,7 @@ def case(label: str, encoding: Encoding, other: str, dropout: float) -> Case:
 
 def cases() -> Iterator[Case]:
     """RoPE and ALiBi, with and without dropout, which the fused kernel does not offer."""
-    rope, alibi = Rotary(Rotary.Config()), ALiBi(ALiBi.Config())
+    rope, alibi = RoPE(RoPE.Config()), ALiBi(ALiBi.Config())
     yield case("rope", rope, "reference", 0.0)
     yield case("rope", rope, "fused", 0.0)
     yield case("alibi", alibi, "fused", 0.0)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from spectrope.core.device import choose_device
 from spectrope.encodings.base import Context
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.fast.planning import AttentionPlan, plan, rotated
 from spectrope.fast.polynomial import planned_attention
 
@@ -39,7 +39,7 @@ GOALS |= {(64, 262_144, False): 14, (64, 262_144, True): 16}
 GOALS |= {(16, 4096, causal): 1 for causal in (False, True)} | {
     (64, WHOLE, causal): 1 for causal in (False, True)
 }
-Layer = tuple[Context, Tensor, Rotary]
+Layer = tuple[Context, Tensor, RoPE]
 
 
 @lru_cache(maxsize=1)
@@ -50,7 +50,7 @@ def layer(dim: int, n: int, reach: float = REACH) -> Layer:
     q = q * (reach * math.sqrt(dim) / (q.norm(dim=-1).max() * k.norm(dim=-1).max()))
     pos = torch.arange(n, device=DEVICE)[None]
     leaves = [x.requires_grad_() for x in (q, k, v)]
-    return Context(leaves[0], leaves[1], pos, pos), leaves[2], Rotary(Rotary.Config(head_dim=dim)).to(DEVICE)
+    return Context(leaves[0], leaves[1], pos, pos), leaves[2], RoPE(RoPE.Config(head_dim=dim)).to(DEVICE)
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from spectrope.core.device import choose_device, choose_dtype
 from spectrope.core.noise import Noise
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.lab.evaluation.score import predict
 from spectrope.lab.training.config import TrainingConfig
 from spectrope.lab.training.loop import accumulate, make_optimiser
@@ -21,7 +21,7 @@ from spectrope.tasks.base import Batch
 LENGTH, BATCH, EVALUATED, GATED = 128, 512, 1024, 32
 DEVICE = choose_device()
 DTYPE = choose_dtype("auto", DEVICE)
-PAPER = DecoderConfig(encoding=Rotary.Config())
+PAPER = DecoderConfig(encoding=RoPE.Config())
 MICRO_BATCH = 32 if DEVICE.type == "cpu" else BATCH
 
 

@@ -21,7 +21,7 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.core.noise import Noise
 from spectrope.core.random import initial_weights
 from spectrope.encodings.base import ENCODINGS, Context
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.fast import forecast, plan
 from spectrope.fast.model_plan import Aim
 from spectrope.grokking.config import GrokExperiment, GrokTraining
@@ -129,7 +129,7 @@ def test_layers_of_one_model_still_start_differently():
     ("impl", "n"), [(impl, 20) for impl in (*IMPLEMENTATIONS, "fastest")] + [("auto", 4000)]
 )
 def test_attention_forward_and_backward(impl, n):
-    encoding = Rotary(Rotary.Config(head_dim=8))
+    encoding = RoPE(RoPE.Config(head_dim=8))
     drops = impl == "fastest" or IMPLEMENTATIONS[impl].dropout
 
     def call(seed):
@@ -215,7 +215,7 @@ def test_grokking(tmp_path, name):
 
 
 def test_planning_fast_attention(llama):
-    rope = Rotary(Rotary.Config(head_dim=8))
+    rope = RoPE(RoPE.Config(head_dim=8))
     ids = torch.arange(5, 25).view(2, 10)
 
     def call(seed):

@@ -19,7 +19,7 @@ from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 from spectrope.encodings.blend import Blend
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.t5 import T5
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
@@ -37,7 +37,7 @@ DECODER = DecoderConfig(
     head_dim=4,
     d_ff=24,
     attention=Latent.Config(latent=6, query_latent=5, rotary_dim=4),
-    encoding=Rotary.Config(),
+    encoding=RoPE.Config(),
 )
 FACTORING = [n for n in ENCODINGS if ENCODINGS.config(n)().build().form is not Form.GENERAL]
 
@@ -61,7 +61,7 @@ def stream(x: torch.Tensor, memory: torch.Tensor | None = None) -> Stream:
 
 
 def encoded(config: Latent.Config = MLA, inner: Encoding | None = None) -> Encoding:
-    inner = Rotary.Config(head_dim=config.rotary_dim).build() if inner is None else inner
+    inner = RoPE.Config(head_dim=config.rotary_dim).build() if inner is None else inner
     return config.encode([inner])[0]
 
 
@@ -197,7 +197,7 @@ def test_a_bias_of_content_weighs_as_much_as_the_products():
     blend = Blend.Config(head_dim=6, n_heads=3, alpha=0.7).build().double()
     ctx, _ = heads.context(x, stream(x))
     plain, turned = (
-        encoded(inner=e).logits(ctx) for e in (NoPE.Config().build(), Rotary(Rotary.Config(head_dim=6)))
+        encoded(inner=e).logits(ctx) for e in (NoPE.Config().build(), RoPE(RoPE.Config(head_dim=6)))
     )
     contents = ctx.q[..., :8] @ ctx.k[..., :8].mT * ctx.scale
     assert_close(encoded(inner=blend).logits(ctx), plain + 0.7 * (turned - contents))
@@ -297,7 +297,7 @@ def test_configurations_round_trip_and_differ():
 
 
 def test_the_encoding_takes_the_rotary_width():
-    assert DECODER.encoding == Rotary.Config(head_dim=4)
+    assert DECODER.encoding == RoPE.Config(head_dim=4)
     assert replace(DECODER, attention=replace(DECODER.attention, rotary_dim=6)).encoding.head_dim == 6
 
 

@@ -100,7 +100,7 @@ def test_integers_are_uniform():
         ({"encoding": "rop"}, r"^unknown encoding 'rop'; did you mean rope or harope or nope\?$"),
         (
             {"encoding": "rope", "head_dim": 7},
-            r"^Rotary\.Config\.head_dim must be even and positive; got 7\. ",
+            r"^RoPE\.Config\.head_dim must be even and positive; got 7\. ",
         ),
         ({"d_model": "x"}, r"^DecoderConfig\.d_model: Input should be a valid integer.*; got 'x'\.$"),
         ({"width": 3}, r"^DecoderConfig\.width: Unexpected keyword argument; got 3\.$"),

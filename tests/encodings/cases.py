@@ -25,7 +25,7 @@ from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.random import RandomVectors
 from spectrope.encodings.relative import RelativeTable
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.learned import LearnedFrequencies
@@ -48,25 +48,25 @@ VARIANTS: list[EncodingConfig] = [
     RandomVectors.Config(trainable=True),
     Blend.Config(learned=True, pairs="halves"),
     FoPE.Config(learned=True),
-    PartialDims.Config(inner=Rotary.Config(pairs="halves")),
+    PartialDims.Config(inner=RoPE.Config(pairs="halves")),
     PerHead.Config(groups=(Group(heads=2), Group(heads=1, encoding=ALiBi.Config()))),
     PerHead.Config(groups=(Group(), Group(encoding=Sum.Config(parts=(PartialDims.Config(), T5.Config()))))),
-    PerLayer.Config(layers=(ALiBi.Config(), Rotary.Config())),
-    Rotary.Config(pairs="halves"),
+    PerLayer.Config(layers=(ALiBi.Config(), RoPE.Config())),
+    RoPE.Config(pairs="halves"),
     XPos.Config(schedule=LearnedFrequencies()),
-    *(Rotary.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
-    Rotary.Config(schedule=Geometric(base=500.0)),
-    Rotary.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),
+    *(RoPE.Config(schedule=SCHEDULES[name]()) for name in SCHEDULES if name != "geometric"),
+    RoPE.Config(schedule=Geometric(base=500.0)),
+    RoPE.Config(schedule=YaRN(trained_length=400, attention_factor=1.0, truncate=False)),
     Shaw.Config(values=False),
     Sinusoidal.Config(layout="halves"),
     Sum.Config(parts=(NoPE.Config(),)),
-    Sum.Config(parts=(Rotary.Config(schedule=LongRoPE()), ALiBi.Config())),
+    Sum.Config(parts=(RoPE.Config(schedule=LongRoPE()), ALiBi.Config())),
     Sum.Config(parts=(PerHead.Config(groups=(Group(encoding=RelativeTable.Config()),)), Learned.Config())),
-    Sum.Config(parts=(Rotary.Config(), Learned.Config(), T5.Config())),
-    Sum.Config(parts=(Rotary.Config(), Rotary.Config(pairs="halves"))),
-    Sum.Config(parts=(Rotary.Config(), HARoPE.Config())),
-    Sum.Config(parts=(Rotary.Config(), Sum.Config(parts=(Rotary.Config(), NoPE.Config())))),
-    Sum.Config(parts=(Shaw.Config(), Rotary.Config())),
+    Sum.Config(parts=(RoPE.Config(), Learned.Config(), T5.Config())),
+    Sum.Config(parts=(RoPE.Config(), RoPE.Config(pairs="halves"))),
+    Sum.Config(parts=(RoPE.Config(), HARoPE.Config())),
+    Sum.Config(parts=(RoPE.Config(), Sum.Config(parts=(RoPE.Config(), NoPE.Config())))),
+    Sum.Config(parts=(Shaw.Config(), RoPE.Config())),
     PerHead.Config(groups=(Group(heads=2, encoding=Shaw.Config()), Group(encoding=TUPE.Config()))),
     Sum.Config(parts=(Sum.Config(parts=(ALiBi.Config(),)), RelativeTable.Config())),
     T5.Config(n_buckets=8, max_distance=20),

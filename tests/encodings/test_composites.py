@@ -14,7 +14,7 @@ from spectrope.encodings.partial_dims import PartialDims
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.per_layer import PerLayer
 from spectrope.encodings.relative import RelativeTable
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
@@ -32,7 +32,7 @@ def context(n=9):
 def test_rope_on_the_first_heads_alone():
     ctx, part = context(), PerHead.Config(groups=(Group(heads=3),)).fitted(**SIZES).build()
     logits = part.logits(ctx)
-    assert_close(logits[:, :3], Rotary.Config(head_dim=8).build().logits(ctx)[:, :3])
+    assert_close(logits[:, :3], RoPE.Config(head_dim=8).build().logits(ctx)[:, :3])
     assert_close(logits[:, 3:], NoPE.Config().build().logits(ctx)[:, 3:])
     assert part.form is Form.DOT
     assert part.bias(ctx) is None
@@ -55,7 +55,7 @@ def test_groups_of_heads_have_biases_of_their_own():
 def test_all_heads_may_be_in_groups():
     part = PerHead.Config(groups=(Group(heads=4),)).fitted(**SIZES).build()
     assert len(part.terms) == 1
-    assert_close(part.logits(context()), Rotary.Config(head_dim=8).build().logits(context()))
+    assert_close(part.logits(context()), RoPE.Config(head_dim=8).build().logits(context()))
 
 
 def test_a_mask_per_head_is_narrowed_with_its_heads():
@@ -71,14 +71,14 @@ def test_a_mask_per_head_is_narrowed_with_its_heads():
 def test_layers_take_their_encodings_in_a_cycle():
     config = PerLayer.Config().fitted(**SIZES)
     layers = config.build_layers(10)
-    assert [type(layer).__name__ for layer in layers] == (["Rotary"] * 3 + ["NoPE"]) * 2 + ["Rotary"] * 2
+    assert [type(layer).__name__ for layer in layers] == (["RoPE"] * 3 + ["NoPE"]) * 2 + ["RoPE"] * 2
     assert layers[0] is layers[4] is layers[8]
     assert_close(config.build().logits(context()), layers[0].logits(context()))
 
 
 def test_layers_may_have_bases_of_their_own():
     bases = [100.0, 10000.0, 1000000.0]
-    layers = tuple(Rotary.Config(schedule=Geometric(base=base)) for base in bases)
+    layers = tuple(RoPE.Config(schedule=Geometric(base=base)) for base in bases)
     built = PerLayer.Config(layers=layers).fitted(**SIZES).build_layers(3)
     for layer, base in zip(built, bases, strict=True):
         assert_close(layer.angles.frequencies.value, Geometric(base=base).frequencies(8))
@@ -103,7 +103,7 @@ def test_part_of_the_coordinates_is_turned_as_in_gpt_neox():
     x, pos = context(20).q, torch.arange(20)[None]
     angles = (pos[..., None] * Geometric().frequencies(4)).repeat(1, 1, 2)
     expected, _ = modeling_gpt_neox.apply_rotary_pos_emb(x[..., :4], x[..., :4], angles.cos(), angles.sin())
-    partial = PartialDims.Config(fraction=0.5, inner=Rotary.Config(pairs="halves")).fitted(**SIZES).build()
+    partial = PartialDims.Config(fraction=0.5, inner=RoPE.Config(pairs="halves")).fitted(**SIZES).build()
     assert_close(partial.rotate(x, pos, "query"), torch.cat([expected, x[..., 4:]], -1))
 
 
@@ -112,7 +112,7 @@ def test_coordinates_at_odd_widths_are_turned_too():
     partial = PartialDims.Config(fraction=0.6, head_dim=7).build()
     turned = partial.rotate(x, pos, "key")
     assert_close(turned[..., 4:], x[..., 4:])
-    assert_close(turned[..., :4], Rotary.Config(head_dim=4).build().rotate(x[..., :4].clone(), pos, "key"))
+    assert_close(turned[..., :4], RoPE.Config(head_dim=4).build().rotate(x[..., :4].clone(), pos, "key"))
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,7 @@ def test_impossible_settings_are_refused(config, message):
         config()
 
 
-@pytest.mark.parametrize(
-    "added", [Sinusoidal.Config(), Sum.Config(parts=(Rotary.Config(), Learned.Config()))]
-)
+@pytest.mark.parametrize("added", [Sinusoidal.Config(), Sum.Config(parts=(RoPE.Config(), Learned.Config()))])
 @pytest.mark.parametrize(
     "around",
     [

@@ -11,9 +11,9 @@ from spectrope.encodings.base import ENCODINGS, Context, Tag
 from spectrope.encodings.blend import Blend
 from spectrope.encodings.fope import FoPE
 from spectrope.encodings.harope import HARoPE
-from spectrope.encodings.misread_rotary import MisreadRotary
+from spectrope.encodings.misread_rope import MisreadRoPE
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.encodings.xpos import XPos
@@ -49,14 +49,14 @@ def test_the_misread_table_by_hand(pairs):
         if pairs == "adjacent"
         else [n for side in zip(*turned, strict=True) for n in side]
     )
-    encoding = MisreadRotary.Config(head_dim=8, pairs=pairs).build()
+    encoding = MisreadRoPE.Config(head_dim=8, pairs=pairs).build()
     got = encoding.rotate(x, torch.tensor([[p]], dtype=torch.float64), "query")
     assert_close(got.flatten(), torch.tensor(flat, dtype=torch.float64))
 
 
 def test_the_misread_table_loses_half_the_pairs_at_the_origin():
     x = draw(1, 1, 1, 8)
-    got = MisreadRotary.Config(head_dim=8).build().rotate(x, torch.zeros(1, 1), "query")
+    got = MisreadRoPE.Config(head_dim=8).build().rotate(x, torch.zeros(1, 1), "query")
     assert not got[..., :4].any()
     assert got[..., 4:].norm() > x[..., 4:].norm()
 
@@ -73,7 +73,7 @@ def test_xpos_decays_each_pair_by_its_own_rate():
 
 def test_xpos_without_decay_is_rope():
     xpos = XPos.Config(head_dim=D, gamma=1e12, pairs="halves").build()
-    assert_close(xpos.logits(context()), Rotary.Config(head_dim=D).build().logits(halved(context())))
+    assert_close(xpos.logits(context()), RoPE.Config(head_dim=D).build().logits(halved(context())))
 
 
 def halved(ctx):
@@ -104,7 +104,7 @@ def test_fope_mixes_the_frequencies_that_turn(pairs):
 
 def test_fope_without_noise_is_rope_on_the_pairs_that_turn():
     config = FoPE.Config(n_heads=H, head_dim=D, max_length=7000, gain=0.0)
-    assert_close(config.build().logits(context()), Rotary.Config(head_dim=D).build().logits(context()))
+    assert_close(config.build().logits(context()), RoPE.Config(head_dim=D).build().logits(context()))
 
 
 def test_fope_draws_its_noise_as_xavier_from_its_seed():
@@ -119,7 +119,7 @@ def test_fope_draws_its_noise_as_xavier_from_its_seed():
 
 def test_harope_starts_as_rope():
     harope = HARoPE.Config(n_heads=H, head_dim=D).build().double()
-    assert_close(harope.logits(context()), Rotary.Config(head_dim=D).build().logits(context()))
+    assert_close(harope.logits(context()), RoPE.Config(head_dim=D).build().logits(context()))
 
 
 def test_harope_maps_queries_and_keys_alike_before_it_rotates():
@@ -131,14 +131,14 @@ def test_harope_maps_queries_and_keys_alike_before_it_rotates():
     singular = torch.linalg.svdvals(maps)
     assert_close(singular, harope.log_scales[:, 0].exp().sort(descending=True).values)
     moved = Context(ctx.q @ maps, ctx.k @ maps, ctx.q_pos, ctx.k_pos)
-    assert_close(harope.logits(ctx), Rotary.Config(head_dim=D).build().logits(moved))
+    assert_close(harope.logits(ctx), RoPE.Config(head_dim=D).build().logits(moved))
 
 
 def test_blend_weighs_rotated_logits_per_head():
     blend, ctx = Blend.Config(n_heads=H, head_dim=D, learned=True, alpha=2.0).build().double(), context()
     with torch.no_grad():
         blend.alpha.copy_(torch.tensor([0.0, 1.0, -0.5])[:, None, None])
-    plain, rotated = NoPE.Config().build().logits(ctx), Rotary.Config(head_dim=D).build().logits(ctx)
+    plain, rotated = NoPE.Config().build().logits(ctx), RoPE.Config(head_dim=D).build().logits(ctx)
     assert_close(blend.logits(ctx), plain + torch.tensor([0.0, 1.0, -0.5])[:, None, None] * rotated)
     fixed = Blend.Config(n_heads=H, head_dim=D, alpha=2.0).build().double()
     assert_close(fixed.logits(ctx), plain + 2 * rotated)

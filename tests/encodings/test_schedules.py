@@ -12,7 +12,7 @@ from transformers.models.llama import modeling_llama
 from spectrope.core.config import OneOf, to_dict
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import Context, Scope, Tag
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES, geometric
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.learned import LearnedFrequencies
@@ -81,7 +81,7 @@ def test_rotates_as_transformers_does(schedule, parameters, length, dtype, atol)
     pos = torch.arange(length)[None]
     cos, sin = transformers_rotary(parameters)(x, pos)
     expected, _ = modeling_llama.apply_rotary_pos_emb(x, x, cos, sin)
-    rope = Rotary.Config(head_dim=WIDTH, schedule=schedule, pairs="halves").build()
+    rope = RoPE.Config(head_dim=WIDTH, schedule=schedule, pairs="halves").build()
     rotated = rope.rotate(x, pos, "query")
     assert rotated.dtype is dtype
     assert_close(rotated, expected, atol=atol + 1e-6 * length, rtol=0)
@@ -129,9 +129,9 @@ def test_yarn_within_a_tiny_trained_length_slows_all_but_the_first():
 
 
 def test_learned_frequencies_start_geometric_and_learn():
-    rope = Rotary.Config(head_dim=8, schedule=LearnedFrequencies()).build()
+    rope = RoPE.Config(head_dim=8, schedule=LearnedFrequencies()).build()
     x, pos = torch.randn(1, 1, 5, 8), torch.arange(5)[None]
-    assert_close(rope.rotate(x, pos, "query"), Rotary.Config(head_dim=8).build().rotate(x, pos, "query"))
+    assert_close(rope.rotate(x, pos, "query"), RoPE.Config(head_dim=8).build().rotate(x, pos, "query"))
     assert (rope.tags >= {Tag.LEARNED, Tag.SHIFT_INVARIANT}, rope.scope) == (True, Scope.LAYER)
     rope, x = rope.double(), x.double()
     assert torch.autograd.gradcheck(lambda _: rope.rotate(x, pos, "query"), rope.angles.logarithms)
@@ -158,7 +158,7 @@ def test_frozen_phases_are_uniform_and_depend_on_the_seed():
 
 @pytest.mark.parametrize("kind", ["shuffled", "frozen"])
 def test_tabled_phases_refuse_positions_outside_and_have_no_frequencies(kind):
-    schedule = Rotary.Config(schedule=SCHEDULES[kind]()).fitted(max_length=10).schedule
+    schedule = RoPE.Config(schedule=SCHEDULES[kind]()).fitted(max_length=10).schedule
     with pytest.raises(UnsupportedError, match="TabledAngles has a table of 10 rows"):
         schedule.build(8)(torch.tensor([[10]]))
     with pytest.raises(UnsupportedError, match="turns no pair at a steady frequency"):
@@ -171,7 +171,7 @@ def test_every_schedule_reads_back_equal_and_reaches_past_its_training(kind):
     assert OneOf(SCHEDULES).read(to_dict(schedule)) == schedule
     if kind in ("shuffled", "frozen"):
         return
-    rope, pos = Rotary.Config(schedule=schedule).build(), torch.arange(0, 40_000, 1111)[None]
+    rope, pos = RoPE.Config(schedule=schedule).build(), torch.arange(0, 40_000, 1111)[None]
     x = torch.randn(1, 1, pos.shape[1], 16)
     assert torch.isfinite(rope.logits(Context(x, x, pos, pos))).all()
 

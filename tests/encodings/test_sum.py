@@ -12,7 +12,7 @@ from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfi
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.relative import RelativeTable
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
@@ -28,10 +28,10 @@ def context(n=9, heads=4, dim=8):
 
 
 def test_rope_with_an_absolute_input_term():
-    config = Sum.Config(parts=(Rotary.Config(), Sinusoidal.Config(layout="halves")))
+    config = Sum.Config(parts=(RoPE.Config(), Sinusoidal.Config(layout="halves")))
     both = config.fitted(d_model=32, head_dim=8, n_heads=4).build()
     ctx, x = context(), torch.randn(2, 9, 32, dtype=torch.float64)
-    assert_close(both.logits(ctx), Rotary.Config(head_dim=8).build().logits(ctx))
+    assert_close(both.logits(ctx), RoPE.Config(head_dim=8).build().logits(ctx))
     waves = Sinusoidal.Config(d_model=32, layout="halves").build().embed(x, ctx.q_pos)
     assert_close(both.embed(x, ctx.q_pos), waves)
     assert (both.form, both.scope, both.tags) == (Form.DOT, Scope.MODEL, {Tag.CONTENT_FREE})
@@ -54,14 +54,14 @@ def test_layers_share_the_parts_that_a_model_shares():
     assert layers[0].scope is Scope.LAYER
     assert len({id(layer.terms[0]) for layer in layers}) == 1
     assert len({id(layer.terms[1]) for layer in layers}) == 3
-    assert len(set(map(id, Rotary.Config().build_layers(3)))) == 1
+    assert len(set(map(id, RoPE.Config().build_layers(3)))) == 1
     assert len(set(map(id, RelativeTable.Config().build_layers(3)))) == 3
 
 
 def test_sizes_reach_parts_at_any_depth():
-    config = Sum.Config(parts=(Sum.Config(parts=(Rotary.Config(),)), T5.Config()))
+    config = Sum.Config(parts=(Sum.Config(parts=(RoPE.Config(),)), T5.Config()))
     fitted = config.fitted(d_model=24, n_heads=3, head_dim=8, max_length=40, causal=False)
-    expected = Sum.Config(parts=(Rotary.Config(head_dim=8),)), T5.Config(n_heads=3, causal=False)
+    expected = Sum.Config(parts=(RoPE.Config(head_dim=8),)), T5.Config(n_heads=3, causal=False)
     assert fitted == Sum.Config(parts=expected)
 
 
@@ -96,7 +96,7 @@ def test_one_part_may_compute_the_logits(cubed):
 
 def test_what_reads_values_its_own_way_may_be_rotated():
     both, ctx = (
-        Sum.Config(parts=(Rotary.Config(head_dim=8), Shaw.Config(head_dim=8))).build().double(),
+        Sum.Config(parts=(RoPE.Config(head_dim=8), Shaw.Config(head_dim=8))).build().double(),
         context(),
     )
     rope, shaw = both.terms
@@ -109,7 +109,7 @@ def test_parts_that_would_undo_each_other_are_refused(cubed):
     with pytest.raises(ConfigError, match=r"parts must be at most one encoding of form GENERAL"):
         Sum.Config(parts=(cubed, cubed)).build()
     with pytest.raises(ConfigError, match=r"free of rotations and factors beside an encoding"):
-        Sum.Config(parts=(cubed, Rotary.Config())).build()
+        Sum.Config(parts=(cubed, RoPE.Config())).build()
     with pytest.raises(ConfigError, match=r"free of rotations and factors beside an encoding"):
         Sum.Config(parts=(cubed, TUPE.Config())).build()
 

@@ -10,7 +10,7 @@ from spectrope.attention import attention
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import Context, Encoding
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
 from spectrope.fast.minimax import exp_polynomial
@@ -22,7 +22,7 @@ TOLERANCES, SCALES = (1e-3, 1e-2, 0.3), (0.003, 0.01, 0.03, 0.06, 0.1)
 MANY, FEW = range(8), range(3, 6)  # Seeds.
 ENCODINGS = {
     "nope": NoPE(NoPE.Config()),
-    "rope": Rotary(Rotary.Config(head_dim=DIM)),
+    "rope": RoPE(RoPE.Config(head_dim=DIM)),
     "alibi": ALiBi(ALiBi.Config(n_heads=HEADS)),
     "t5": T5(T5.Config(n_heads=HEADS)).requires_grad_(False),
 }

@@ -12,7 +12,7 @@ from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import Context, Encoding
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
@@ -24,7 +24,7 @@ from spectrope.fast.polynomial import planned_attention
 HEADS, DIM = 3, 4
 ENCODINGS = {
     "nope": NoPE(NoPE.Config()),
-    "rope": Rotary(Rotary.Config(head_dim=DIM)),
+    "rope": RoPE(RoPE.Config(head_dim=DIM)),
     "alibi": ALiBi(ALiBi.Config(n_heads=HEADS)),
     "t5": T5(T5.Config(n_heads=HEADS)).requires_grad_(False),
 }

@@ -16,7 +16,7 @@ from spectrope.core.config import to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import Context
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.t5 import T5
 from spectrope.fast import calibration, forecast, plan
 from spectrope.fast.calibration import Case, cases, fit, rounds
@@ -145,13 +145,13 @@ def test_a_plan_measures_no_time(monkeypatch):
 
     for clock in ("perf_counter", "monotonic", "time", "thread_time", "process_time"):
         monkeypatch.setattr(time, clock, refuse)
-    rope = Rotary(Rotary.Config(head_dim=16))
+    rope = RoPE(RoPE.Config(head_dim=16))
     first, again = (plan(context(600), rope, causal=True) for _ in range(2))
     assert first.heads == again.heads
 
 
 def test_other_costs_change_the_choice_and_are_named_in_the_plan():
-    rope = Rotary(Rotary.Config(head_dim=16))
+    rope = RoPE(RoPE.Config(head_dim=16))
     usual = forecast(context(64), rope, 65_536, causal=True)
     assert {head.choice for head in usual} == {"polynomial"}
     dear = forecast(context(64), rope, 65_536, causal=True, costs=SLOW_CALLS)

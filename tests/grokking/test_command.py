@@ -12,7 +12,7 @@ from spectrope.console.terminal import console
 from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.learned import Learned
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.grokking import show as grok_show
 from spectrope.grokking.commands.grok import Grok
 from spectrope.grokking.config import GrokExperiment, GrokTraining
@@ -76,7 +76,7 @@ def test_options_become_the_experiment():
         p=13, op="a*b + 1", distribution="strip", encoding="rope", layers=2, loss="mse", weight_decay=0.5
     ).experiment(0)
     assert other.task == ModularConfig(p=13, operation="a*b + 1", distribution=Strip(k=6))
-    assert other.model == ModularTransformer.Config(encoding=Rotary.Config(), n_layers=2)
+    assert other.model == ModularTransformer.Config(encoding=RoPE.Config(), n_layers=2)
     assert (other.training.loss, other.training.weight_decay) == ("mse", 0.5)
     assert Grok(distribution="square", k=4).experiment(0).task.distribution == Square(k=4)
     assert Grok(model="mlp").experiment(0).model == ModularMLP.Config()

@@ -15,7 +15,7 @@ from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfi
 from spectrope.encodings.learned import Learned
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.per_layer import PerLayer
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.grokking.models.base import ModularModel
@@ -96,7 +96,7 @@ def test_an_encoding_that_three_tokens_are_too_few_for_says_so():
 
 
 def test_layers_may_have_encodings_of_their_own():
-    mixture = PerLayer.Config(layers=(ALiBi.Config(), Rotary.Config()))
+    mixture = PerLayer.Config(layers=(ALiBi.Config(), RoPE.Config()))
     model = transformer(encoding=mixture)
     assert len(model.encodings) == 2
     assert_parity(model)
@@ -104,7 +104,7 @@ def test_layers_may_have_encodings_of_their_own():
 
 @pytest.mark.parametrize("schedule", [LongRoPE(trained_length=2), DynamicNTK(trained_length=2)])
 def test_what_depends_on_the_length_gives_what_a_plain_transformer_gives(schedule):
-    model = transformer(encoding=Rotary.Config(schedule=schedule))
+    model = transformer(encoding=RoPE.Config(schedule=schedule))
     assert not is_positional(model.encodings[0])
     assert_parity(model)
 
@@ -174,8 +174,8 @@ def test_weights_depend_on_the_seed_alone_and_start_as_stated():
 
 
 def test_configurations_round_trip_and_take_the_encoding_into_their_sizes():
-    config = ModularTransformer.Config(encoding=Rotary.Config(), head_dim=8)
-    assert config.encoding == Rotary.Config(head_dim=8)
+    config = ModularTransformer.Config(encoding=RoPE.Config(), head_dim=8)
+    assert config.encoding == RoPE.Config(head_dim=8)
     assert (
         from_dict(ModularTransformer.Config, {k: v for k, v in to_dict(config).items() if k != "kind"})
         == config

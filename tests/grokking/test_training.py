@@ -15,7 +15,7 @@ from torch.testing import assert_close
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, Interrupted
 from spectrope.encodings.cope import CoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.models.transformer import ModularTransformer
@@ -71,7 +71,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(tmp_path, whole, after):
     "model",
     [
         replace(SMALL, n_layers=2),
-        replace(SMALL, encoding=Rotary.Config()),
+        replace(SMALL, encoding=RoPE.Config()),
         replace(SMALL, encoding=CoPE.Config()),
         ModularMLP.Config(d_model=8, hidden=16, embedding="one_hot"),
     ],

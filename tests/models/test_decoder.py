@@ -12,7 +12,7 @@ from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.positions.interpolated import Interpolated
 from spectrope.encodings.positions.random_subset import RandomSubset
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.encodings.sum import Sum
@@ -65,9 +65,9 @@ def test_padding_that_is_masked_changes_nothing(name):
 
 LENGTH_DEPENDENT = {
     "subset": {"positions": RandomSubset(longest=40)},
-    "squeezed": {"positions": Interpolated(trained_length=5), "encoding": Rotary.Config()},
-    "ntk": {"encoding": Rotary.Config(schedule=DynamicNTK(trained_length=4))},
-    "longrope": {"encoding": Sum.Config(parts=(Rotary.Config(schedule=LongRoPE(trained_length=8)),))},
+    "squeezed": {"positions": Interpolated(trained_length=5), "encoding": RoPE.Config()},
+    "ntk": {"encoding": RoPE.Config(schedule=DynamicNTK(trained_length=4))},
+    "longrope": {"encoding": Sum.Config(parts=(RoPE.Config(schedule=LongRoPE(trained_length=8)),))},
 }
 
 

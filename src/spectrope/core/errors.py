@@ -44,7 +44,7 @@ class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
 
 
 def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> None:
-    """Raise `ConfigError`, such as `Rotary.Config.head_dim must be even; got 7. Rotary acts on pairs.`
+    """Raise `ConfigError`, such as `RoPE.Config.head_dim must be even; got 7. Rotary acts on pairs.`
 
     Args:
         ok: Whether the rule holds.

@@ -20,7 +20,7 @@ __all__ = [
     "Linear",
     "Llama3",
     "LongRoPE",
-    "MisreadRotary",
+    "MisreadRoPE",
     "NoPE",
     "Pairing",
     "PerHead",
@@ -28,7 +28,7 @@ __all__ = [
     "Proportional",
     "RandomVectors",
     "RelativeTable",
-    "Rotary",
+    "RoPE",
     "Schedule",
     "ShuffledPhases",
     "Side",
@@ -67,7 +67,7 @@ from .composite import Composite
 from .factorised import FactorisedTable
 from .laws import Sizes, laws_of
 from .learned import Learned
-from .misread_rotary import MisreadRotary
+from .misread_rope import MisreadRoPE
 from .nope import NoPE
 from .parts import Pairing, complex_pairs
 from .per_head import Group, PerHead
@@ -76,7 +76,7 @@ from .positions.base import POSITIONS, Positions
 from .positions.digits import digit_positions
 from .random import RandomVectors
 from .relative import RelativeTable
-from .rotary import Rotary
+from .rope import RoPE
 from .schedules.base import Schedule, geometric
 from .schedules.geometric import Geometric
 from .schedules.linear import Linear

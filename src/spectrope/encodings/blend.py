@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from spectrope.core import OneOf, require
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import Pairing
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric
 
@@ -47,8 +47,8 @@ class Blend(Encoding, name="blend"):
 
     def __init__(self, config: "Blend.Config") -> None:
         super().__init__(config)
-        rotation = Rotary.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
-        self.rope = Rotary(rotation)
+        rotation = RoPE.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
+        self.rope = RoPE(rotation)
         self.tags = self.rope.tags - {Tag.ISOMETRIC, Tag.CONTENT_FREE}
         self.scope = self.rope.scope
         self.prefix_consistent = self.rope.prefix_consistent

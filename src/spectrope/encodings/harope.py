@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from spectrope.core import OneOf, require
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric
 
@@ -43,7 +43,7 @@ class HARoPE(Encoding, name="harope"):
 
     def __init__(self, config: "HARoPE.Config") -> None:
         super().__init__(config)
-        self.rope = Rotary(Rotary.Config(head_dim=config.head_dim, schedule=config.schedule))
+        self.rope = RoPE(RoPE.Config(head_dim=config.head_dim, schedule=config.schedule))
         self.tags = (self.rope.tags - {Tag.ISOMETRIC}) | {Tag.LEARNED}
         self.prefix_consistent = self.rope.prefix_consistent
         self.generators = nn.Parameter(torch.zeros(2, config.n_heads, config.head_dim, config.head_dim))

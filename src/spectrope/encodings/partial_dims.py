@@ -10,7 +10,7 @@ from torch import Tensor
 from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite, require_no_input
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 
 
 class PartialDims(Composite, name="partial_dims"):
@@ -26,7 +26,7 @@ class PartialDims(Composite, name="partial_dims"):
 
         head_dim: int = 16  # Width of queries and keys.
         fraction: float = 0.5  # Share of the coordinates that is rotated; GPT-NeoX rotates a quarter.
-        inner: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=Rotary.Config)
+        inner: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=RoPE.Config)
 
         def __post_init__(self) -> None:
             require(0 < self.fraction <= 1, self, "fraction", "above 0 and at most 1")

@@ -13,7 +13,7 @@ from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Sized
 from spectrope.encodings.composite import Composite, layered, require_no_input
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Group(Sized):
     """Neighbouring heads that share an encoding."""
 
     heads: int = 1  # How many.
-    encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=Rotary.Config)
+    encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=RoPE.Config)
 
     def __post_init__(self) -> None:
         require(self.heads >= 1, self, "heads", "at least 1")

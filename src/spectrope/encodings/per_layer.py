@@ -10,7 +10,7 @@ from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Scope, Side
 from spectrope.encodings.composite import Composite, require_no_input
 from spectrope.encodings.nope import NoPE
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 
 
 class PerLayer(Composite, name="per_layer"):
@@ -28,9 +28,9 @@ class PerLayer(Composite, name="per_layer"):
         """The encodings of the first layers, after which the cycle starts again."""
 
         layers: tuple[Annotated[EncodingConfig, OneOf(ENCODINGS)], ...] = (
-            Rotary.Config(),
-            Rotary.Config(),
-            Rotary.Config(),
+            RoPE.Config(),
+            RoPE.Config(),
+            RoPE.Config(),
             NoPE.Config(),
         )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from spectrope.core import OneOf, require
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Tag
 from spectrope.encodings.composite import Composite, layered
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.sinusoidal import Sinusoidal
 
 
@@ -34,7 +34,7 @@ class Sum(Composite, name="sum"):
         """The parts, in the order in which they act."""
 
         parts: tuple[Annotated[EncodingConfig, OneOf(ENCODINGS)], ...] = (
-            Rotary.Config(),
+            RoPE.Config(),
             Sinusoidal.Config(),
         )
 
@@ -100,5 +100,5 @@ def _leaves(encoding: Encoding) -> Iterator[Encoding]:
 
 def _commute(turning: Sequence[Encoding]) -> bool:
     """Whether all turn the same planes, as far as is known; one alone commutes with itself."""
-    pairings = {term.pairing if isinstance(term, Rotary) else None for term in turning}
+    pairings = {term.pairing if isinstance(term, RoPE) else None for term in turning}
     return len(turning) < 2 or (len(pairings) == 1 and None not in pairings)

@@ -14,10 +14,10 @@ from spectrope.encodings import (
     ALiBi,
     EncodingConfig,
     Learned,
-    MisreadRotary,
+    MisreadRoPE,
     RandomVectors,
     RelativeTable,
-    Rotary,
+    RoPE,
     Sinusoidal,
     Sum,
 )
@@ -54,7 +54,7 @@ def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
 
 def rotary_plus_absolute(experiment: Experiment) -> Experiment:
     """R3: RoPE comes with an absolute input term; in latent attention that is R11's affair."""
-    return experiment if _is_latent(experiment) else _swap(Rotary.Config, _add_sinusoid)(experiment)
+    return experiment if _is_latent(experiment) else _swap(RoPE.Config, _add_sinusoid)(experiment)
 
 
 def _is_latent(experiment: Experiment) -> bool:
@@ -88,9 +88,9 @@ def vocabulary_classes(experiment: Experiment) -> Experiment:
 def misread_rotation(experiment: Experiment) -> Experiment:
     """R11: latent attention misreads RoPE's table, shares its rotary query, and adds learned positions."""
     attention, encoding = experiment.model.attention, experiment.model.encoding
-    if not (isinstance(attention, Latent.Config) and isinstance(encoding, Rotary.Config)):
+    if not (isinstance(attention, Latent.Config) and isinstance(encoding, RoPE.Config)):
         return experiment
-    misread = MisreadRotary.Config(schedule=encoding.schedule, pairs=encoding.pairs)
+    misread = MisreadRoPE.Config(schedule=encoding.schedule, pairs=encoding.pairs)
     return _with_model(
         experiment,
         attention=replace(attention, rotary_queries="shared"),

@@ -13,7 +13,7 @@ from spectrope.encodings.positions.digits import digit_positions
 from spectrope.encodings.positions.interpolated import Interpolated
 from spectrope.encodings.positions.random_subset import RandomSubset
 from spectrope.encodings.positions.shifted import Shifted
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.linear import Linear
 
 CPU = torch.device("cpu")
@@ -89,8 +89,8 @@ def test_interpolated_rope_is_the_linear_schedule():
     assert_close(pos, torch.arange(40)[None] / 4)
     assert torch.equal(Interpolated(trained_length=10)(1, 10, CPU), torch.arange(10)[None])
     x, whole = torch.randn(1, 1, 40, 8, dtype=torch.float64), torch.arange(40)[None]
-    squeezed = Rotary.Config(head_dim=8).build().logits(Context(x, x, pos.double(), pos.double()))
-    slowed = Rotary.Config(head_dim=8, schedule=Linear(factor=4.0)).build()
+    squeezed = RoPE.Config(head_dim=8).build().logits(Context(x, x, pos.double(), pos.double()))
+    slowed = RoPE.Config(head_dim=8, schedule=Linear(factor=4.0)).build()
     assert_close(squeezed, slowed.logits(Context(x, x, whole, whole)))
 
 

@@ -12,7 +12,7 @@ from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.parts import complex_pairs
 from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.random_subset import RandomSubset
-from spectrope.encodings.rotary import Rotary
+from spectrope.encodings.rope import RoPE
 from spectrope.encodings.sum import Sum
 from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import capture_heads
@@ -103,7 +103,7 @@ class TestKnownAnswers:
 def test_a_constant_factor_contracts_nothing(name):
     _, found = measured(decoder(name), full())
     assert all(record.contraction_spectral is record.factorisation is None for record in found.heads)
-    both = Sum.Config(parts=(Rotary.Config(), ENCODINGS.config(name)()))
+    both = Sum.Config(parts=(RoPE.Config(), ENCODINGS.config(name)()))
     config = decoder(name).config
     encoding = both.fitted(**config.sizes).build()
     assert_close(steady_rotation(encoding, 6).frequencies, steady_rotation(encoding.terms[0], 6).frequencies)
@@ -161,14 +161,14 @@ def test_padding_is_never_read():
 
 
 def test_each_head_has_the_rotation_of_its_own_group():
-    config = PerHead.Config(groups=(Group(heads=2, encoding=Rotary.Config()),))
+    config = PerHead.Config(groups=(Group(heads=2, encoding=RoPE.Config()),))
     model = Decoder(
         DecoderConfig(n_heads=4, head_dim=6, d_model=16, n_layers=1, max_length=12, encoding=config)
     )
     _, found = measured(model.eval(), full())
     assert [record.contraction_spectral is None for record in found.heads] == [False, False, True, True]
     assert [band is None for band in found.bands] == [False, False, True, True]
-    assert isinstance(encoding_of_head(model.encoding_of(0), 1), Rotary)
+    assert isinstance(encoding_of_head(model.encoding_of(0), 1), RoPE)
 
 
 def test_steady_rotations_are_found_inside_sums_alone():
@@ -179,7 +179,7 @@ def test_steady_rotations_are_found_inside_sums_alone():
     for name in ("partial_dims", "xpos", "nope", "alibi", "fope"):
         assert steady_rotation(ENCODINGS.config(name)().build(), 16) is None, name
     for schedule in ("shuffled", "longrope", "dynamic_ntk"):
-        assert steady_rotation(from_dict(Rotary.Config, {"schedule": schedule}).build(), 16) is None, schedule
+        assert steady_rotation(from_dict(RoPE.Config, {"schedule": schedule}).build(), 16) is None, schedule
 
 
 def test_content_aware_logits_are_not_permuted():

@@ -19,7 +19,7 @@ from spectrope.encodings import (
     Form,
     NoPE,
     Pairing,
-    Rotary,
+    RoPE,
     Schedule,
     Side,
 )
@@ -61,7 +61,7 @@ class MeasuredRotation(Composite):
 
     def __init__(self, start: int, schedule: Measured, pairs: Pairing) -> None:
         width = 2 * len(schedule.radians)
-        inner = Rotary(Rotary.Config(head_dim=width, schedule=schedule, pairs=pairs))
+        inner = RoPE(RoPE.Config(head_dim=width, schedule=schedule, pairs=pairs))
         super().__init__(EncodingConfig(), [inner])
         self.start, self.stop = start, start + width
 
@@ -72,7 +72,7 @@ class MeasuredRotation(Composite):
     def undone(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         """What `rotate` has turned into x."""
         inner = self.terms[0]
-        assert isinstance(inner, Rotary)
+        assert isinstance(inner, RoPE)
         turned = inner.rotate(x[..., self.start : self.stop], -pos, side) / inner.gain**2
         return torch.cat([x[..., : self.start], turned, x[..., self.stop :]], -1)
 

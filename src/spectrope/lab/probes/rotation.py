@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.encodings import Composite, Encoding, Pairing, PerHead, Rotary, Tag
+from spectrope.encodings import Composite, Encoding, Pairing, PerHead, RoPE, Tag
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ def steady_rotation(encoding: Encoding, width: int) -> Rotation | None:
     if isinstance(encoding, Composite):
         turning = [term for term in encoding.terms if term.turns]
         return steady_rotation(turning[0], width) if len(turning) == 1 else None
-    if not isinstance(encoding, Rotary) or Tag.SHIFT_INVARIANT not in encoding.tags:
+    if not isinstance(encoding, RoPE) or Tag.SHIFT_INVARIANT not in encoding.tags:
         return None
     device = next((tensor.device for tensor in (*encoding.parameters(), *encoding.buffers())), None)
     frequencies = encoding.angles(torch.ones(1, 1, dtype=torch.float64, device=device))[0, 0].cpu()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
 from spectrope.core import UnknownNameError, is_foreign
-from spectrope.encodings import ENCODINGS, EncodingConfig, Rotary
+from spectrope.encodings import ENCODINGS, EncodingConfig, RoPE
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models import DecoderConfig
@@ -134,7 +134,7 @@ def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig
         return encoding, MultiHead.Config()
     first, _, rest = encoding.partition("+")
     if first in ATTENTIONS:
-        kind = ENCODINGS.resolve(rest or Rotary.Config.kind)
+        kind = ENCODINGS.resolve(rest or RoPE.Config.kind)
         return ENCODINGS.config(kind)(), ATTENTIONS.config(first).for_width(d_model)
     if not is_foreign(encoding) and encoding not in ENCODINGS:
         raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS])
@@ -145,7 +145,7 @@ def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:
     """What an experiment is called: its encoding, behind the name of an unusual attention."""
     if isinstance(attention, MultiHead.Config):
         return encoding.kind
-    return attention.kind if isinstance(encoding, Rotary.Config) else f"{attention.kind}+{encoding.kind}"
+    return attention.kind if isinstance(encoding, RoPE.Config) else f"{attention.kind}+{encoding.kind}"
 
 
 def _preset(task: str, scale: str) -> Preset:

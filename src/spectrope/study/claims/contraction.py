@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import polars as pl
 
-from spectrope.encodings import Geometric, Rotary
+from spectrope.encodings import Geometric, RoPE
 from spectrope.lab import Experiment, experiment
 from spectrope.stats import t_interval
 from spectrope.study.claim import Claim
@@ -50,7 +50,7 @@ class Contraction(Claim, name="contraction"):
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         def on(base: float) -> Experiment:
-            encoding = Rotary.Config(schedule=Geometric(base=base))
+            encoding = RoPE.Config(schedule=Geometric(base=base))
             return experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
 
         return {f"{base:.0f}": on(base) for base in BASES}

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings import Rotary
+from spectrope.encodings import RoPE
 from spectrope.lab import AnyExperiment, Experiment, experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
 from spectrope.study.arms import ACCURACY, NAMES
@@ -114,7 +114,7 @@ def kernel_rank(row: StudyRow) -> float | None:
     experiment = row.experiment
     assert isinstance(experiment, Experiment)
     model, lags = experiment.model, experiment.model.n_labels - 1  # Label 0 is no distance.
-    assert isinstance(model.encoding, Rotary.Config)
+    assert isinstance(model.encoding, RoPE.Config)
     frequencies = model.encoding.schedule.frequencies(model.head_dim)
     return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy.item()
 

@@ -7,7 +7,7 @@ from statistics import fmean
 import torch
 
 from spectrope.attention import MultiHead
-from spectrope.encodings import EncodingConfig, FactorisedTable, Rotary, ShuffledPhases
+from spectrope.encodings import EncodingConfig, FactorisedTable, RoPE, ShuffledPhases
 from spectrope.lab import Experiment
 from spectrope.spectral import head_participation
 from spectrope.study.arms import WITHOUT_DROPOUT, distance_at, no_head_stands_out, one_head_stands_out
@@ -22,8 +22,8 @@ SMALL = 0.1  # Factor of a small start.
 PARTICIPATION = 0.1  # Smallest difference of interest between participation ratios.
 VANISHING = 1e-60  # Energies of layers in which no head counts as moved.
 COUPLINGS: dict[str, EncodingConfig] = {
-    "rope": Rotary.Config(),
-    "shuffled": Rotary.Config(schedule=ShuffledPhases()),
+    "rope": RoPE.Config(),
+    "shuffled": RoPE.Config(schedule=ShuffledPhases()),
     "additive": FactorisedTable.Config(),
 }
 WORDS = {"rope": "RoPE", "shuffled": "shuffled rotation", "additive": "factorised additive"}

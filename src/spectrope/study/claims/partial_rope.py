@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, Rotary
+from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, RoPE
 from spectrope.lab import SCALES, Experiment, experiment
 from spectrope.study.arms import ACCURACY
 from spectrope.study.claim import Claim
@@ -58,4 +58,4 @@ def on_heads(k: int, n_heads: int) -> EncodingConfig:
     """RoPE on the first k heads; NoPE and RoPE themselves at either end, so that runs are shared."""
     if k == 0:
         return NoPE.Config()
-    return Rotary.Config() if k == n_heads else PerHead.Config(groups=(Group(heads=k),))
+    return RoPE.Config() if k == n_heads else PerHead.Config(groups=(Group(heads=k),))

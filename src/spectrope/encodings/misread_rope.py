@@ -14,7 +14,7 @@ from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric
 
 
-class MisreadRotary(Encoding, name="misread_rope"):
+class MisreadRoPE(Encoding, name="misread_rope"):
     r"""RoPE that reads its table wrongly: :math:`R(x, p)_j = x_j (e_{2j+1} + \mathrm{i}\,e_{2j})`.
 
     The table of position p holds the sines of all angles :math:`p\,\omega_j`, then their cosines: :math:`e =
@@ -39,11 +39,9 @@ class MisreadRotary(Encoding, name="misread_rope"):
 
         def __post_init__(self) -> None:
             even = self.head_dim > 0 and self.head_dim % 2 == 0
-            require(
-                even, self, "head_dim", "even and positive", "MisreadRotary acts on pairs of coordinates."
-            )
+            require(even, self, "head_dim", "even and positive", "MisreadRoPE acts on pairs of coordinates.")
 
-    def __init__(self, config: "MisreadRotary.Config") -> None:
+    def __init__(self, config: "MisreadRoPE.Config") -> None:
         super().__init__(config)
         self.pairing: Pairing = config.pairs
         learned = config.schedule.tags & {Tag.LEARNED}

@@ -14,7 +14,7 @@ from spectrope.encodings.schedules.base import SCHEDULES, Schedule
 from spectrope.encodings.schedules.geometric import Geometric
 
 
-class Rotary(Encoding, name="rope"):
+class RoPE(Encoding, name="rope"):
     r"""Turns coordinate pairs by an angle in proportion to position: :math:`R(x, p)_j = x_j e^{i p\omega_j}`.
 
     With :math:`x_j` the j-th pair as a complex number, logits depend on positions through the lag alone:
@@ -38,7 +38,7 @@ class Rotary(Encoding, name="rope"):
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "Rotary acts on pairs of coordinates.")
 
-    def __init__(self, config: "Rotary.Config") -> None:
+    def __init__(self, config: "RoPE.Config") -> None:
         super().__init__(config)
         self.pairing: Pairing = config.pairs
         self.tags, self.scope, self.gain = config.schedule.tags, config.schedule.scope, config.schedule.gain

@@ -24,6 +24,7 @@ __all__ = [
     "refuse_given",
     "resolve_own",
     "say",
+    "show_heads",
     "table",
     "try_own",
     "try_task",
@@ -44,4 +45,5 @@ from .options import (
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .runs import complain_of_divergence
+from .spectra import show_heads
 from .terminal import complain, console, explain, frame, lasting, say, table

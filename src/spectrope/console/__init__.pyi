@@ -13,7 +13,6 @@ __all__ = [
     "StopAfter",
     "bars",
     "complain",
-    "complain_of_divergence",
     "console",
     "counted",
     "explain",
@@ -28,6 +27,7 @@ __all__ = [
     "table",
     "try_own",
     "try_task",
+    "warn_of_failure",
 ]
 
 from .options import (
@@ -44,6 +44,6 @@ from .options import (
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
-from .runs import complain_of_divergence
+from .runs import warn_of_failure
 from .spectra import show_heads
 from .terminal import complain, console, explain, frame, lasting, say, table

@@ -9,7 +9,7 @@ from polars.exceptions import PolarsError
 
 from spectrope.core import ConfigError, StoreError
 from spectrope.figures.names import name_runs, ordered_encodings, ordered_settings
-from spectrope.lab import fullest, has_diverged
+from spectrope.lab import fullest, has_diverged, is_near_chance
 from spectrope.store import Run
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
@@ -72,7 +72,7 @@ class Tables:
     Args:
         sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
         runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters,
-            diverged.
+            diverged, near_chance.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop, low, high.
         deposit: A row per layer: what the deposit rule finds. It and the tables below have the columns in
@@ -211,6 +211,7 @@ def _scores(run: Run) -> dict[str, Any]:
         "seconds": float(manifest["seconds"]),
         "parameters": int(manifest["n_parameters"]),
         "diverged": has_diverged(manifest),
+        "near_chance": is_near_chance(manifest),
     }
 
 

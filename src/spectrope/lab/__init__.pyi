@@ -69,6 +69,7 @@ __all__ = [
     "fullest",
     "grid",
     "has_diverged",
+    "is_near_chance",
     "kernel_table",
     "kernel_tables",
     "layer_spectrum",
@@ -125,7 +126,7 @@ from .experiments import (
     written,
 )
 from .job import Job, train
-from .manifest import has_diverged
+from .manifest import has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES
 from .probes.heads import LayerHeads, capture_heads

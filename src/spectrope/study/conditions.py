@@ -71,9 +71,19 @@ def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
     return Sum.Config(parts=(rotary, Sinusoidal.Config(layout="halves")))
 
 
+def _sines_first(whole: Sum.Config) -> EncodingConfig:
+    halves = (
+        replace(part, layout="halves") if isinstance(part, Sinusoidal.Config) else part
+        for part in whole.parts
+    )
+    return replace(whole, parts=tuple(halves))
+
+
 def rotary_plus_absolute(experiment: Experiment) -> Experiment:
-    """R3: RoPE comes with an absolute input term; in latent attention that is R11's affair."""
-    return experiment if _is_latent(experiment) else _swap(RoPE.Config, _add_sinusoid)(experiment)
+    """R3: RoPE comes with an absolute input term, sines first; in latent attention that is R11's affair."""
+    if _is_latent(experiment):
+        return experiment
+    return _swap(RoPE.Config, _add_sinusoid)(_swap(Sum.Config, _sines_first)(experiment))
 
 
 table_for_buckets = _swap(T5.Config, lambda _: RelativeTable.Config())  # R4

@@ -3,12 +3,14 @@
 from dataclasses import fields
 
 import pytest
+import torch
 
 from spectrope.attention.latent import Latent
 from spectrope.core.config import config_hash, to_dict
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.training.loop import build_model
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.models.decoder import SITES
 from spectrope.study.conditions import SWITCHES, TEXT, THROWN, alone
@@ -142,6 +144,19 @@ def test_bare_latents_have_no_norm_no_bias_and_learned_positions_that_start_at_z
     assert changed == {"/model/attention/latent_norm": False, "/model/output_bias": False}
     learned = SWITCHES["R17"](SWITCHES["R11"](experiment("distance", "mla"))).model.encoding.parts[1]
     assert not learned.build().table.any()
+
+
+def test_tables_of_the_public_code_start_as_it_draws_them():
+    relative, random = (
+        build_model(experiment("distance", name, condition="released", scale="paper"), torch.device("cpu"))
+        for name in ("t5", "random")
+    )
+    lags, positions = (model.encoding_of(0).table for model in (relative, random))
+    assert lags.shape == (2 * relative.config.max_length - 1, 16)
+    assert lags.std().item() == pytest.approx(0.02, rel=0.05)
+    assert positions.std().item() == pytest.approx(1.0, rel=0.05)
+    assert lags.requires_grad
+    assert positions.requires_grad
 
 
 def test_a_switch_alone_is_a_condition_of_its_name():

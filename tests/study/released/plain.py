@@ -43,7 +43,7 @@ class Kind:
 
 def shapes(kind: Kind, sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """Names and shapes of all weights."""
-    c, f, inner = sizes.width, sizes.hidden, sizes.heads * sizes.head
+    c, f = sizes.width, sizes.hidden
     found: dict[str, tuple[int, ...]] = {"embedding.weight": (sizes.words, c)}
     if kind.name == "random" or kind.latent:  # R6, R11
         found["positions.weight"] = (sizes.length, c)
@@ -92,7 +92,7 @@ def nothing_dropped(site: str, x: Tensor) -> Tensor:
 
 def logits(w: Weights, kind: Kind, sizes: Sizes, words: Tensor, drop: Drop = nothing_dropped) -> Tensor:
     """Class logits of sequences of words (n, t), padded at the end with 0."""
-    n, t = words.shape
+    t = words.shape[1]
     x = w["embedding.weight"][words]
     if kind.name == "absolute":
         x = x + _waves(t, sizes.width, x).flatten(-2)
@@ -187,7 +187,7 @@ def _latent_attention(w: Weights, here: str, sizes: Sizes, x: Tensor, real: Tens
 
 
 def _feed_forward(w: Weights, here: str, kind: Kind, x: Tensor, drop: Drop) -> Tensor:
-    """R14: linear, GELU, dropout, linear, dropout in latent attention; linear, ReLU, linear, dropout elsewhere."""
+    """R14: linear, GELU, dropout, linear, dropout in latent attention, else linear, ReLU, linear, dropout."""
     hidden = _linear(w, f"{here}.linear1", x)
     hidden = drop(f"{here}.hidden", gelu(hidden)) if kind.latent else hidden.clamp(min=0)
     return drop(f"{here}.feed_forward", _linear(w, f"{here}.linear2", hidden))

@@ -95,7 +95,7 @@ def drawn(name: str, dtype: torch.dtype) -> plain.Weights:
 
 
 def place_of(weight: str, name: str) -> tuple[str, slice]:
-    """The parameter of ours that holds a weight of the public architecture, and the rows that it takes there."""
+    """The parameter of ours that holds a weight of the public architecture, and its rows there."""
     inner, whole = SIZES.heads * SIZES.head, slice(None)
     outside = {"embedding": "tokens", "norm": "norm", "classifier": "classifier"}
     first, *rest = weight.split(".")

@@ -1,0 +1,21 @@
+"""What was laid down before the first run at `mid`: one file, which verdicts, audit and tests read."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("preregistration.toml")
+
+
+@cache
+def plan() -> Mapping[str, Any]:
+    """The plan, as its file has it."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))
+
+
+def headline_of(claim: str) -> str | None:
+    """The quantity of the part that decides a claim; None if the plan does not know the claim."""
+    planned = plan()["claims"].get(claim)
+    return None if planned is None else planned["headline"]

@@ -57,40 +57,40 @@ def say(rope: float, nope: float = 80.0):
 class TestVerdict:
     def test_holds_where_every_part_does(self):
         verdict = Toy().judge(rows_of(Toy(), say(90.0)))
-        assert (verdict.outcome, verdict.reason, verdict.n_seeds) == ("holds", "all 2 parts hold", 6)
+        assert (verdict.word, verdict.reason, verdict.n_seeds) == ("reproduced", "all 2 parts hold", 6)
         assert verdict.findings[1].evidence.interval.estimate == pytest.approx(10.0)
 
     def test_fails_where_one_part_does(self):
         verdict = Toy().judge(rows_of(Toy(), say(79.0)))
-        assert (verdict.outcome, verdict.reason) == ("fails", "1 of 2 parts fails")
-        assert [finding.outcome for finding in verdict.findings] == ["holds", "fails", "holds"]
+        assert (verdict.word, verdict.reason) == ("contradicted", "1 of 2 parts fails")
+        assert [finding.word for finding in verdict.findings] == ["reproduced", "contradicted", "reproduced"]
 
     def test_is_inconclusive_where_the_interval_straddles_the_smallest_effect(self):
         verdict = Toy().judge(rows_of(Toy(), say(82.2)))
-        assert (verdict.outcome, verdict.reason) == ("inconclusive", "1 of 2 parts undecided")
+        assert (verdict.word, verdict.reason) == ("undecided", "1 of 2 parts undecided")
 
     def test_says_nothing_without_its_premise(self):
         verdict = Toy().judge(rows_of(Toy(), say(90.0, nope=20.0)))
-        assert verdict.outcome == "inconclusive"
+        assert verdict.word == "undecided"
         assert verdict.reason == "its premise fails: accuracy under NoPE"
 
     @pytest.mark.parametrize("rope", [60.0, 90.0])
     def test_never_comes_from_fewer_seeds_than_the_minimum(self, rope):
         verdict = Toy().judge(rows_of(Toy(), say(rope), seeds=MIN_SEEDS - 1))
-        assert verdict.outcome == "inconclusive"
-        assert verdict.findings[1].outcome == "inconclusive"
+        assert verdict.word == "undecided"
+        assert verdict.findings[1].word == "undecided"
 
     def test_names_what_a_missing_run_leaves_too_few_of(self):
         rows = rows_of(Toy(), lambda arm, seed: None if (arm, seed) == ("rope", 3) else say(90.0)(arm, seed))
         verdict = Toy().judge(rows)
-        assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 5)
+        assert (verdict.word, verdict.n_seeds) == ("undecided", 5)
         assert verdict.reason == "5 of at least 6 seeds for RoPE minus NoPE"
 
     def test_a_part_that_fails_on_enough_seeds_decides_though_others_lack_some(self):
         rows = rows_of(Toy(), lambda arm, seed: None if (arm, seed) == ("nope", 3) else say(99.8)(arm, seed))
         verdict = Toy().judge(rows)
         assert [finding.n_seeds for finding in verdict.findings] == [5, 5, 6]
-        assert verdict.outcome == "inconclusive"  # Its premise rests on five.
+        assert verdict.word == "undecided"  # Its premise rests on five.
 
         class Bare(Toy):
             def parts(self, seen):
@@ -99,11 +99,11 @@ class TestVerdict:
         verdict = Bare().judge(
             rows_of(Toy(), lambda arm, seed: None if (arm, seed) == ("nope", 3) else {"test": 99.8})
         )
-        assert (verdict.outcome, verdict.n_seeds) == ("fails", 6)
+        assert (verdict.word, verdict.n_seeds) == ("contradicted", 6)
 
     def test_without_any_run(self):
         verdict = Toy().judge(StudyRows())
-        assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+        assert (verdict.word, verdict.n_seeds) == ("undecided", 0)
         assert all(finding.evidence is None for finding in verdict.findings)
 
     def test_leaves_rows_in_another_precision_out_by_name(self):
@@ -114,7 +114,7 @@ class TestVerdict:
             }
 
         verdict = Toy().judge(rows_of(Toy(), mixed))
-        assert verdict.outcome == "inconclusive"
+        assert verdict.word == "undecided"
         (line,) = verdict.left_out
         assert line.startswith("rope, seed 0 (run ")
         assert line.endswith("computed in bfloat16, not float32")
@@ -122,7 +122,7 @@ class TestVerdict:
     def test_other_scales_and_conditions_do_not_count(self):
         rows = rows_of(Toy(), say(90.0), condition="described")
         assert Toy().judge(rows).n_seeds == 0
-        assert Toy().judge(rows, "described").outcome == "holds"
+        assert Toy().judge(rows, "described").word == "reproduced"
         assert Toy().judge(rows, "described", "small").n_seeds == 0
 
     def test_seeds_that_were_not_planned_move_no_verdict(self):
@@ -130,9 +130,9 @@ class TestVerdict:
             return say(90.0 if seed < 6 else 60.0)(arm, seed)
 
         rows = rows_of(Toy(), tell, seeds=12)
-        assert Toy().judge(rows).outcome == "inconclusive"
+        assert Toy().judge(rows).word == "undecided"
         planned, later = (Toy().judge(rows, seeds=range(first, first + 6)) for first in (0, 6))
-        assert [(one.outcome, one.n_seeds) for one in (planned, later)] == [("holds", 6), ("fails", 6)]
+        assert [(one.word, one.n_seeds) for one in (planned, later)] == [("reproduced", 6), ("contradicted", 6)]
 
     def test_a_planned_seed_of_which_nothing_can_be_read_is_named(self):
         rows = rows_of(Toy(), say(90.0))
@@ -155,25 +155,25 @@ class TestVerdict:
         outcomes = []
         for n in (1, 3):
             Many.n = n
-            outcomes.append(Many().judge(StudyRows()).outcome)
-        assert outcomes == ["fails", "inconclusive"]
+            outcomes.append(Many().judge(StudyRows()).word)
+        assert outcomes == ["contradicted", "undecided"]
 
 
 class TestPredictions:
     def test_one_sided_p_values_are_those_of_the_interval(self):
         values = np.array([1.0, 2.0, 4.0, 3.0, 2.5, 1.5])
         interval = AtLeast(0.0).weigh(values).interval
-        assert AtLeast(interval.low).weigh(values).p_holds == pytest.approx(ALPHA)
-        assert AtLeast(interval.high).weigh(values).p_fails == pytest.approx(ALPHA)
-        assert AtMost(interval.high).weigh(values).p_holds == pytest.approx(ALPHA)
-        assert AtMost(interval.low).weigh(values).p_fails == pytest.approx(ALPHA)
+        assert AtLeast(interval.low).weigh(values).p_reproduced == pytest.approx(ALPHA)
+        assert AtLeast(interval.high).weigh(values).p_contradicted == pytest.approx(ALPHA)
+        assert AtMost(interval.high).weigh(values).p_reproduced == pytest.approx(ALPHA)
+        assert AtMost(interval.low).weigh(values).p_contradicted == pytest.approx(ALPHA)
 
     def test_equivalence_asks_for_both_sides(self):
         values = np.array([0.1, -0.3, 0.2, 0.0, -0.1, 0.3])
-        assert Within(2.0).weigh(values).p_holds < ALPHA
-        assert Within(2.0).weigh(values + 5).p_fails < ALPHA
-        assert Within(2.0).weigh(values - 5).p_fails < ALPHA
-        assert Within(0.1).weigh(values).p_holds > ALPHA
+        assert Within(2.0).weigh(values).p_reproduced < ALPHA
+        assert Within(2.0).weigh(values + 5).p_contradicted < ALPHA
+        assert Within(2.0).weigh(values - 5).p_contradicted < ALPHA
+        assert Within(0.1).weigh(values).p_reproduced > ALPHA
 
     @pytest.mark.parametrize(("value", "above", "below"), [(3.0, 0.0, 1.0), (1.0, 1.0, 0.0), (2.0, 0.5, 0.5)])
     def test_seeds_that_all_agree_decide_unless_they_sit_on_the_edge(self, value, above, below):
@@ -182,21 +182,21 @@ class TestPredictions:
     def test_a_share_of_runs_other_than_half(self):
         some = InRuns(0.1)
         assert some.words() == "in more than 10 % of all runs"
-        assert some.weigh(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])).p_holds == pytest.approx(0.01585)
-        assert some.weigh(np.zeros(6)).p_holds == 1.0
+        assert some.weigh(np.array([1.0, 1.0, 1.0, 0.0, 0.0, 0.0])).p_reproduced == pytest.approx(0.01585)
+        assert some.weigh(np.zeros(6)).p_reproduced == 1.0
 
     def test_some_of_several_fails_only_if_each_falls_short(self):
         chosen, wide = dict(enumerate((1.0, 1.1, 0.9, 1.0, 1.0, 1.1, 0.9))), (0.5, 3.0, -2.0, 1.9, 2.5, 0.1)
         values = np.array(list(chosen.values()))
 
-        def p_fails(**others):
+        def p_contradicted(**others):
             candidates = {"chosen": chosen, **{name: dict(enumerate(one)) for name, one in others.items()}}
-            return AtLeast.of_some(2.0, "chosen", candidates).weigh(values).p_fails
+            return AtLeast.of_some(2.0, "chosen", candidates).weigh(values).p_contradicted
 
-        assert p_fails() < 0.001
-        assert p_fails(wide=wide) > 0.1
-        assert p_fails(low=tuple(-one for one in wide)) < 0.01  # Six seeds of it are enough.
-        assert p_fails(few=(-9.0, -9.1)) == p_fails(none=()) == 1.0
+        assert p_contradicted() < 0.001
+        assert p_contradicted(wide=wide) > 0.1
+        assert p_contradicted(low=tuple(-one for one in wide)) < 0.01  # Six seeds of it are enough.
+        assert p_contradicted(few=(-9.0, -9.1)) == p_contradicted(none=()) == 1.0
 
     def test_the_largest_of_several_has_seeds_enough_if_any_has(self):
         six, few = dict.fromkeys(range(6), 1.0), {0: 5.0, 1: 5.0}
@@ -209,8 +209,8 @@ class TestPredictions:
         found = [1.0] * count + [0.0] * (6 - count)
         evidence = InRuns().weigh(np.array(found))
         verdict = seed_proportion([bool(x) for x in found]).verdict
-        assert (evidence.p_holds <= ALPHA) == (verdict == "holds")
-        assert (evidence.p_fails <= ALPHA) == (verdict == "fails")
+        assert (evidence.p_reproduced <= ALPHA) == (verdict == "reproduced")
+        assert (evidence.p_contradicted <= ALPHA) == (verdict == "contradicted")
 
 
 @pytest.mark.parametrize("claim", EVERY, ids=lambda claim: claim.kind)
@@ -236,7 +236,7 @@ class TestEveryClaim:
     def test_is_inconclusive_without_runs(self, claim):
         for condition in claim.conditions:
             verdict = claim.judge(StudyRows(), condition)
-            assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+            assert (verdict.word, verdict.n_seeds) == ("undecided", 0)
 
     def test_needs_only_the_runs_that_it_plans(self, claim):
         condition = claim.conditions[0]

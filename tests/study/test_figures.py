@@ -61,7 +61,7 @@ def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():
         finding.evidence.interval.low,
         finding.evidence.interval.high,
     )
-    assert interval["outcome"] == "holds"
+    assert interval["outcome"] == "reproduced"
     alt.VConcatChart.validate(emptied(panels_spec([panel], 250, 1)))
 
 

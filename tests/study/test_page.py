@@ -89,7 +89,7 @@ def test_a_failure_says_that_parts_lack_seeds():
         return None if (arm, seed) == ("1", 7) else {"test": 60.0 + jitter(seed) * (arm == "8")}
 
     verdict = PartialRoPE().judge(rows_of(PartialRoPE(), tell))
-    assert (verdict.outcome, verdict.reason) == ("fails", "6 of 7 parts fail; 1 has fewer than 6 seeds")
+    assert (verdict.word, verdict.reason) == ("contradicted", "6 of 7 parts fail; 1 has fewer than 6 seeds")
     assert mark(verdict) == "**fails**: 6 fail, 1 lacks seeds"
 
 

@@ -90,9 +90,7 @@ def in_points(seen: Seen, first: str, second: str) -> str:
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:
     """The deposit rule finds a deposit in one of some layers in most runs, of all that there are."""
-    return Part(
-        quantity=words, prediction=InRuns(), values=seen.values(arm, deposit(tuple(layers)))
-    )
+    return Part(quantity=words, prediction=InRuns(), values=seen.values(arm, deposit(tuple(layers))))
 
 
 def log_odds_of(percent: float) -> float:

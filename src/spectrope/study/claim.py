@@ -144,9 +144,7 @@ class Claim(ABC):
         seen = self.see(rows, condition, scale, seeds)
         headline = headline_of(self.planned_as)
         parts, untestable = list(self.parts(seen)), self.untestable(scale)
-        return decide(
-            self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable
-        )
+        return decide(self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable)
 
     @property
     def planned_as(self) -> str:

@@ -2,7 +2,7 @@
 
 Every prediction has a smallest effect of interest, and one-sided p-values of what would have to be false
 for it to be reproduced, to be right in direction alone, or to be contradicted. For means they are those of
-Student's t-test: `p_reproduced` is at most 2.5 % where the whole 95 % interval lies beyond the smallest effect.
+Student's t-test: `p_reproduced` is at most 2.5 % where the 95 % interval lies beyond the smallest effect.
 Each is compared with the same level, so that no word is easier to come by than its opposite.
 """
 
@@ -232,7 +232,7 @@ def upward(
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:
     """p-values of "the mean is at most the threshold" and of "it is at least the threshold".
 
-    By Student's t; seeds that all agree have no spread to judge by and count by their signs, so that none is 0.
+    By Student's t; seeds that all agree have no spread and count by their signs, so that no p-value is 0.
     """
     if np.ptp(values) == 0:
         difference, sign = float(values[0]) - threshold, 0.5 ** len(values)

@@ -120,7 +120,7 @@ class Study:
         return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
     def seeds_of(self, claim: Claim) -> tuple[int, ...]:
-        """As many as the claim needs for each of the study's seeds at `mini`; those of other seeds are others."""
+        """As many as the claim needs for each seed at `mini`; those of other seeds are others."""
         times = claim.times if self.scale == EXPLORED_AT else 1
         return tuple(times * seed + more for seed in self.seeds for more in range(times))
 

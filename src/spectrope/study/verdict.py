@@ -9,9 +9,7 @@ import numpy as np
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
 
-Word = Literal[
-    "saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"
-]
+Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
 WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the last, which comes before all.
     "saturated": "neither arm errs enough, or is right enough, to tell them apart; so are exact ties",
     "reproduced": "the interval lies beyond the smallest effect of interest",
@@ -139,7 +137,7 @@ def decide(
     """Judge a claim by one part, which was named before; the others have intervals and decide nothing.
 
     Each word is decided at one-sided 2.5 %, whichever way it goes. There is one decision per claim and
-    condition, so that nothing is corrected here; the page says which words the number of its decisions leaves.
+    condition, so that nothing is corrected here; the page says which words their number leaves open.
 
     Args:
         claim: Its name.
@@ -179,9 +177,7 @@ def _weighed(part: Part) -> Evidence | None:
     return part.prediction.weigh(np.array(list(part.values.values()))) if len(part.values) >= 2 else None
 
 
-def _whole(
-    findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str
-) -> tuple[Word, str]:
+def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str) -> tuple[Word, str]:
     refused: Word = "not testable here"
     deciding = next((finding for finding in findings if finding.headline), None)
     if not seen.rows or not any(finding.n_seeds for finding in findings):

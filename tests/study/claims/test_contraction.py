@@ -41,14 +41,14 @@ def test_the_ratio_is_the_mean_over_heads_that_have_one():
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(), "holds"),
-        (say(ratio=1.1), "fails"),
-        (say(slope=1.0), "fails"),
-        (say(ratio=0.953), "inconclusive"),
+        (say(), "reproduced"),
+        (say(ratio=1.1), "contradicted"),
+        (say(slope=1.0), "contradicted"),
+        (say(ratio=0.953), "undecided"),
     ],
 )
 def test_known_ratios(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
 
 
 def test_the_mean_is_told_layer_by_layer():

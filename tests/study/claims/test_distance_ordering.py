@@ -25,7 +25,7 @@ def test_speed_is_the_mean_accuracy_over_epochs():
 
 def test_the_paper_s_own_order_holds():
     verdict = CLAIM.judge(rows_of(CLAIM, say(PAPER)))
-    assert verdict.outcome == "holds"
+    assert verdict.word == "reproduced"
     (shown,) = [finding for finding in verdict.findings if finding.part.paper is not None]
     assert shown.part.quantity == "RoPE minus NoPE, held-out accuracy"
     assert shown.part.paper == pytest.approx(89.13)
@@ -34,10 +34,10 @@ def test_the_paper_s_own_order_holds():
 
 def test_all_encodings_alike_fail():
     verdict = CLAIM.judge(rows_of(CLAIM, say(dict.fromkeys(PAPER, 99.0))))
-    assert verdict.outcome == "fails"
-    assert {finding.outcome for finding in verdict.findings} == {"fails"}
+    assert verdict.word == "contradicted"
+    assert {finding.word for finding in verdict.findings} == {"contradicted"}
 
 
 def test_one_seed_apart_is_inconclusive():
     close = PAPER | {"sinusoidal": 90.4}
-    assert CLAIM.judge(rows_of(CLAIM, say(close))).outcome == "inconclusive"
+    assert CLAIM.judge(rows_of(CLAIM, say(close))).word == "undecided"

@@ -17,13 +17,13 @@ def say(gaps):
 @pytest.mark.parametrize(
     ("gaps", "outcome"),
     [
-        ({"0": 40.0, "0.1": 38.0, "0.3": 35.0}, "holds"),
-        ({"0": 40.0, "0.1": 38.0, "0.3": 5.0}, "fails"),
-        ({"0": 3.0, "0.1": 38.0, "0.3": 35.0}, "inconclusive"),  # Nothing that could be removed.
+        ({"0": 40.0, "0.1": 38.0, "0.3": 35.0}, "reproduced"),
+        ({"0": 40.0, "0.1": 38.0, "0.3": 5.0}, "contradicted"),
+        ({"0": 3.0, "0.1": 38.0, "0.3": 35.0}, "undecided"),  # Nothing that could be removed.
     ],
 )
 def test_known_gaps(gaps, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, say(gaps), seeds=12)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, say(gaps), seeds=12)).word == outcome
 
 
 def test_a_deposit_in_half_of_the_runs_is_lost_or_comes_and_goes():
@@ -35,8 +35,8 @@ def test_a_deposit_in_half_of_the_runs_is_lost_or_comes_and_goes():
 
         return CLAIM.judge(rows_of(CLAIM, tell, seeds=18))
 
-    assert with_deposits(lost=True).outcome == "fails"
-    assert with_deposits(lost=False).outcome == "inconclusive"
+    assert with_deposits(lost=True).word == "contradicted"
+    assert with_deposits(lost=False).word == "undecided"
     note = with_deposits(lost=True).findings[1].part.note
     without = "without dropout there is one in 9 of 18 runs, in any layer in 12 of 18 runs"
     assert note == f"{without}; of those judged, in any layer in 3 of 9 runs"
@@ -84,7 +84,7 @@ def test_seeds_after_the_last_that_is_wanted_do_not_count():
 
     rows = rows_of(CLAIM, tell, seeds=72)
     verdict = CLAIM.judge(rows, seeds=range(72))
-    assert verdict.outcome == "fails"
+    assert verdict.word == "contradicted"
     assert set(verdict.findings[0].part.values) == set(range(6, 18))
 
 

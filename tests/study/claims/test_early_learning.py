@@ -67,8 +67,8 @@ def say(tangent=0.5, newton=1.5, slope=-1.0, others=20.0, rope=GATHERED, additiv
 )
 def test_each_prediction_can_fail(tell, failing):
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
-    assert verdict.outcome == ("holds" if failing is None else "fails")
-    failed = {f.part.quantity[:2] for f in verdict.findings if f.outcome == "fails"}
+    assert verdict.word == ("reproduced" if failing is None else "contradicted")
+    failed = {f.part.quantity[:2] for f in verdict.findings if f.word == "contradicted"}
     assert failed == (set() if failing is None else {failing})
 
 

@@ -47,16 +47,16 @@ def say(multiplicative=40.0, additive=1.0, gathered=("rope", "shuffled"), odd=()
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(), "holds"),
-        (say(odd=("rope/sgd",)), "fails"),  # No deposit by gradient descent.
-        (say(odd=("additive/small",)), "fails"),  # One without multiplication.
-        (say(odd=("shuffled",)), "fails"),
-        (say(gathered=()), "fails"),  # Gradients do not gather.
-        (say(multiplicative=10.5), "inconclusive"),
+        (say(), "reproduced"),
+        (say(odd=("rope/sgd",)), "contradicted"),  # No deposit by gradient descent.
+        (say(odd=("additive/small",)), "contradicted"),  # One without multiplication.
+        (say(odd=("shuffled",)), "contradicted"),
+        (say(gathered=()), "contradicted"),  # Gradients do not gather.
+        (say(multiplicative=10.5), "undecided"),
     ],
 )
 def test_known_rows(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
 
 
 def test_participation_is_averaged_over_layers_and_steps():

@@ -18,14 +18,14 @@ def say(moved=SECOND, whole=FIRST, at="4"):
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(), "holds"),
-        (say(moved=FIRST), "fails"),  # It stays in layer 0 for every k.
-        (say(whole=SECOND), "inconclusive"),  # There is none in layer 0 that could move.
-        (say(moved=NONE), "inconclusive"),  # No head stands out at that k.
+        (say(), "reproduced"),
+        (say(moved=FIRST), "contradicted"),  # It stays in layer 0 for every k.
+        (say(whole=SECOND), "undecided"),  # There is none in layer 0 that could move.
+        (say(moved=NONE), "undecided"),  # No head stands out at that k.
     ],
 )
 def test_known_places(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
 
 
 def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
@@ -34,13 +34,13 @@ def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
         return {"gaps": SECOND if deep else FIRST}
 
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
-    assert verdict.outcome == "inconclusive"
+    assert verdict.word == "undecided"
     assert verdict.findings[-1].part.quantity == "RoPE on 1 of the heads minus on all, mean layer of the gaps"
 
 
 def test_models_that_have_not_learned_have_no_place():
     rows = rows_of(CLAIM, lambda arm, seed: {"gaps": SECOND, "test": 20.0} if arm == "4" else {"gaps": FIRST})
-    assert CLAIM.judge(rows).outcome == "inconclusive"
+    assert CLAIM.judge(rows).word == "undecided"
 
 
 def test_the_place_is_the_mean_layer_weighted_by_gaps():

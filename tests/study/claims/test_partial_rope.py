@@ -13,9 +13,9 @@ def say(partial):
     return lambda arm, seed: {"test": 95.0 if arm == "8" else partial + 0.3 * jitter(seed)}
 
 
-@pytest.mark.parametrize(("partial", "outcome"), [(80.0, "holds"), (95.0, "fails"), (93.1, "inconclusive")])
+@pytest.mark.parametrize(("partial", "outcome"), [(80.0, "reproduced"), (95.0, "contradicted"), (93.1, "undecided")])
 def test_known_accuracies(partial, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, say(partial))).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, say(partial))).word == outcome
 
 
 def test_ends_are_nope_and_rope():

@@ -20,22 +20,22 @@ def say(rope=(40.0, 2.0, 1.0), others=(2.0, 1.0, 1.0), test=95.0):
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(), "holds"),
-        (say(rope=(2.0, 1.0, 1.0)), "fails"),
-        (say(rope=(2.0, 40.0, 1.0)), "fails"),  # Not in a shallow layer.
-        (say(others=(30.0, 1.0, 1.0)), "fails"),
-        (say(others=(2.0, 1.0, 30.0)), "holds"),  # Deeper layers are another matter.
-        (say(rope=(15.0, 2.0, 1.0)), "inconclusive"),  # A gap, but no deposit by the rule.
-        (say(others=(10.0, 1.0, 1.0)), "inconclusive"),
+        (say(), "reproduced"),
+        (say(rope=(2.0, 1.0, 1.0)), "contradicted"),
+        (say(rope=(2.0, 40.0, 1.0)), "contradicted"),  # Not in a shallow layer.
+        (say(others=(30.0, 1.0, 1.0)), "contradicted"),
+        (say(others=(2.0, 1.0, 30.0)), "reproduced"),  # Deeper layers are another matter.
+        (say(rope=(15.0, 2.0, 1.0)), "undecided"),  # A gap, but no deposit by the rule.
+        (say(others=(10.0, 1.0, 1.0)), "undecided"),
     ],
 )
 def test_known_gaps(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
 
 
 def test_models_that_have_not_learned_show_no_deposit_but_its_absence():
     verdict = CLAIM.judge(rows_of(CLAIM, say(test=40.0)))
-    assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+    assert (verdict.word, verdict.n_seeds) == ("undecided", 0)
     assert [finding.n_seeds for finding in verdict.findings] == [0, 0, *11 * [6]]
     assert verdict.findings[2].part.note == "in any layer, a deposit in 0 of 0 runs that learned the task"
 
@@ -52,8 +52,8 @@ def test_the_public_code_s_runs_are_judged_by_its_own_ablation():
         own = (40.0 if arm == "distance/rope" else 2.0) + jitter(seed)
         return {"gaps": (2.0, 1.0, 1.0), "theirs": (own, 1.0, 1.0)}
 
-    assert CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released").outcome == "holds"
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == "fails"
+    assert CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released").word == "reproduced"
+    assert CLAIM.judge(rows_of(CLAIM, tell)).word == "contradicted"
     tables = {job.tables for job in CLAIM.jobs("released", "mini", (0,))}
     assert tables == {("ablation", "ablation-unrestored-all")}
 

@@ -16,8 +16,9 @@ class CountingClaim(Claim):
     number = 2
     source = "Sec. 4.2, figure 3 and Table 1"
     test = (
-        "Differences paired by seed, in logarithms of odds (0.2 is a factor of 1.22), Student's t. At `mini` Task 2 "
-        "has 12 epochs rather than 4, after which earlier seeds were at 70 to 82 % and still learning."
+        "Differences paired by seed, in logarithms of odds (0.2 is a factor of 1.22), Student's t. At "
+        "`mini` Task 2 has 12 epochs rather than 4, after which earlier seeds were at 70 to 82 % and still "
+        "learning."
     )
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:

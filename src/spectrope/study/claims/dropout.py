@@ -26,16 +26,16 @@ class Dropout(Claim, name="dropout"):
         "gain one, given that more than 10 % have one without dropout"
     )
     test = (
-        "Task 1 under RoPE, and beside it ALiBi, with and without dropout on the same seeds; the deposit rule as in "
-        "claim 3, at two depths, of all runs. Pairs that differ decide (conditional on the seed, as a logistic "
-        "model with an intercept for each); the interval is of the difference of the two shares. The first edition "
-        f"judged seeds with a deposit without dropout alone. Why it is asked: {EXPLORED_RATES}"
+        "Task 1 under RoPE, and beside it ALiBi, with and without dropout on the same seeds; the deposit "
+        "rule as in claim 3, at two depths, of all runs. Pairs that differ decide (conditional on the "
+        "seed, as a logistic model with an intercept for each); the interval is of the difference of the "
+        "two shares. The first edition judged seeds with a deposit without dropout alone. Why it is asked: "
+        f"{EXPLORED_RATES}"
     )
     paper = "no number in the text; all runs of the authors had dropout, at 0.1"
     tables = (ABLATION,)
     least_layers = 6
-    explored = 12
-    times = 2
+    times = 3
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         rates = {name: some if scale == EXPLORED_AT else some[:2] for name, some in RATES.items()}
@@ -57,8 +57,9 @@ class Dropout(Claim, name="dropout"):
         for arm, (name, rate) in rates.items():
             if float(rate):
                 for words, depth in DEPTHS.items():
+                    told = f"in the {words} of the layers"
                     yield Part(
-                        quantity=f"{NAMES[name]}, deposits in the {words} of the layers lost at dropout {rate}",
+                        quantity=f"{NAMES[name]}, deposits {told} lost at dropout {rate}",
                         prediction=LostInRuns(LOST),
                         values=seen.minus(f"{name}/0", arm, deposit(shallow(seen.n_layers, depth))),
                     )

@@ -28,7 +28,10 @@ class GrokMed(GrokClaim, name="grok-med"):
     title = "Grokking: MED traces the test loss best"
     statement = "The main embedding difference follows the test loss more closely than earlier measures do."
     source = f"{BEYOND}, Sec. 5"
-    prediction = "|rho(MED, test loss)| − |rho(m, test loss)| ≥ 0.05 for the best earlier measure m of each seed (headline), and for every one"
+    prediction = (
+        "|rho(MED, test loss)| − |rho(m, test loss)| ≥ 0.05 for the best earlier measure m of each seed "
+        "(headline), and for every one"
+    )
     test = (
         "Addition learned from random pairs, one layer. rho is Spearman's correlation over the evaluations "
         "of a run, its sign left out, since a measure may rise where the loss falls. Restricted and "

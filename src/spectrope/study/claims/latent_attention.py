@@ -5,7 +5,15 @@ from dataclasses import replace
 from statistics import fmean
 
 from spectrope.lab import AnyExperiment, Experiment
-from spectrope.study.arms import NAMES_AND_MLA, TASKS, ahead, by_encoding, log_odds_of, no_head_stands_out, saturated
+from spectrope.study.arms import (
+    NAMES_AND_MLA,
+    TASKS,
+    ahead,
+    by_encoding,
+    log_odds_of,
+    no_head_stands_out,
+    saturated,
+)
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtMost
 from spectrope.study.quantities import ABLATION, Seen, gap, held_out
@@ -29,8 +37,8 @@ class LatentAttention(Claim, name="latent-attention"):
     )
     source = "Sec. 5.2, Table 1 and figure 7"
     prediction = (
-        "Task 1: acc(RoPE) − acc(MLA) ≤ 10 points (headline), odds(RoPE) ≥ 1.22 odds(MLA) ≥ 1.22² odds(NoPE), "
-        "gap ≤ 10 in every layer of MLA; Task 2: odds(MLA) ≥ 1.22 odds(NoPE) ≥ 1.22² odds(RoPE)"
+        "Task 1: acc(RoPE) − acc(MLA) ≤ 10 points (headline), odds(RoPE) ≥ 1.22 odds(MLA) ≥ 1.22² "
+        "odds(NoPE), gap ≤ 10 in every layer of MLA; Task 2: odds(MLA) ≥ 1.22 odds(NoPE) ≥ 1.22² odds(RoPE)"
     )
     test = (
         "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed; "

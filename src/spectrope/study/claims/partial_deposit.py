@@ -32,10 +32,10 @@ class PartialDeposit(Claim, name="partial-deposit"):
         "below that of full RoPE, given a deposit in layer 0 in more than 10 % of all runs of full RoPE"
     )
     test = (
-        "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim is reproduced, at a "
-        "level corrected for the number of k (Bonferroni), and each k must fall short to contradict it. Models "
-        "that have learned Task 1 and whose gaps add up to 10 points count; runs with a deposit by the rule "
-        f"are counted beside it. {WITHOUT_DROPOUT}"
+        "Paired by seed, Student's t: the k that moves gaps furthest decides whether the claim is "
+        "reproduced, at a level corrected for the number of k (Bonferroni), and each k must fall short to "
+        "contradict it. Models that have learned Task 1 and whose gaps add up to 10 points count; runs "
+        f"with a deposit by the rule are counted beside it. {WITHOUT_DROPOUT}"
     )
     paper = "figures 9 to 14; no number in the text"
     later = LATER

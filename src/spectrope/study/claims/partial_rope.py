@@ -20,11 +20,13 @@ class PartialRoPE(Claim, name="partial-rope"):
     title = "Partial RoPE stays below full RoPE"
     statement = "RoPE on k of the heads stays below full RoPE."
     source = "Sec. 5.1, figure 5"
-    prediction = "odds(H heads) ≥ 1.22 odds(k heads) of a right held-out answer, k = H/2 (headline) and 0 < k < H"
+    prediction = (
+        "odds(H heads) ≥ 1.22 odds(k heads) of a right held-out answer, k = H/2 (headline) and 0 < k < H"
+    )
     test = (
-        "Task 1; differences of log odds paired by seed, Student's t. No head has RoPE at k = 0. That Task 2 suffers "
-        "too, which the text says without a number, is not tested. Under `released` no number of heads has "
-        "the absolute term that the public code adds to full RoPE elsewhere (R3)."
+        "Task 1; differences of log odds paired by seed, Student's t. No head has RoPE at k = 0. That Task "
+        "2 suffers too, which the text says without a number, is not tested. Under `released` no number of "
+        "heads has the absolute term that the public code adds to full RoPE elsewhere (R3)."
     )
     paper = "figure 5; no number in the text"
     later = LATER
@@ -46,7 +48,7 @@ class PartialRoPE(Claim, name="partial-rope"):
 
 
 def counts_of(scale: str, n_heads: int) -> tuple[int, ...]:
-    """Numbers of heads that have RoPE: quarters at `mid`, the paper's where it has as many heads, else all."""
+    """Numbers of heads that have RoPE: quarters at `mid`, the paper's where it has as many, else all."""
     if scale == "mid":
         return tuple(range(0, n_heads + 1, n_heads // 4))
     return SHOWN if n_heads == SHOWN[-1] else tuple(range(n_heads + 1))

@@ -29,17 +29,18 @@ class SingleHead(Claim, name="single-head"):
     )
     source = "Sec. 5.1, figures 4 and 8; appendix C.2 tells of some shallow heads under absolute too"
     prediction = (
-        "the deposit rule finds a deposit in the first half of the layers in most runs under RoPE on Task 1 "
-        "(headline), in the first two thirds, and in each layer; gap ≥ 10 points there; gap ≤ 10 points in every "
-        "layer of the first half otherwise"
+        "the deposit rule finds a deposit in the first half of the layers in most runs under RoPE on Task "
+        "1 (headline), in the first two thirds, and in each layer; gap ≥ 10 points there; gap ≤ 10 points "
+        "in every layer of the first half otherwise"
     )
     test = (
         "The gap is the largest drop minus the second of its layer, on held-out examples that did not "
         "choose the head; its mean over seeds by Student's t. Under `released` heads are ablated as the "
         "public code does it, by R9 on both splits (R10). The rule adds that the head has most of its "
-        "layer's drop, by bounds corrected for the number of layers. A deposit is an event: runs with one are "
-        "counted over all seeds, whether the task was learned or not, at two depths, with the exact binomial "
-        "interval. Where gaps are judged, a model under RoPE that has not learned Task 1 does not count."
+        "layer's drop, by bounds corrected for the number of layers. A deposit is an event: runs with one "
+        "are counted over all seeds, whether the task was learned or not, at two depths, with the exact "
+        "binomial interval. Where gaps are judged, a model under RoPE that has not learned Task 1 does not "
+        "count."
     )
     paper = "no number in the text; figure 4 shows one head of its layer 1, our layer 0, far from the rest"
 

@@ -132,7 +132,10 @@ class TestVerdict:
         rows = rows_of(Toy(), tell, seeds=12)
         assert Toy().judge(rows).word == "undecided"
         planned, later = (Toy().judge(rows, seeds=range(first, first + 6)) for first in (0, 6))
-        assert [(one.word, one.n_seeds) for one in (planned, later)] == [("reproduced", 6), ("contradicted", 6)]
+        assert [(one.word, one.n_seeds) for one in (planned, later)] == [
+            ("reproduced", 6),
+            ("contradicted", 6),
+        ]
 
     def test_a_planned_seed_of_which_nothing_can_be_read_is_named(self):
         rows = rows_of(Toy(), say(90.0))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.study.made import FACTS_OF_ALL, jitter
+from tests.study.made import FACTS_OF_ALL, jitter, together
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import UnknownNameError
@@ -63,7 +63,7 @@ def test_seeds_on_which_settings_were_chosen_do_not_count():
 
 
 def outcome(claim: Claim, say, seeds: int = 6) -> str:
-    return claim.judge(rows_of(claim, say, seeds), "described").word
+    return together(claim.judge(rows_of(claim, say, seeds), "described"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 import torch
 from tests.lab.engines.test_local import tiny
-from tests.study.made import jitter, row, rows_of
+from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.lab.job import Job, complete
 from spectrope.study.claims.contraction import Contraction, contraction
@@ -48,7 +48,7 @@ def test_the_ratio_is_the_mean_over_heads_that_have_one():
     ],
 )
 def test_known_ratios(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 def test_the_mean_is_told_layer_by_layer():

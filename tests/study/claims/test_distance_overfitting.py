@@ -1,7 +1,7 @@
 """Claim 1, of random positions, on rows with known answers."""
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.distance_overfitting import DistanceOverfitting
@@ -28,7 +28,7 @@ def say(train=100.0, random=60.0, others=95.0):
     ],
 )
 def test_known_accuracies(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 @pytest.mark.parametrize("scale", ["mini", "small", "paper"])

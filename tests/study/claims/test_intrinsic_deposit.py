@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 import torch
 from tests.lab.engines.test_local import tiny
-from tests.study.made import jitter, row, rows_of
+from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.attention.multi_head import MultiHead
 from spectrope.lab.job import Job, complete
@@ -56,7 +56,7 @@ def say(multiplicative=40.0, additive=1.0, gathered=("rope", "shuffled"), odd=()
     ],
 )
 def test_known_rows(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 def test_participation_is_averaged_over_layers_and_steps():
@@ -70,7 +70,7 @@ def test_participation_is_averaged_over_layers_and_steps():
 
 def test_the_arms_differ_in_one_thing_each():
     arms = couplings("controlled", "mini", 3)
-    assert arms["rope"] == Dropout().arms("controlled", "mini", 3)["0"]
+    assert arms["rope"] == Dropout().arms("controlled", "mini", 3)["rope/0"]
     assert len(arms) == len(set(arms.values())) == 9
     for name, one in arms.items():
         assert (one.training.optimiser == "sgd") == ("sgd" in name)

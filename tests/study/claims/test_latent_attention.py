@@ -1,7 +1,7 @@
 """Claim 7 on rows with known answers."""
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.latent_attention import TABLE_1, LatentAttention
 
@@ -24,13 +24,13 @@ NEAR = {**TABLE_1, "distance": TABLE_1["distance"] | {"mla": 82.7}}
     ("tell", "outcome"),
     [
         (say(TABLE_1), "reproduced"),
-        (say(ALIKE), "contradicted"),
+        (say(ALIKE), "undecided"),
         (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "contradicted"),
         (say(NEAR), "undecided"),
     ],
 )
 def test_known_tables(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 def test_the_gap_stands_beside_that_of_plain_rope():
@@ -46,4 +46,4 @@ def test_the_gap_stands_beside_that_of_plain_rope():
 def test_each_difference_stands_beside_the_paper_s():
     verdict = CLAIM.judge(rows_of(CLAIM, say(TABLE_1)))
     for finding in verdict.findings[:-1]:
-        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.1)
+        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.12)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
@@ -28,13 +28,13 @@ def say(alone, both):
     ],
 )
 def test_known_gaps(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).word == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 def test_the_sinusoid_is_added_to_the_input():
     arms = CLAIM.arms("controlled", "mini", 0)
     assert [part.kind for part in arms["both"].model.encoding.parts] == ["rope", "sinusoidal"]
-    assert arms["alone"] == Dropout().arms("controlled", "mini", 0)["0"]
+    assert arms["alone"] == Dropout().arms("controlled", "mini", 0)["rope/0"]
 
 
 def test_the_public_code_s_arms_are_its_partial_rope_on_all_heads_and_its_rope():

@@ -323,7 +323,14 @@ class AuditRows:
         """
         found = audit(self.rows / f"{self.scale}.jsonl")
         lines = [
-            (one.digest, one.commit, one.when, str(one.rows), str(found.under.get(one.digest, 0)), one.subject)
+            (
+                one.digest,
+                one.commit,
+                one.when,
+                str(one.rows),
+                str(found.under.get(one.digest, 0)),
+                one.subject,
+            )
             for one in found.versions
         ]
         table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)

@@ -157,7 +157,7 @@ def shallow_layers(study: Study) -> str:
 
 
 def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> list[list[str]]:
-    """A line per claim: what the paper says and where, its number, and a word per condition."""
+    """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
     open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     lines = []
     for section in sections:
@@ -165,8 +165,10 @@ def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> li
         cells = [
             headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
         ]
-        told = f"{claim.number}. [{claim.title}](#{claim.kind}): {claim.statement} ({claim.source}.)"
-        lines.append([told, claim.paper, *cells])
+        told = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
+        headlines = (verdict.headline for verdict in section.verdicts)
+        decides = next((one.part.quantity for one in headlines if one), "")
+        lines.append([told, claim.paper, decides, *cells])
     return lines
 
 

@@ -104,6 +104,8 @@ def audit(rows: Path, plan: Path = FILE) -> Audit:
 
 
 def _versions(root: Path, name: str, rows: Path) -> Sequence[Version]:
+    if not _has(root, "rev-parse", "HEAD"):
+        return []
     log = _git(root, "log", "--reverse", "--no-merges", "--format=%H%x09%cI%x09%s", "--", name).splitlines()
     made = (line.split("\t", 2) for line in log)
     return [

@@ -102,7 +102,7 @@ def log_odds(row: StudyRow) -> float | None:
 def errors(row: StudyRow) -> float | None:
     """Held-out examples that are answered wrongly."""
     accuracy, n = row.facts["test_accuracy"], getattr(row.experiment, "n_test", None)
-    return None if accuracy is None or n is None else round((1 - accuracy) * n)
+    return None if accuracy is None or n is None else float(round((1 - accuracy) * n))
 
 
 def hits(row: StudyRow) -> float | None:

@@ -27,7 +27,7 @@ def headline(tell, seeds=18):
         (
             {"rope/0": 3.0, "rope/0.1": 40.0},
             "reproduced",
-        ),  # Gained; the control says that there is none to lose.
+        ),  # Gained.
     ],
 )
 def test_known_gaps(gaps, word):

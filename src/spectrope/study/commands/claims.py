@@ -319,7 +319,7 @@ class AuditRows:
         """Print the plan's versions and what the rows' commits say.
 
         Raises:
-            StoreError: If rows of a scale that the plan covers are not all younger than it, or cannot be read.
+            StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
         """
         found = audit(self.rows / f"{self.scale}.jsonl")
         lines = [
@@ -335,8 +335,9 @@ class AuditRows:
         ]
         table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
         say(
-            f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, {found.unknown} of "
-            f"commits that are not in this repository, {found.before} of commits without the plan."
+            f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, "
+            f"{found.unknown} of commits that are not in this repository, {found.before} of commits without the "
+            "plan."
         )
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")

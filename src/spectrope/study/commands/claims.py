@@ -336,8 +336,8 @@ class AuditRows:
         table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
         say(
             f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, "
-            f"{found.unknown} of commits that are not in this repository, {found.before} of commits without the "
-            "plan."
+            f"{found.unknown} of commits that are not in this repository, {found.before} of commits "
+            "without the plan."
         )
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 from tests.study.made import jitter, row, rows_of
 
 from spectrope.core.errors import ConfigError, UnknownNameError
@@ -208,7 +209,7 @@ class TestPredictions:
         assert (evidence.p_contradicted <= ALPHA) == (verdict == "contradicted")
 
 
-def words_of(rng, effect, n=6, draws=4000):
+def words_of(rng, effect, n=6, draws=500):
     """Shares of the words of a part whose true effect is known, in units of its spread."""
     part = Part(quantity="x", prediction=AtLeast(1.0), values={})
     found = Counter(
@@ -222,7 +223,7 @@ def words_of(rng, effect, n=6, draws=4000):
 class TestCalibration:
     """Under each null, its word is found no more often than the level, but for chance."""
 
-    SLACK = 0.008  # Three standard errors of a share of 2.5 % of 4,000 draws.
+    SLACK = 0.021  # Three standard errors of a share of 2.5 % of 500 draws.
 
     @pytest.mark.parametrize(
         ("effect", "word"),
@@ -244,13 +245,19 @@ class TestCalibration:
         assert words_of(rng, -2.0)["contradicted"] > 0.9
 
     @pytest.mark.parametrize(("lost", "gained"), [(0.25, 0.05), (0.5, 0.3), (0.2, 0.0)])
-    @pytest.mark.parametrize("n", [6, 18, 72])
+    @pytest.mark.parametrize("n", [6, 12])
     def test_paired_events_at_the_edge(self, lost, gained, n):
-        rng = np.random.default_rng(2)
-        drawn = rng.choice([1.0, -1.0, 0.0], (2000, n), p=[lost, gained, 1 - lost - gained])
-        weighed = [LostInRuns(lost - gained).weigh(values) for values in drawn]
-        for p in ([one.p_reproduced for one in weighed], [one.p_contradicted for one in weighed]):
-            assert np.mean(np.array(p) <= ALPHA) <= 0.045  # Adjusted Wald is near its level, not below it.
+        size = {"reproduced": 0.0, "contradicted": 0.0}
+        for more in range(n + 1):
+            for less in range(n + 1 - more):
+                values = np.repeat([1.0, -1.0, 0.0], [more, less, n - more - less])
+                chance = stats.multinomial.pmf(
+                    [more, less, n - more - less], n, [lost, gained, 1 - lost - gained]
+                )
+                one = LostInRuns(lost - gained).weigh(values)
+                size["reproduced"] += chance * (one.p_reproduced <= ALPHA)
+                size["contradicted"] += chance * (one.p_contradicted <= ALPHA)
+        assert max(size.values()) <= 0.05  # Adjusted Wald is near its level of 2.5 %, not below it.
 
 
 @pytest.mark.parametrize("claim", EVERY, ids=lambda claim: claim.kind)

@@ -114,6 +114,7 @@ def together(verdict: ClaimVerdict) -> str:
     words = {one.word for one in verdict.findings if not one.part.premise}
     if set(premises) - {"reproduced"} or not words:
         return "undecided"
-    return next((word for word in ("contradicted", "saturated") if word in words), "") or (
-        "reproduced" if words == {"reproduced"} else "undecided"
-    )
+    for word in ("contradicted", "undecided"):
+        if words & {word, *(("direction only", "not testable here") if word == "undecided" else ())}:
+            return word
+    return "reproduced" if "reproduced" in words else "saturated"

@@ -115,7 +115,7 @@ def one_head_stands_out(
     """
     values = seen.values(arm, gap(layers), only_learned=True)
     note = "" if premise else f"in any layer, {counted_deposits(seen, arm)}"
-    return Part(quantity=words, prediction=AtLeast(GAP), values=values, premise=premise, note=note)
+    return Part(quantity=words, prediction=AtLeast(GAP, null=None), values=values, premise=premise, note=note)
 
 
 def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:

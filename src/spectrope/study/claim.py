@@ -163,11 +163,17 @@ class Claim(ABC):
         n = self.n_judged(seeds)
         if n < self.minimum_seeds:
             few = f"{n} seed{'s' * (n != 1)}"
-            return f"{few} decide nothing; {self.minimum_seeds} are the fewest."
+            return f"{few} decide{'s' * (n == 1)} nothing; {self.minimum_seeds} are the fewest."
         first = self.conditions[0]
         known = self.see(rows, first, scale, seeds)
         arms = known.arms or tuple(self.arms(first, scale, *self.numbers((0,), scale)))
-        return power_of(self.foreseen(replace(known, arms=arms)), n)
+        return power_of(self._deciding(self.foreseen(replace(known, arms=arms))), n)
+
+    def _deciding(self, parts: Sequence[Part]) -> list[Part]:
+        """The premises, and the part that decides."""
+        named = headline_of(self.planned_as)
+        deciding = [part for part in parts if not part.premise and named in (None, part.quantity)]
+        return [*(part for part in parts if part.premise), *deciding[:1]]
 
     def foreseen(self, seen: Seen) -> list[Part]:
         """The parts that power is told of: all, where rows do not decide which there are."""

@@ -192,14 +192,14 @@ class LostInRuns(Prediction):
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         pairs = Discordance(
-            lost=np.array(np.sum(values > 0)), gained=np.array(np.sum(values < 0)), n=len(values)
+            lost=np.array([np.sum(values > 0)]), gained=np.array([np.sum(values < 0)]), n=len(values)
         )
         ends = difference_intervals(pairs, LEVEL)
-        low, high = float(ends.low), float(ends.high)
+        low, high = float(ends.low[0]), float(ends.high[0])
         interval = Interval(
             estimate=float(values.mean()), low=low, high=high, level=LEVEL, method="adjusted Wald over pairs"
         )
-        more = float(exceedance_p(pairs, self.interest))
+        more = float(exceedance_p(pairs, self.interest)[0])
         return Evidence(interval, 1.0 - more, more)
 
 

@@ -59,5 +59,5 @@ def test_the_time_to_learn_is_restricted_to_the_run():
 
 
 def test_one_seed_apart_is_inconclusive():
-    close = PAPER | {"sinusoidal": 90.7}
+    close = PAPER | {"sinusoidal": 91.2}
     assert together(CLAIM.judge(rows_of(CLAIM, say(close)))) == "undecided"

@@ -19,13 +19,13 @@ def say(moved=SECOND, whole=FIRST, at="4"):
     ("tell", "outcome"),
     [
         (say(), "reproduced"),
-        (say(moved=FIRST), "contradicted"),  # It stays in layer 0 for every k.
+        (say(moved=FIRST), "saturated"),  # It stays in layer 0 for every k.
         (say(whole=SECOND), "undecided"),  # There is none in layer 0 that could move.
         (say(moved=NONE), "undecided"),  # No head stands out at that k.
     ],
 )
 def test_known_places(tell, outcome):
-    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell, seeds=12))) == outcome
 
 
 def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
@@ -42,7 +42,7 @@ def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
 
 def test_models_that_have_not_learned_have_no_place():
     rows = rows_of(CLAIM, lambda arm, seed: {"gaps": SECOND, "test": 20.0} if arm == "4" else {"gaps": FIRST})
-    assert together(CLAIM.judge(rows)) == "undecided"
+    assert CLAIM.judge(rows).headline.word == "saturated"  # What is left does not move at all.
 
 
 def test_the_place_is_the_mean_layer_weighted_by_gaps():

@@ -73,9 +73,9 @@ def exceedance_p(pairs: Discordance, margin: float) -> Float[np.ndarray, "*k"]:
 def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, float]:
     r"""Exact p-values of "the first is ahead by at least `excess`" and of "by at most that", of few pairs.
 
-    The statistic is the net loss :math:`T = L - G`. Its distribution where :math:`p_L - p_G` is `excess` depends on
-    :math:`p_G`, which is not known: the p-value is the largest over a grid of it, so that no size exceeds the
-    level, however few the pairs.
+    The statistic is the net loss :math:`T = L - G`. Where :math:`p_L - p_G` is `excess`, its distribution
+    depends on :math:`p_G`, which is not known: the p-value is the largest over a grid of it, so that no size
+    exceeds the level, however few the pairs.
 
     Args:
         lost: Pairs that the first alone gets right.

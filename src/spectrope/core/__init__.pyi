@@ -22,9 +22,11 @@ __all__ = [
     "choose_device",
     "choose_dtype",
     "config_hash",
+    "configured",
     "digest_of",
     "dtype_name",
     "each_within",
+    "fields_signature",
     "finite",
     "from_dict",
     "in_precision",
@@ -56,7 +58,17 @@ __all__ = [
     "unwatched",
 ]
 
-from .config import Configured, OneOf, config_hash, finite, from_dict, strict_json, to_dict
+from .config import (
+    Configured,
+    OneOf,
+    config_hash,
+    configured,
+    fields_signature,
+    finite,
+    from_dict,
+    strict_json,
+    to_dict,
+)
 from .device import (
     Device,
     Precision,

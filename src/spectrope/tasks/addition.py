@@ -55,10 +55,6 @@ class Addition(Task, name="addition"):
         "paper": Size(config=Config(n_digits=20), pooling="last"),
     }
 
-    def __init__(self, config: "Addition.Config") -> None:
-        super().__init__(config)
-        self.config = config
-
     @property
     def n_classes(self) -> int:
         return 10

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -12,21 +11,11 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, parse_layers
 from spectrope.checkpoints.language import read_texts, whole_sequences
 from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console import counted, explain, frame
+from spectrope.console import counted, frame, show_heads
 from spectrope.core import ConfigError, numpy_stream
 from spectrope.lab import Tables
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
-HEADS_SHOWN = 24
-COLUMNS = {
-    "toeplitz": "Toeplitz",
-    "toeplitz_content": "content",
-    "p_adjusted": "p",
-    "toeplitz_raw": "raw",
-    "contraction_spectral": "contr.",
-    "stable_rank": "rank",
-    "factorisation": "residual",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +29,7 @@ class Measured:
         layers: Layers to measure, None for all.
         draws: Permutations in the test of Toeplitz shares.
         batch: Sequences in one pass, None for all.
+        quantities: Of heads, beside the installed ones; file.py:Class is run.
     """
 
     texts: Path | None
@@ -48,6 +38,7 @@ class Measured:
     layers: str | None
     draws: int
     batch: int | None
+    quantities: tuple[str, ...] = ()
 
     def tables(self, model: nn.Module, tokenizer: Tokenizer | None) -> Tables:
         """Measure, print, and return the tables."""
@@ -60,6 +51,7 @@ class Measured:
                 layers=layers,
                 batch=self.batch,
                 draws=self.draws,
+                quantities=self.quantities,
                 watch=watch,
             )
         _show(spectrum)
@@ -89,16 +81,7 @@ class Measured:
 def _show(tables: Tables) -> None:
     measured = tables["spectrum"]
     first = measured.row(0, named=True)
-    explain(
-        f"{first['examples']} sequences of {first['positions']} tokens; layers and heads count from 0. "
-        f"Toeplitz: share of lags in logits, row means removed, {first['toeplitz_null']:.3f} by chance; p: "
-        "adjusted for false discoveries; content: without rotation and bias; raw: row means kept; contr.: "
-        "largest singular value with rotation over that without; rank: stable rank; residual: of content "
-        "times position.",
-    )
-    known = {old: new for old, new in COLUMNS.items() if measured[old].is_not_null().any()}
-    shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
     named = ["role", "layer"] if "role" in measured.columns else ["layer"]
-    frame("", shown.select(*named, "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    show_heads(measured, f"{first['examples']} sequences of {first['positions']} tokens", [*named, "head"])
     shares = tables["shares"].pivot("part", index=named, values="share")
     frame("shares of the variance of hidden states", shares)

@@ -13,7 +13,6 @@ __all__ = [
     "StopAfter",
     "bars",
     "complain",
-    "complain_of_divergence",
     "console",
     "counted",
     "explain",
@@ -24,9 +23,11 @@ __all__ = [
     "refuse_given",
     "resolve_own",
     "say",
+    "show_heads",
     "table",
     "try_own",
     "try_task",
+    "warn_of_failure",
 ]
 
 from .options import (
@@ -43,5 +44,6 @@ from .options import (
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
-from .runs import complain_of_divergence
+from .runs import warn_of_failure
+from .spectra import show_heads
 from .terminal import complain, console, explain, frame, lasting, say, table

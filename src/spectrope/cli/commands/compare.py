@@ -16,13 +16,13 @@ from spectrope.console import (
     RunsRoot,
     Scale,
     bars,
-    complain_of_divergence,
     explain,
     refuse_given,
     say,
     table,
     try_own,
     try_task,
+    warn_of_failure,
 )
 from spectrope.core import require
 from spectrope.figures import check_page, write_report
@@ -158,7 +158,7 @@ def show(runs: list[Run], title: str = SHOWN) -> None:
     columns = ("task", "encoding", "seed", "train", "held-out", "ceiling", "drop", "head", "s")
     table(title, columns, [_row(run) for run in runs], numeric=columns[2:])
     for run in runs:
-        complain_of_divergence(experiment_of(run).label, run.manifest)
+        warn_of_failure(experiment_of(run).label, run.manifest)
 
 
 def _row(run: Run) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.checkpoints import LENGTH, Checkpoints, Measured
 from spectrope.cli.targets import run_or_checkpoint
-from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, named, refuse_given, say
+from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, named, refuse_given, say, show_heads
 from spectrope.core import ConfigError, choose_device, require
 from spectrope.encodings import ENCODINGS
 from spectrope.lab import (
@@ -62,6 +62,11 @@ class Spectrum(Checkpoints):
         None
     )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
+    quantities: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        tyro.conf.arg(help="file.py:Class of a quantity of yours, which is executed; default: none"),
+    ] = ()
     own: Own = ()
     runs: RunsRoot = ROOT
 
@@ -70,7 +75,7 @@ class Spectrum(Checkpoints):
         if (self.target is None) == (self.encoding is None):
             raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
         if self.encoding is not None:
-            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype")
+            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
             self._bound_encoding(self.encoding)
@@ -95,13 +100,14 @@ class Spectrum(Checkpoints):
             layers=self.layers,
             draws=self.draws,
             batch=self.batch,
+            quantities=self.quantities,
         )
         self._keep(plan.tables(self.open(source), self.tokenizer(source)))
 
     def _measure_run(self, run: Run) -> None:
         foreign = ("texts", "layers", "batch", "length", "out", "dtype")
         refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own examples.")
-        plan = Measurement(examples=self.examples, draws=self.draws)
+        plan = Measurement(examples=self.examples, draws=self.draws, quantities=self.quantities)
         with bars([experiment_of(run).label]) as progress:
             tables = spectrum(run, choose_device(self.device), plan, progress.watch)
         _print_run(tables)
@@ -130,15 +136,7 @@ class Spectrum(Checkpoints):
             say(f"Tables in {self.out}.")
 
 
-HEAD_COLUMNS = {
-    "toeplitz": "Toeplitz",
-    "toeplitz_content": "content",
-    "p_adjusted": "p",
-    "contraction_spectral": "contr.",
-    "stable_rank": "rank",
-    "factorisation": "residual",
-}
-HEADS_SHOWN, EIGENVALUES_SHOWN = 24, 8
+EIGENVALUES_SHOWN = 8
 UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
 THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
 LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
@@ -147,16 +145,8 @@ LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
 def _print_run(tables: Tables) -> None:
     measured = tables["spectrum"]
     first = measured.row(0, named=True)
-    explain(
-        f"First {first['positions']} tokens of {first['examples']} held-out examples; layers and heads count "
-        "from 0; row means removed. "
-        f"Toeplitz: share of lags, {first['toeplitz_null']:.3f} by chance; p: adjusted for false "
-        "discoveries; content: the same without the encoding; contr.: largest singular value with "
-        "rotation over that without; rank: stable rank; residual: of content times position.",
-    )
-    known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
-    shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
-    frame("", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items())))
+    data = f"First {first['positions']} tokens of {first['examples']} held-out examples"
+    show_heads(measured, data, ["layer", "head"])
     _print_controls(measured)
     if "bands" in tables:
         _print_bands(tables["bands"])

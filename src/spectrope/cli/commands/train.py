@@ -17,12 +17,12 @@ from spectrope.console import (
     RunsRoot,
     Scale,
     bars,
-    complain_of_divergence,
     refuse_given,
     resolve_own,
     say,
     try_own,
     try_task,
+    warn_of_failure,
 )
 from spectrope.core import ConfigError, choose_device, stop_on_signal
 from spectrope.encodings import ENCODINGS
@@ -73,7 +73,7 @@ class Train:
         manifest = run.manifest
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
-        complain_of_divergence(one.label, manifest)
+        warn_of_failure(one.label, manifest)
         say(f"Run: {run.path}")
 
     def experiment(self) -> Experiment:

@@ -144,6 +144,12 @@ class TestNames:
         configs = [config("rope", "distance", 0, scale=s) for s in ("mini", "paper")]
         assert [setting for setting, _ in name_runs(configs)] == ["distance, mini", "distance, paper"]
 
+    def test_an_earlier_edition_of_a_condition_is_never_drawn_with_a_later_one(self):
+        configs = [config("rope", "distance", seed, condition="released") for seed in (0, 1)]
+        later = [*configs, configs[0] | {"seed": 2, "edition": 2}]
+        assert [setting for setting, _ in name_runs(configs)] == ["distance", "distance"]
+        assert [setting for setting, _ in name_runs(later)] == [*["distance, edition 1"] * 2, "distance"]
+
     def test_fields_that_tell_settings_apart_are_named(self):
         configs = [config("rope", "distance", 0, n_train=n) for n in (700, 1400)]
         assert name_runs(configs) == [("distance, n_train 700", "rope"), ("distance, n_train 1400", "rope")]

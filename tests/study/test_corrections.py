@@ -61,10 +61,10 @@ def test_a_file_keeps_withdrawn_rows_apart_and_tells_how_many_there_are(tmp_path
     assert {one.experiment for one in rows} == {stands, falls}
     assert rows.complaints == []
     ((name, count, reason),) = rows.withdrawals.lines()
-    assert (name, count) == ("released, all but MLA", 2)
+    assert (name, count) == ("released (all but MLA)", 2)
     assert "betas" in reason
     (runs,) = rows.withdrawals.runs.values()
-    assert runs == [one.run for one in old]
+    assert runs == {one.run: one.experiment for one in old}
 
 
 def test_a_withdrawn_table_leaves_the_rest_of_its_row(tmp_path):

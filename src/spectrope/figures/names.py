@@ -11,11 +11,12 @@ ENCODING = ("model.encoding.", "model.attention.")
 def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     """The setting and the encoding of each run, such as ("distance", "rope").
 
-    A setting is the task, with condition and scale where they differ among the runs, and "tuned" where only
-    some have a learning rate from a grid. Where two runs would
-    still share setting, encoding and seed, the fields that tell them apart are added.
+    A setting is the task, with condition and scale where they differ among the runs, "tuned" where only some
+    have a learning rate from a grid, and the edition where others of the condition have a later one. Where
+    two runs would still share setting, encoding and seed, the fields that tell them apart are added.
     """
-    settings = [_setting(config, configs) for config in configs]
+    latest = _latest_editions(configs)
+    settings = [_setting(config, configs, latest) for config in configs]
     encodings = [str(config["encoding_name"]) for config in configs]
     flat = [dict(_flatten(config)) for config in configs]
     extra = _telling_fields(flat, list(zip(settings, encodings, (c["seed"] for c in configs), strict=True)))
@@ -27,12 +28,28 @@ def name_runs(configs: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     ]
 
 
-def _setting(config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]]) -> str:
+def _kind(config: Mapping[str, Any]) -> tuple[Any, Any]:
+    return config["condition"], config["encoding_name"]
+
+
+def _latest_editions(configs: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, Any], int]:
+    """The latest edition that there is of each condition and encoding."""
+    latest: dict[tuple[Any, Any], int] = {}
+    for config in configs:
+        latest[_kind(config)] = max(config.get("edition", 1), latest.get(_kind(config), 1))
+    return latest
+
+
+def _setting(
+    config: Mapping[str, Any], configs: Sequence[Mapping[str, Any]], latest: Mapping[tuple[Any, Any], int]
+) -> str:
     varied = [field for field in ("condition", "scale") if len({str(c[field]) for c in configs}) > 1]
     kinds = {c.get("tuning") for c in configs}
     words = [str(config["task"]["kind"]), *(str(config[field]) for field in varied)]
     if config.get("tuning") == "chosen" and len(kinds) > 1:
         words.append("tuned")
+    if (edition := config.get("edition", 1)) < latest[_kind(config)]:
+        words.append(f"edition {edition}")
     return ", ".join(words)
 
 

@@ -8,6 +8,7 @@ document on conformance lists, for each, the field that it throws and the test t
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
+from typing import TypeVar
 
 from spectrope.attention import Latent
 from spectrope.encodings import (
@@ -25,6 +26,7 @@ from spectrope.encodings import (
 from spectrope.lab import CONDITIONS, Condition, Experiment
 from spectrope.study.corrections import in_present_edition
 
+E = TypeVar("E", bound=EncodingConfig)
 PRINTED_BETAS = (0.98, 0.9)  # R15, as in Tables 3 and 4.
 
 
@@ -57,7 +59,7 @@ released_dropout = _chosen(
 )
 
 
-def _swap(kind: type[EncodingConfig], change: Callable[[EncodingConfig], EncodingConfig]) -> Condition:
+def _swap(kind: type[E], change: Callable[[E], EncodingConfig]) -> Condition:
     def switch(experiment: Experiment) -> Experiment:
         encoding = experiment.model.encoding
         return (

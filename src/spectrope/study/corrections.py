@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from spectrope.attention import Latent
 from spectrope.lab import AnyExperiment, Experiment
 
+Runs = dict[str, AnyExperiment]  # By id.
+
 
 @dataclass(frozen=True)
 class Correction:
@@ -25,8 +27,8 @@ class Correction:
 
     @property
     def name(self) -> str:
-        """Such as "released, MLA"."""
-        return f"{self.condition}, {'MLA' if self.latent else 'all but MLA'}"
+        """Such as "released (MLA)"."""
+        return f"{self.condition} ({'MLA' if self.latent else 'all but MLA'})"
 
     def concerns(self, experiment: AnyExperiment) -> bool:
         """Whether an experiment is of this condition, in any edition."""
@@ -89,29 +91,30 @@ def correction_of(experiment: AnyExperiment) -> Correction | None:
 
 @dataclass
 class Withdrawals:
-    """Rows that corrections withdraw, each kind with the ids of its runs.
+    """Rows that corrections withdraw: of runs, and of single tables.
 
     Args:
-        runs: By correction, ids of runs that do not count.
-        tables: By name of the table, ids of runs that count without it.
+        runs: By correction, the runs that do not count.
+        tables: By name of the table, the runs that count without it.
     """
 
-    runs: dict[Correction, list[str]] = field(default_factory=dict)
-    tables: dict[str, list[str]] = field(default_factory=dict)
+    runs: dict[Correction, Runs] = field(default_factory=dict)
+    tables: dict[str, Runs] = field(default_factory=dict)
 
-    def add(self, run: str, correction: Correction) -> None:
-        """Note a run whose row does not count."""
-        self.runs.setdefault(correction, []).append(run)
-
-    def add_tables(self, run: str, names: Iterable[str]) -> None:
-        """Note a run whose row counts without some of its tables."""
-        for name in TABLES.keys() & set(names):
-            self.tables.setdefault(name, []).append(run)
+    def note(self, run: str, experiment: AnyExperiment, tables: Iterable[str]) -> bool:
+        """Note what is withdrawn of a run, and tell whether its row stands."""
+        correction = correction_of(experiment)
+        if correction is not None:
+            self.runs.setdefault(correction, {})[run] = experiment
+            return False
+        for name in TABLES.keys() & set(tables):
+            self.tables.setdefault(name, {})[run] = experiment
+        return True
 
     def lines(self) -> Iterator[tuple[str, int, str]]:
         """What is withdrawn, of how many runs, and why."""
         for correction in CORRECTIONS:
             if runs := self.runs.get(correction):
-                yield correction.name, len(set(runs)), correction.reason
+                yield correction.name, len(runs), correction.reason
         for name, runs in sorted(self.tables.items()):
-            yield f"table {name}", len(set(runs)), TABLES[name]
+            yield f"table {name}", len(runs), TABLES[name]

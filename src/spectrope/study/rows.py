@@ -11,7 +11,7 @@ import polars as pl
 from spectrope.core import ConfigError, StoreError, config_hash, finite
 from spectrope.lab import DATA_VERSION, MEASURES, AnyExperiment, Job, read_experiment, written
 from spectrope.store import FIELD, RESULTS_VERSION, Complaint, Run, append_record, read_records, renumbered
-from spectrope.study.corrections import TABLES, Withdrawals, correction_of
+from spectrope.study.corrections import TABLES, Withdrawals
 from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
 
 DIGITS = 6  # Significant ones that a row keeps.
@@ -131,7 +131,9 @@ class StudyRows:
         rows.complaints += complaints
         for record in records:
             try:
-                rows._judge(StudyRow.read(record), record["tables"])
+                row = StudyRow.read(record)
+                if rows.withdrawals.note(row.run, row.experiment, record["tables"]):
+                    rows._take(row)
             except StoreError as error:
                 rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
         return rows
@@ -184,15 +186,6 @@ class StudyRows:
         """
         if self.path is not None:
             append_record(self.path, self._joined(row).record())
-        self._take(row)
-
-    def _judge(self, row: StudyRow, tables: Iterable[str]) -> None:
-        """Take a row in that stands, and note what is withdrawn."""
-        correction = correction_of(row.experiment)
-        if correction is not None:
-            self.withdrawals.add(row.run, correction)
-            return
-        self.withdrawals.add_tables(row.run, tables)
         self._take(row)
 
     def _take(self, row: StudyRow) -> None:

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from tests.lab.ablation.models import decoder, examples
+from tests.lab.ablation.models import decoder, examples, head_pairs, whole_layers
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.lab.ablation.deposit import analyse
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.heads import ablated
-from spectrope.lab.ablation.interventions import HeadAblation, growing, head_pairs, single_heads, whole_layers
+from spectrope.lab.ablation.interventions import HeadAblation, growing, single_heads
 from spectrope.lab.ablation.protocols import PROTOCOLS, Protocol, joined
 from spectrope.lab.ablation.sweep import sweep
 from spectrope.lab.evaluation.score import predict

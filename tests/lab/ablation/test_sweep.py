@@ -46,22 +46,23 @@ def test_fills_are_passed_on(fill):
 
 
 def test_r9_leaves_the_last_head_of_each_earlier_layer_off():
-    """Simulated as the public code does it: weights are zeroed, and put back one head too late."""
+    """Simulated as the public code does it: value weights and bias are zeroed, and put back one head too late."""
     model, data = decoder(), examples(60)
     original = {n: v.clone() for n, v in model.state_dict().items()}
     inner, width, hits = model.blocks[0].heads.inner, model.config.head_dim, []
     for layer in range(3):
-        kept = model.blocks[layer].heads.qkv.weight.detach().clone()
+        qkv = model.blocks[layer].heads.qkv
+        kept = {name: value.clone() for name, value in qkv.state_dict().items()}
         for head in range(4):
             with torch.no_grad():
-                model.blocks[layer].heads.qkv.weight.copy_(kept)
+                qkv.load_state_dict(kept)
                 rows = slice(2 * inner + head * width, 2 * inner + (head + 1) * width)
-                model.blocks[layer].heads.qkv.weight[rows] = 0
+                qkv.weight[rows], qkv.bias[rows] = 0, 0
             hits.append((predict(model, data).argmax(-1) == data.labels).numpy())
     model.load_state_dict(original)
     found = sweep(model, data, protocol=PROTOCOLS["R9"])
     np.testing.assert_array_equal(found.ablated.reshape(12, -1), hits)
-    clean = sweep(model, data, protocol=Protocol(fill="value-bias"))
+    clean = sweep(model, data)
     np.testing.assert_array_equal(found.ablated[0], clean.ablated[0])
     assert (found.ablated[1:] != clean.ablated[1:]).any()
 

@@ -46,7 +46,7 @@ def test_fills_are_passed_on(fill):
 
 
 def test_r9_leaves_the_last_head_of_each_earlier_layer_off():
-    """Simulated as the public code does it: value weights and bias are zeroed, and put back one head too late."""
+    """Simulated as the public code does it: value rows are zeroed, and put back one head too late."""
     model, data = decoder(), examples(60)
     original = {n: v.clone() for n, v in model.state_dict().items()}
     inner, width, hits = model.blocks[0].heads.inner, model.config.head_dim, []

@@ -112,8 +112,8 @@ def _tried(what: str, attempt: Callable[[], Tried]) -> Tried:
     try:
         return attempt()
     except Exception as error:
-        told = blamed(error, loaded_files())
-        if told is None and isinstance(error, SpectropeError):
+        cause = blamed(error, loaded_files())
+        if cause is None and isinstance(error, SpectropeError):
             raise
-        told = told or reason(error)
-        raise ConfigError(f"{what} fails when it is tried: {told}.") from error
+        cause = cause or reason(error)
+        raise ConfigError(f"{what} fails when it is tried: {cause}.") from error

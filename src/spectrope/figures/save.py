@@ -58,8 +58,8 @@ def check_figure(path: Path) -> None:
         StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() not in WRITERS:
-        known = ", ".join(WRITERS)
-        raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
+        suffixes = ", ".join(WRITERS)
+        raise ConfigError(f"a figure is saved as {suffixes}; got {path.name!r}. Change the suffix of --out.")
     check_place(path)
 
 

@@ -10,10 +10,10 @@ __all__ = [
     "Own",
     "RunsRoot",
     "Scale",
+    "Shown",
     "StopAfter",
     "bars",
     "complain",
-    "complain_of_divergence",
     "console",
     "counted",
     "explain",
@@ -24,11 +24,13 @@ __all__ = [
     "refuse_given",
     "resolve_own",
     "say",
+    "show",
     "table",
     "try_own",
     "try_task",
 ]
 
+from .display import Shown, show
 from .options import (
     ROOT,
     WORKERS,
@@ -43,5 +45,4 @@ from .options import (
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
-from .runs import complain_of_divergence
 from .terminal import complain, console, explain, frame, lasting, say, table

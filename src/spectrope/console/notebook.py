@@ -1,11 +1,12 @@
 """Progress in a notebook: one output that is drawn anew, with IPython alone and no widgets."""
 
+import contextlib
 import importlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
-from typing import Any, Self
+from typing import Any
 
 from spectrope.core import Progress
 
@@ -18,6 +19,18 @@ def notebook_display() -> Callable[..., Any] | None:
     if get_shell is None or not hasattr(get_shell(), "kernel"):
         return None
     return importlib.import_module("IPython.display").display
+
+
+@contextlib.contextmanager
+def notebook_bars(
+    display: Callable[..., Any], labels: Sequence[str], words: Callable[[Progress], str]
+) -> Iterator["NotebookBars"]:
+    """Bars in the output of a cell while the block runs; how they end is drawn in any case."""
+    shown = NotebookBars(display, labels, words)
+    try:
+        yield shown
+    finally:
+        shown.draw()
 
 
 class NotebookBars:
@@ -47,12 +60,6 @@ class NotebookBars:
         """Draw all bars as they are now."""
         self.drawn = time.monotonic()
         self.handle.update(self)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.draw()
 
     def __repr__(self) -> str:
         return "\n".join(f"{label}: {self._words(job)}" for job, label in enumerate(self.labels))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Display
 
-from spectrope.console.notebook import NotebookBars, notebook_display
+from spectrope.console.notebook import NotebookBars, notebook_bars, notebook_display
 from spectrope.console.terminal import console, errors, lasting, say
 from spectrope.core import Progress, Watch
 from spectrope.lab import Pace
@@ -52,7 +52,7 @@ def stage_of(progress: Progress) -> str:
 def bars(labels: Sequence[str]) -> Iterator[Bars | NotebookBars]:
     """Progress bars for the experiments of these labels while the block runs."""
     if (display_cell := notebook_display()) is not None:
-        with NotebookBars(display_cell, labels, stage_of) as cell:
+        with notebook_bars(display_cell, labels, stage_of) as cell:
             yield cell
         return
     width = max(map(len, labels))
@@ -95,7 +95,7 @@ def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Watch]:
 def counted(label: str) -> Iterator[Watch]:
     """A bar while the block runs, in a notebook, or on standard error if that is a terminal."""
     if (display_cell := notebook_display()) is not None:
-        with NotebookBars(display_cell, [label], lambda at: f"{at.done} of {at.total}") as cell:
+        with notebook_bars(display_cell, [label], lambda at: f"{at.done} of {at.total}") as cell:
             yield cell.watch
         return
     columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()

@@ -167,12 +167,14 @@ def _identity(run: Run) -> dict[str, Any]:
 
 
 def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
-    """A run of another laboratory goes by its label; no file is run to list one."""
-    if isinstance(config.get(OWN), dict):
-        return {"laboratory": config[MARK], "encoding": ", ".join(config[OWN]), "seed": config.get("seed")}
-    one = read_experiment(config)
+    """A run of another laboratory goes by its label, or by its laboratory: no file is run to list it."""
     rate = config.get("training", {}).get("learning_rate")
-    return {"laboratory": config[MARK], "task": one.label, "seed": one.seed, "learning_rate": rate}
+    known = {"laboratory": config[MARK], "learning_rate": rate}
+    if isinstance(config.get(OWN), dict):
+        names = ", ".join(config[OWN])
+        return known | {"task": config[MARK], "encoding": names, "seed": config.get("seed")}
+    one = read_experiment(config)
+    return known | {"task": one.label, "seed": one.seed}
 
 
 def _percent(manifest: dict[str, Any], key: str) -> float | None:

@@ -7,8 +7,9 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import LENGTH, Checkpoints
-from spectrope.console import ROOT, Own, RunsRoot, refuse_given, say, show
+from spectrope.console import ROOT, Own, RunsRoot, named, refuse_given, say, show
 from spectrope.core import ConfigError, require
+from spectrope.encodings import ENCODINGS
 from spectrope.front import run_or_checkpoint
 from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum
 from spectrope.store import Run, disk_errors, write_parquet
@@ -58,7 +59,8 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            self._keep(spectrum(self.encoding, length=self.length, heads=self.heads))
+            chosen = ENCODINGS.config(named(self.encoding))()
+            self._keep(spectrum(chosen, length=self.length, heads=self.heads))
             return
         refuse_given(self, ("heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)

@@ -19,9 +19,11 @@ __all__ = [
     "audit",
     "compare",
     "diff",
+    "encodings",
     "execute",
     "experiment",
     "figure",
+    "lab",
     "load_model",
     "load_run",
     "register_attention",
@@ -33,6 +35,7 @@ __all__ = [
     "unwatched",
 ]
 
+from . import encodings, lab
 from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff

@@ -31,7 +31,7 @@ def multi_head_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Float[Tensor, "b i c"], None]:
-    """What the module puts out without dropout, by torch's attention function and its own projection.
+    """What the module puts out, by torch's attention function and its own projection.
 
     Args and their meaning are torch's: True in a mask forbids. No pattern is returned.
     """
@@ -45,7 +45,8 @@ def multi_head_forward(
     if key_padding_mask is not None:
         padding = _added(key_padding_mask, q)[:, None, None, :]
         mask = padding if mask is None else mask + padding
-    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal and mask is None)
+    causal, dropout = is_causal and mask is None, module.dropout if module.training else 0.0
+    heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal)
     return module.out_proj(heads.transpose(1, 2).flatten(2)), None
 
 

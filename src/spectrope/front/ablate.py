@@ -164,7 +164,7 @@ def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.M
             yield model
         return
     require_language_model(model)
-    with zeroed_heads(model, cast(Any, heads)):
+    with zeroed_heads(model, heads):
         yield model
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import nn
 
 from spectrope import lab
-from spectrope.core import ConfigError, Device, choose_device
+from spectrope.core import Device, choose_device
 from spectrope.front.targets import opened
 from spectrope.store import Run
 
@@ -30,7 +30,5 @@ def load_model(source: Run | str | Path, *, root: str | Path = "runs", device: D
         3
     """
     place = choose_device(device)
-    if isinstance(source, nn.Module):
-        raise ConfigError(f"load_model takes a run or a name; {type(source).__name__} is a model already.")
     known, _ = opened(source, root, place, None)
     return lab.load_model(known, place) if isinstance(known, Run) else known

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from spectrope.core import SpectropeError, SpectropeWarning, StoreError
-from spectrope.lab import MARK, OWN, fullest, has_diverged, read_experiment
+from spectrope.lab import DECODER, MARK, OWN, fullest, has_diverged
 from spectrope.store import Run, survey
 
 NAMES = ("encoding_name", "scale", "condition", "seed")
@@ -52,8 +52,8 @@ def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
 
     Example:
         >>> import spectrope as sp
-        >>> _ = sp.train("nope", epochs=1, n_examples=60, watch=sp.unwatched)
-        >>> [run.config["encoding_name"] for run in sp.runs("runs")]
+        >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
+        >>> [run.config["encoding_name"] for run in sp.runs("my-runs")]
         ['nope']
     """
     readable, broken = survey(folder)
@@ -79,8 +79,8 @@ def table(runs: Run | Iterable[Run]) -> pl.DataFrame:
 
     Example:
         >>> import spectrope as sp
-        >>> _ = sp.train("nope", epochs=1, n_examples=60, watch=sp.unwatched)
-        >>> sp.table(sp.runs("runs")).select("task", "encoding", "seed").rows()
+        >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
+        >>> sp.table(sp.runs("my-runs")).select("task", "encoding", "seed").rows()
         [('distance', 'nope', 0)]
     """
     chosen = [runs] if isinstance(runs, Run) else list(runs)
@@ -156,18 +156,19 @@ def _identity(run: Run) -> dict[str, Any]:
         raise StoreError("its configuration is damaged: its task has no name.")
     names = {name.removesuffix("_name"): config[name] for name in NAMES}
     rate = config.get("training", {}).get("learning_rate")
-    tuning = config.get("tuning")
     return {
-        "laboratory": "decoder",
+        "laboratory": DECODER,
         "task": task["kind"],
         **names,
-        "tuning": tuning,
+        "tuning": config.get("tuning", "none"),
         "learning_rate": rate,
     }
 
 
 def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
     """A run of another laboratory goes by its label, or by its laboratory: no file is run to list it."""
+    from spectrope.lab import read_experiment  # Loads torch, which tables of the decoder's runs do without.
+
     rate = config.get("training", {}).get("learning_rate")
     known = {"laboratory": config[MARK], "learning_rate": rate}
     if isinstance(config.get(OWN), dict):

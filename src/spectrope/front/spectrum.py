@@ -76,7 +76,7 @@ def spectrum(
         )
     refuse({"heads": heads}, "encodings", "a model has its own")
     place = choose_device(device)
-    known, tokenizer = opened(target, root, place, tokenizer)  # pyright: ignore[reportArgumentType]
+    known, tokenizer = opened(target, root, place, tokenizer)
     examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
     if isinstance(known, Run):
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")

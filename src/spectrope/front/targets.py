@@ -17,7 +17,7 @@ Target = Run | nn.Module | str | Path
 
 
 def opened(
-    target: Target, root: str | Path, device: torch.device, tokenizer: Tokenizer | None
+    target: object, root: str | Path, device: torch.device, tokenizer: Tokenizer | None
 ) -> tuple[Run | nn.Module, Tokenizer | None]:
     """A run, or a model on a device with its tokenizer, if it has one.
 

@@ -5,6 +5,7 @@ __all__ = [
     "COMPARED_TASKS",
     "CONDITIONS",
     "DATA_VERSION",
+    "DECODER",
     "DEFAULT_RULE",
     "EXAMPLES",
     "FACTORS",
@@ -121,9 +122,6 @@ from .engines.local import Local, as_jobs, execute, threads_each
 from .engines.pace import Pace, makespan
 from .engines.ray import Ray
 from .experiments import (
-    MARK,
-    OWN,
-    OWN_TASKS,
     AnyExperiment,
     Laboratory,
     TrainingTime,
@@ -131,7 +129,7 @@ from .experiments import (
     written,
 )
 from .job import Job, train
-from .manifest import has_diverged
+from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES
 from .probes.head_spectrum import QUANTITIES

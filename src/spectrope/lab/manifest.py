@@ -1,7 +1,12 @@
-"""What the manifest of a training run says, read without loading its model."""
+"""What the configuration and the manifest of a run say, read without loading torch."""
 
 from collections.abc import Mapping
 from typing import Any
+
+MARK = "laboratory"  # Field of a written experiment that names its laboratory; the decoder's has none.
+DECODER = "decoder"
+OWN = "own_encodings"  # Field with the digests of files that encodings come from, where any does.
+OWN_TASKS = "own_tasks"  # The same of tasks.
 
 
 def has_diverged(manifest: Mapping[str, Any]) -> bool:

@@ -96,9 +96,7 @@ class TorchEncoder(nn.Module):
         super().__init__()
         self.causal = causal
         self.tokens, self.positions = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(LENGTH, WIDTH)
-        layer = nn.TransformerEncoderLayer(
-            WIDTH, HEADS, 64, dropout=0.1, **{"batch_first": True, **options}
-        )
+        layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 64, dropout=0.1, **{"batch_first": True, **options})
         self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(WIDTH, VOCABULARY)
 

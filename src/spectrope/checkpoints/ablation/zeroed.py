@@ -12,11 +12,9 @@ from spectrope.checkpoints.adapters.own import OwnModel
 from spectrope.checkpoints.probes.constant_content import attending_modules
 from spectrope.core import ConfigError
 
-Head = tuple[int, int] | tuple[str, int, int]
-
 
 @contextlib.contextmanager
-def zeroed_heads(model: nn.Module, heads: Sequence[Head]) -> Iterator[nn.Module]:
+def zeroed_heads(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.Module]:
     """The model with zeros in the place of some heads' outputs, before the output projection.
 
     Args:

@@ -1,8 +1,8 @@
 """A stand-in for a notebook: cells run one after the other, and what they display becomes a page.
 
-IPython and its kernel are no dependency. This does what matters of them: `get_ipython()` has a kernel, `display`
-publishes the representations that an object offers and its handle replaces them, and a cell's last expression is
-displayed.
+IPython and its kernel are no dependency. This does what matters of them: `get_ipython()` has a kernel,
+`display` publishes the representations that an object offers and its handle replaces them, and a cell's last
+expression is displayed.
 """
 
 import ast

@@ -77,7 +77,6 @@ def test_a_notebook_shows_tables_figures_and_progress(notebook, tmp_path, capsys
         assert drawn["plain"] == 0
         assert requests(driver) == [(tmp_path / "page.html").resolve().as_uri()]
         assert not complaints(driver)
-        driver.save_screenshot(str(tmp_path / "page.png"))
 
 
 def test_bars_escape_labels_and_end_as_they_were_left(notebook):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spectrope.attention import cost
-from spectrope.attention.cost import EncodingCost, Ratio, Refused, batch_size, costs
+from spectrope.attention.cost import EncodingCost, Ratio, UncostedEncoding, batch_size, costs
 from spectrope.core.errors import ConfigError, UnknownNameError
 
 CPU = torch.device("cpu")
@@ -63,7 +63,7 @@ def test_what_cannot_be_built_says_why_and_the_rest_goes_on(monkeypatch):
         raise ConfigError("no.")
 
     monkeypatch.setattr(cost, "_built", refuse)
-    assert list(costs(("rope",), 8, CPU)) == [Refused("rope", "no.")]
+    assert list(costs(("rope",), 8, CPU)) == [UncostedEncoding("rope", "no.")]
 
 
 def test_unknown_names_and_lengths_are_refused_before_anything_is_timed():

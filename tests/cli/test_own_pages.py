@@ -29,7 +29,9 @@ def with_run(argument: str, root: Path) -> str:
     return argument.replace("RUN", newest.id)
 
 
-@pytest.mark.parametrize("name", ["own-task", "own-intervention", "own-measure", "own-figure"])
+@pytest.mark.parametrize(
+    "name", [f"own-{what}" for what in ("task", "intervention", "measure", "quantity", "figure")]
+)
 def test_commands_work(name, trained, tmp_path, monkeypatch):
     run_no_file_yet(monkeypatch)
     page = ROOT / "docs" / f"{name}.md"

@@ -88,6 +88,24 @@ def test_a_diverged_run_is_named(tmp_path, capsys, trained):
     assert "the held-out loss is not finite" in (tmp_path / "report.html").read_text()
 
 
+def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
+    manifest = tmp_path / "runs" / trained / "manifest.json"
+    facts = {"test_accuracy": 0.09, "chance_accuracy": 0.08, "bayes_accuracy": 1.0}
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | facts))
+    assert main(("train", *SMALL)) == 0
+    told = capsys.readouterr().err
+    assert told.startswith(
+        "spectrope: distance/rope/seed 0 is near chance: 9.0 % held out, 8.0 % by guessing."
+    )
+    assert main(("compare", "--encodings", "rope", "--tasks", "distance", *SMALL, "--workers", "1")) == 0
+    assert capsys.readouterr().err == told
+    page = (tmp_path / "report.html").read_text()
+    assert "Near chance, so that drops of heads tell nothing yet" in page
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"test_accuracy": 0.5}))
+    assert main(("train", *SMALL)) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_report_names_the_runs_that_it_leaves_out(tmp_path, capsys, trained):
     (tmp_path / "runs" / "broken").mkdir()
     (tmp_path / "runs" / "broken" / "config.json").write_text('{"config": ')

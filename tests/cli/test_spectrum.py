@@ -22,7 +22,7 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     capsys.readouterr()
     assert main(("spectrum", run.id[:5], "--examples", "16", "--draws", "9")) == 0
     out = capsys.readouterr().out
-    assert re.search(r"layer +head +Toeplitz +content +p +contr\. +rank +residual", out)
+    assert re.search(r"layer +head +Toeplitz +p +contr\. +residual +rank +content +raw", out)
     assert "No drops that differ between heads" in out
     bands = out[out.index("mean energy of bands of frequencies, 1 to 0.") :].splitlines()[2:7]
     assert bands[0].split() == ["layer", *"12345678"]

@@ -16,7 +16,7 @@ from spectrope.encodings.rope import RoPE
 from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.t5 import T5
 from spectrope.fast import certificate, plan
-from spectrope.fast.certificate import Setting, bound_logits, certify, mean_error, rounded_up
+from spectrope.fast.certificate import RoundingSetting, bound_logits, certify, mean_error, rounded_up
 from spectrope.fast.minimax import exp_polynomial
 from spectrope.fast.planning import fewest_features
 from spectrope.fast.polynomial import planned_attention
@@ -69,7 +69,7 @@ def test_adversarial_weights_come_close_to_the_bound_and_never_pass_it(degree):
     ratios = []
     for case in range(150):
         reach = 0.05 * 1.033**case
-        found = certify(reach, reach, 0.0, 1, degree, Setting(8, 1, torch.float64, torch.float64))
+        found = certify(reach, reach, 0.0, 1, degree, RoundingSetting(8, 1, torch.float64, torch.float64))
         if found is None or found.epsilon_bound < 1e-9:
             continue
         x = torch.linspace(-reach, reach, 2001, dtype=torch.float64)
@@ -169,7 +169,7 @@ def test_heads_in_a_subspace_get_its_features():
     v = torch.randn(1, 1, 60, 16, generator=draw, dtype=torch.float64)
     pos = torch.arange(60)[None]
     for ctx in (Context(q, k, pos, pos), Context(5 * k, 0.2 * q, pos, pos)):
-        setting = Setting(60, 16, torch.float64, torch.float64)
+        setting = RoundingSetting(60, 16, torch.float64, torch.float64)
         found = fewest_features(bound_logits(ctx.q * ctx.scale, ctx.k), 0, 1e-2, setting)
         assert found is not None
         assert found.rank == 3

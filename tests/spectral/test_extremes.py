@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from spectrope.core.errors import ConfigError
 from spectrope.spectral import ToeplitzOperator, extremal_eigenvalues
-from spectrope.spectral.lanczos import Start, best_ritz_value
+from spectrope.spectral.lanczos import LanczosStart, best_ritz_value
 
 
 def kms_eigenvalues(rho, n):
@@ -148,7 +148,7 @@ def test_zero_and_huge_and_tiny_matrices():
 def test_lanczos_takes_the_best_of_runs_in_step_and_leaves_others_behind(order):
     operators = [kms(0.9, 300), kms(0.999, 300)][::order]
     rng = torch.Generator().manual_seed(0)
-    starts = [Start(torch.randn(300, generator=rng, dtype=torch.float64)) for _ in operators]
+    starts = [LanczosStart(torch.randn(300, generator=rng, dtype=torch.float64)) for _ in operators]
     products = []
 
     def apply(rows):
@@ -174,8 +174,8 @@ def apply_one(operator, rows, products):
 
 def test_lanczos_says_when_it_did_not_converge():
     operator = kms(0.9, 500)
-    start = Start(torch.ones(500, dtype=torch.float64))
+    start = LanczosStart(torch.ones(500, dtype=torch.float64))
     run = best_ritz_value(operator.apply, [start], tolerance=0.0, max_products=3)
     assert run.residual_bound > 1e-6
     with pytest.raises(ConfigError, match="must not vanish"):
-        best_ritz_value(operator.apply, [Start(torch.zeros(500))], tolerance=1e-8, max_products=3)
+        best_ritz_value(operator.apply, [LanczosStart(torch.zeros(500))], tolerance=1e-8, max_products=3)

@@ -15,8 +15,8 @@ __all__ = [
     "Latent",
     "MultiHead",
     "Ratio",
-    "Refused",
     "Stream",
+    "UncostedEncoding",
     "additive_bias",
     "additive_mask",
     "attention",
@@ -27,7 +27,17 @@ __all__ = [
 ]
 
 from .base import IMPLEMENTATIONS, Implementation, additive_bias, additive_mask, attention, fastest
-from .cost import HEAD_DIM, N_HEADS, REPEATS, Allocations, EncodingCost, Ratio, Refused, batch_size, costs
+from .cost import (
+    HEAD_DIM,
+    N_HEADS,
+    REPEATS,
+    Allocations,
+    EncodingCost,
+    Ratio,
+    UncostedEncoding,
+    batch_size,
+    costs,
+)
 from .heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream, describe_attention
 from .latent import Latent
 from .multi_head import MultiHead

@@ -58,14 +58,16 @@ class EncodingCost:
 
 
 @dataclass(frozen=True)
-class Refused:
+class UncostedEncoding:
     """An encoding that cannot be measured at this length, and why."""
 
     encoding: str
     reason: str
 
 
-def costs(names: Sequence[str], length: int, device: torch.device) -> Iterator[EncodingCost | Refused]:
+def costs(
+    names: Sequence[str], length: int, device: torch.device
+) -> Iterator[EncodingCost | UncostedEncoding]:
     """Measure encodings one by one, each in turn with NoPE on the same queries, keys and values.
 
     One causal layer with the paper's heads in float32, from the addition to the input to the heads' outputs,
@@ -91,7 +93,7 @@ def costs(names: Sequence[str], length: int, device: torch.device) -> Iterator[E
             layer = _Layer(_built(name, length), length, device)
             peak = layer.peak()
         except SpectropeError as refusal:
-            yield Refused(name, str(refusal))
+            yield UncostedEncoding(name, str(refusal))
             continue
         forward = Ratio.of(*_in_turn(layer.forward, without.forward, device))
         backward = Ratio.of(*_in_turn(layer.backward_alone(), without.backward_alone(), device))

@@ -1,6 +1,6 @@
 """Spectra of a checkpoint's heads, layer by layer."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -27,6 +27,7 @@ from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, Progress, Watch, unwatched
 from spectrope.lab import (
     LayerSpectrum,
+    Measurement,
     StateShares,
     Tables,
     bands_table,
@@ -48,6 +49,7 @@ def checkpoint_spectrum(
     batch: int | None = None,
     draws: int = 199,
     seed: int = 0,
+    quantities: Sequence[str] = (),
     watch: Watch = unwatched,
 ) -> Tables:
     """Measure the logits of every head of a checkpoint, one layer after the other.
@@ -64,6 +66,7 @@ def checkpoint_spectrum(
         batch: Sequences in one pass; None takes all.
         draws: Permutations in the test of Toeplitz shares.
         seed: Of the permutations.
+        quantities: Of heads, beside the installed ones; a class in a file (`file.py:Class`) is run.
         watch: Called with the numbers of layers measured and in all.
 
     Raises:
@@ -74,6 +77,7 @@ def checkpoint_spectrum(
         raise ConfigError(
             f"spectra need two sequences of two tokens; got {len(data)} of {data.lengths.min()}."
         )
+    plan = Measurement(draws=draws, quantities=tuple(quantities))
     subject = CheckpointSubject(model, head_sites(model, attending_modules(model)))
     chosen = _chosen(subject, layers)
     spectra: list[LayerSpectrum] = []
@@ -83,7 +87,7 @@ def checkpoint_spectrum(
         for layer in layer_heads(subject, data, chosen, applied, batch):
             assert layer.ctx.x_q is not None
             tokens = data.tokens(subject.sites[layer.layer].role)
-            spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed))
+            spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed, plan.names))
             states.append(state_shares(layer.ctx.x_q, tokens))
             watch(Progress("spectrum", len(spectra), len(chosen)))
     tables = {

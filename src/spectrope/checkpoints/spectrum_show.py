@@ -13,20 +13,10 @@ from torch import Tensor, nn
 from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded
 from spectrope.checkpoints.language import read_texts, whole_sequences
 from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console import Shown
+from spectrope.console import Shown, head_parts
 from spectrope.core import ConfigError, Watch, numpy_stream, unwatched
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
-HEADS_SHOWN = 24
-COLUMNS = {
-    "toeplitz": "Toeplitz",
-    "toeplitz_content": "content",
-    "p_adjusted": "p",
-    "toeplitz_raw": "raw",
-    "contraction_spectral": "contr.",
-    "stable_rank": "rank",
-    "factorisation": "residual",
-}
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,17 +36,9 @@ class ModelSpectrum(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         measured = self.to_frame()
         first = measured.row(0, named=True)
-        yield (
-            f"{first['examples']} sequences of {first['positions']} tokens; layers and heads count from 0. "
-            f"Toeplitz: share of lags in logits, row means removed, {first['toeplitz_null']:.3f} by chance; "
-            "p: adjusted for false discoveries; content: without rotation and bias; raw: row means kept; "
-            "contr.: largest singular value with rotation over that without; rank: stable rank; residual: of "
-            "content times position."
-        )
-        known = {old: new for old, new in COLUMNS.items() if measured[old].is_not_null().any()}
-        shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
+        data = f"{first['examples']} sequences of {first['positions']} tokens"
         named = ["role", "layer"] if "role" in measured.columns else ["layer"]
-        yield "", shown.select(*named, "head", *(pl.col(old).alias(new) for old, new in known.items()))
+        yield from head_parts(measured, data, [*named, "head"])
         shares = self.tables["shares"].pivot("part", index=named, values="share")
         yield "shares of the variance of hidden states", shares
 
@@ -71,6 +53,7 @@ def spectrum_of_model(
     layers: slice = slice(None),
     draws: int = 199,
     batch: int | None = None,
+    quantities: Sequence[str] = (),
     watch: Watch = unwatched,
 ) -> ModelSpectrum:
     """Measure the spectra of a model's heads.
@@ -85,6 +68,7 @@ def spectrum_of_model(
         layers: Layers to measure, of each stack.
         draws: Permutations in the test of Toeplitz shares.
         batch: Sequences in one pass; None takes all.
+        quantities: Of heads, beside the installed ones; file.py:Class is run.
         watch: Called with the layers done.
 
     Raises:
@@ -93,9 +77,16 @@ def spectrum_of_model(
     """
     ids = sequences_for(model, on, tokenizer, examples, length)
     data = whole_sequences(model, ids)
-    return ModelSpectrum(
-        checkpoint_spectrum(model, data, layers=layers, batch=batch, draws=draws, watch=watch)
+    tables = checkpoint_spectrum(
+        model,
+        data,
+        layers=layers,
+        batch=batch,
+        draws=draws,
+        quantities=tuple(quantities),
+        watch=watch,
     )
+    return ModelSpectrum(tables)
 
 
 def sequences_for(

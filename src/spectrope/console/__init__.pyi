@@ -18,6 +18,7 @@ __all__ = [
     "counted",
     "explain",
     "frame",
+    "head_parts",
     "lasting",
     "named",
     "plan_bar",
@@ -45,4 +46,5 @@ from .options import (
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
+from .spectra import head_parts
 from .terminal import complain, console, explain, frame, lasting, say, table

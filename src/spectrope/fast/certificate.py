@@ -124,7 +124,7 @@ def _remainder(q: Tensor, k: Tensor, basis: Float[Tensor, "h d d"]) -> Float[Ten
 
 
 @dataclass(frozen=True)
-class Setting:
+class RoundingSetting:
     """Sizes and precisions on which rounding errors depend, beside the features.
 
     Args:
@@ -169,7 +169,7 @@ class Certificate:
 
 
 def certify(
-    reach: float, norm: float, remainder: float, rank: int, degree: int, setting: Setting
+    reach: float, norm: float, remainder: float, rank: int, degree: int, setting: RoundingSetting
 ) -> Certificate | None:
     r"""The certificate of one degree and rank, or None where there is none.
 
@@ -211,7 +211,9 @@ def mean_error(epsilon: float) -> float:
     return 2 * epsilon / (1 + math.sqrt(1 - epsilon**2))
 
 
-def rounding_bound(polynomial: ExpPolynomial, norm: float, rank: int, setting: Setting) -> float | None:
+def rounding_bound(
+    polynomial: ExpPolynomial, norm: float, rank: int, setting: RoundingSetting
+) -> float | None:
     r"""What floating point adds to an output, in units of max|v|, or None where nothing is certain.
 
     Every term :math:`w_\alpha q^\alpha k_j^\alpha v_j` passes at most m roundings: those of its g factors and

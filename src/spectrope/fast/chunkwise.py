@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.fast.lag_weights import Decay, LagWeights
+from spectrope.fast.lag_weights import LagDecay, LagWeights
 from spectrope.fast.monomials import State, derivative, feature_count
 
 Interval = tuple[int, int]
@@ -200,15 +200,15 @@ class _Scan:
         rows = torch.arange(self.first_row, self.first_row + len(self.targets.x), device=lags.logs.device)
         return rows % len(lags.logs)
 
-    def _decay(self, ascending: bool) -> Decay | None:
+    def _decay(self, ascending: bool) -> LagDecay | None:
         """The decay of weights along a scan, where lags have weights."""
         lags = self.weights.lags
         if lags is None:
             return None
         tail = lags.past if ascending == self.targets.queries else lags.future
-        return Decay(tail, self._heads, self.targets.x)
+        return LagDecay(tail, self._heads, self.targets.x)
 
-    def _update_state(self, interval: Interval, decay: Decay | None) -> None:
+    def _update_state(self, interval: Interval, decay: LagDecay | None) -> None:
         """Add the sources of an interval to the state."""
         y, z = self.sources.cut(interval)
         if y.shape[-1] > 0:
@@ -216,7 +216,7 @@ class _Scan:
                 z = z * decay.of_sources(self.sources.positions(interval))
             self.state.update(y, z)
 
-    def _read_state(self, interval: Interval, decay: Decay | None) -> None:
+    def _read_state(self, interval: Interval, decay: LagDecay | None) -> None:
         """Add what the targets of an interval see through the state."""
         x, w = self.targets.cut(interval)
         if x.shape[-1] == 0:

@@ -11,7 +11,7 @@ from torch import Tensor
 from spectrope.attention import Allocations, additive_bias, attention
 from spectrope.core import ConfigError, require, seconds, torch_stream
 from spectrope.encodings import ENCODINGS, Context, Encoding, Form
-from spectrope.fast.certificate import Setting, certify
+from spectrope.fast.certificate import RoundingSetting, certify
 from spectrope.fast.chunkwise import PolynomialWeights
 from spectrope.fast.minimax import exp_polynomial
 from spectrope.fast.monomials import feature_count
@@ -218,7 +218,7 @@ def degree_errors(head: SyntheticHead, length: int, device: torch.device) -> lis
     if head.causal:
         pairs = pairs.masked_fill(torch.ones_like(pairs).triu(1) > 0, -torch.inf)
     exact = pairs.softmax(-1) @ v.double()
-    setting = Setting(length, head.head_dim, torch.float32, torch.float32)
+    setting = RoundingSetting(length, head.head_dim, torch.float32, torch.float32)
     errors = []
     for degree in DEGREES:
         if feature_count(head.head_dim, degree) > MOST_FEATURES:

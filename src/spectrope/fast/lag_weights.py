@@ -132,7 +132,7 @@ def _tail(bias: Float[Tensor, "h n"], encoding: Encoding) -> tuple[Tail, float]:
     return Tail(start, rate.clamp(min=0), bias[:, start]), off
 
 
-class Decay:
+class LagDecay:
     """Exponential decay of weights with the distance from the edge at which a scan enters a chunk.
 
     Args:

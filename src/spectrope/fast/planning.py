@@ -10,7 +10,7 @@ from torch import Tensor
 
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import Context, Encoding, Form
-from spectrope.fast.certificate import Certificate, LogitBounds, Setting, bound_logits, certify
+from spectrope.fast.certificate import Certificate, LogitBounds, RoundingSetting, bound_logits, certify
 from spectrope.fast.costs import DEFAULT, CostModel, Shape
 from spectrope.fast.lag_weights import LagWeights, lag_weights, require_consecutive
 from spectrope.fast.minimax import HIGHEST
@@ -217,9 +217,9 @@ def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
     return Shape(batch, n_queries, ctx.k.shape[-2], dim, causal, encoding.form is not Form.DOT, itemsize)
 
 
-def _setting(turned: Rotated, lags: LagWeights | None, length: int) -> Setting:
+def _setting(turned: Rotated, lags: LagWeights | None, length: int) -> RoundingSetting:
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
-    plain = Setting(length, turned.q.shape[-1], dtype, turned.k.dtype)
+    plain = RoundingSetting(length, turned.q.shape[-1], dtype, turned.k.dtype)
     return plain if lags is None else replace(plain, deviation=lags.deviation, near=max(lags.starts))
 
 
@@ -245,7 +245,9 @@ def _head_plan(
     return HeadPlan(head, reach, certificate, cost, exact, "exact", reason)
 
 
-def fewest_features(bounds: LogitBounds, head: int, tolerance: float, setting: Setting) -> Certificate | None:
+def fewest_features(
+    bounds: LogitBounds, head: int, tolerance: float, setting: RoundingSetting
+) -> Certificate | None:
     """The certificate of the fewest features that keep the tolerance, if there is one."""
     reach, norm = float(bounds.reach_bound[head]), float(bounds.norm_bound[head])
     remainders = bounds.remainder_bounds[:, head].amin(0).tolist()

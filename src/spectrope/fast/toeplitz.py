@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from spectrope.attention import IMPLEMENTATIONS, Implementation, attention
 from spectrope.core import Noise, UnsupportedError
 from spectrope.encodings import Context, Encoding, Form
-from spectrope.fast.certificate import Certificate, Setting, bound_logits
+from spectrope.fast.certificate import Certificate, RoundingSetting, bound_logits
 from spectrope.fast.lag_weights import require_consecutive
 from spectrope.fast.monomials import multinomials
 from spectrope.fast.planning import FORMS, TOLERANCE, fewest_features, rotated
@@ -124,7 +124,7 @@ def toeplitz_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, nois
     wide = replace(ctx, q=ctx.q.double(), k=ctx.k.double())
     turned, lags = rotated(wide, encoding), lag_table(wide, encoding, causal)
     bounds, n_k = bound_logits(turned.q, turned.k, turned.keys, negligible=TOLERANCE), ctx.k.shape[-2]
-    setting = Setting(max(ctx.q.shape[-2], n_k), ctx.q.shape[-1], torch.float64, v.dtype)
+    setting = RoundingSetting(max(ctx.q.shape[-2], n_k), ctx.q.shape[-1], torch.float64, v.dtype)
     k, values = (_visible(x, turned.keys) for x in (turned.k, v.double()))
     outputs, blind = [], _blind(ctx, turned.keys, causal)
     for head in range(ctx.q.shape[1]):

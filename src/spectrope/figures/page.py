@@ -19,7 +19,7 @@ ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the p
 
 
 @dataclass(frozen=True)
-class Group:
+class FigureGroup:
     """Panels under one heading, and the end of their colour scale."""
 
     title: str
@@ -33,7 +33,7 @@ class FigureSection:
 
     figure: Figure
     caption: str
-    groups: list[Group]
+    groups: list[FigureGroup]
 
 
 def write_report(runs: Sequence[Run], path: str | Path) -> Path:
@@ -84,7 +84,7 @@ def _sections(tables: Tables) -> list[FigureSection]:
             continue
         groups = []
         for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
-            groups.append(Group(title, list(panels), figure.ramp(tables, title)))
+            groups.append(FigureGroup(title, list(panels), figure.ramp(tables, title)))
         if groups:
             sections.append(FigureSection(figure, figure.caption(tables), groups))
     return sections

@@ -115,15 +115,31 @@ def _of_setting(tables: Tables, setting: str) -> list[str]:
     text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
     drops = [drop for row in rows for drop in row.drops]
     largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
-    return [text, *_diverged(tables, setting), *largest]
+    return [text, *_diverged(tables, setting), *_near_chance(tables, setting), *largest]
 
 
 def _diverged(tables: Tables, setting: str) -> list[str]:
-    lost = tables.runs.filter((pl.col("setting") == setting) & pl.col("diverged"))
-    if lost.is_empty():
-        return []
-    names = ", ".join(f"{row['encoding']}, seed {row['seed']}" for row in lost.iter_rows(named=True))
-    return [f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."]
+    if names := _runs_where(tables, setting, pl.col("diverged")):
+        return [
+            f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."
+        ]
+    return []
+
+
+def _near_chance(tables: Tables, setting: str) -> list[str]:
+    if names := _runs_where(tables, setting, pl.col("near_chance") & ~pl.col("diverged")):
+        return [
+            "Near chance, so that drops of heads tell nothing yet (more examples or epochs may help): "
+            + names
+            + "."
+        ]
+    return []
+
+
+def _runs_where(tables: Tables, setting: str, condition: pl.Expr) -> str:
+    """Encoding and seed of the runs of a setting that meet a condition."""
+    runs = tables.runs.filter((pl.col("setting") == setting) & condition)
+    return ", ".join(f"{row['encoding']}, seed {row['seed']}" for row in runs.iter_rows(named=True))
 
 
 def _accuracy(row: SummaryRow) -> str:

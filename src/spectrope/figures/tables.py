@@ -9,7 +9,7 @@ from polars.exceptions import PolarsError
 
 from spectrope.core import ConfigError, StoreError
 from spectrope.figures.names import name_runs, ordered_encodings, ordered_settings
-from spectrope.lab import QUANTITIES, fullest, has_diverged
+from spectrope.lab import fullest, has_diverged, is_near_chance
 from spectrope.store import Run
 
 CONFIG_FIELDS = ("encoding_name", "task", "model", "training", "scale", "condition", "seed")
@@ -62,7 +62,7 @@ MEASURED: dict[str, dict[str, Any]] = {
 LEADERS = {"deposit": "ablation"} | dict.fromkeys(
     ("correlation", "bands", "shares", "kernel", "symbol", "extremes", "eigenvalues", "szego"), "spectrum"
 )  # What a table was measured with, and whose size is therefore its own.
-TAKEN_ALONG = {"spectrum": QUANTITIES}  # Numbers that a run has or has not.
+OPEN = frozenset({"spectrum"})  # Tables whose further estimates, with an interval each, are read along.
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Tables:
     Args:
         sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
         runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters,
-            diverged.
+            diverged, near_chance.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop, low, high.
         deposit: A row per layer: what the deposit rule finds. It and the tables below have the columns in
@@ -154,9 +154,7 @@ def _measured(
     keyed: Sequence[tuple[Run, dict[str, Any]]], name: str, columns: Mapping[str, Any]
 ) -> pl.DataFrame:
     stored = [(run, key, table) for run, key in keyed if (table := _stored(run, name))]
-    frames = [
-        _labelled(_frame(run, table, columns, TAKEN_ALONG.get(name, ())), key) for run, key, table in stored
-    ]
+    frames = [_labelled(_frame(run, table, columns, name in OPEN), key) for run, key, table in stored]
     return pl.concat(frames, how="diagonal") if frames else pl.DataFrame()
 
 
@@ -213,6 +211,7 @@ def _scores(run: Run) -> dict[str, Any]:
         "seconds": float(manifest["seconds"]),
         "parameters": int(manifest["n_parameters"]),
         "diverged": has_diverged(manifest),
+        "near_chance": is_near_chance(manifest),
     }
 
 
@@ -224,12 +223,12 @@ def _ablation(run: Run, key: dict[str, Any], name: str) -> pl.DataFrame:
     return _labelled(_frame(run, name, ABLATION), key).with_columns(pl.col("intact", "ablated") * 100)
 
 
-def _frame(run: Run, name: str, columns: Mapping[str, Any], optional: Sequence[str] = ()) -> pl.DataFrame:
+def _frame(run: Run, name: str, columns: Mapping[str, Any], more: bool = False) -> pl.DataFrame:
     frame = run.frame(name)
     if missing := [column for column in columns if column not in frame.columns]:
         raise StoreError(f"run {run.id}: table {name!r} has no column {missing[0]!r}.")
-    more = dict.fromkeys((c for c in optional if c in frame.columns), pl.Float64)
-    wanted: dict[str, Any] = more | dict(columns)
+    estimates = (name for name in frame.columns if more and f"{name}_low" in frame.columns)
+    wanted: dict[str, Any] = dict.fromkeys(estimates, pl.Float64) | dict(columns)
     try:
         return frame.select(list(wanted)).cast(wanted)  # pyright: ignore[reportArgumentType]
     except PolarsError:

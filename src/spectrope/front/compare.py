@@ -13,7 +13,7 @@ from spectrope.encodings import EncodingConfig
 from spectrope.front.figure import Drawing, figure, report
 from spectrope.front.progress import watching
 from spectrope.front.runs import table
-from spectrope.front.train import tried, warn_of_divergence
+from spectrope.front.train import tried, warn_of_failures
 from spectrope.lab import COMPARED, COMPARED_TASKS, Experiment, Tuning, comparison_plan
 from spectrope.lab.tune import tune
 from spectrope.store import Run
@@ -120,7 +120,7 @@ def compare(
     work = _Work(plan, Path(root), device, workers, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
-    warn_of_divergence([*runs, *tuned])
+    warn_of_failures([*runs, *tuned])
     return Comparison(tuple(runs), tuple(tuned), tuple(tunings))
 
 

@@ -32,6 +32,7 @@ def spectrum(
     on: Path | Sequence[str] | Tensor | None = None,
     layers: slice | None = None,
     batch: int | None = None,
+    quantities: Sequence[str] = (),
     tokenizer: Tokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
@@ -51,6 +52,8 @@ def spectrum(
             draws tokens.
         layers: Of a model: layers to measure; None takes all.
         batch: Of a model: sequences in one pass; None takes all.
+        quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
+            run.
         tokenizer: Of a model, for texts; None takes that of a checkpoint that is named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
         device: Where to compute.
@@ -69,7 +72,9 @@ def spectrum(
     contents = {"on": on, "layers": layers, "batch": batch}
     if is_encoding(target):
         refuse(
-            contents | {"examples": examples, "draws": draws}, "runs or models", "an encoding has no content"
+            contents | {"examples": examples, "draws": draws, "quantities": quantities or None},
+            "runs or models",
+            "an encoding has no content",
         )
         return _of_encoding(
             target, POSITIONS if length is None else length, HEADS if heads is None else heads
@@ -80,7 +85,7 @@ def spectrum(
     examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
     if isinstance(known, Run):
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")
-        plan = Measurement(examples=examples, draws=draws)
+        plan = Measurement(examples=examples, draws=draws, quantities=tuple(quantities))
         with watching(watch, [experiment_of(known).label]) as shown:
             return RunSpectrum(known, plan.mark, lab.spectrum(known, place, plan, shown))
     require_language_model(known)
@@ -98,6 +103,7 @@ def spectrum(
             layers=slice(None) if layers is None else layers,
             draws=draws,
             batch=batch,
+            quantities=quantities,
             watch=shown,
         )
 

@@ -5,21 +5,13 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from spectrope.console import Shown
+from spectrope.console import Shown, head_parts
 from spectrope.lab import EncodingKernel
 from spectrope.spectral import rope_kernel_eigenvalues
 from spectrope.store import Run
 
 Part = str | tuple[str, pl.DataFrame]
-HEAD_COLUMNS = {
-    "toeplitz": "Toeplitz",
-    "toeplitz_content": "content",
-    "p_adjusted": "p",
-    "contraction_spectral": "contr.",
-    "stable_rank": "rank",
-    "factorisation": "residual",
-}
-HEADS_SHOWN, EIGENVALUES_SHOWN = 24, 8
+EIGENVALUES_SHOWN = 8
 UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
 THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
 LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
@@ -46,16 +38,8 @@ class RunSpectrum(Shown):
     def parts(self) -> Iterator[Part]:
         tables, measured = self.tables, self.to_frame()
         first = measured.row(0, named=True)
-        yield (
-            f"First {first['positions']} tokens of {first['examples']} held-out examples; layers and heads "
-            "count from 0; row means removed. "
-            f"Toeplitz: share of lags, {first['toeplitz_null']:.3f} by chance; p: adjusted for false "
-            "discoveries; content: the same without the encoding; contr.: largest singular value with "
-            "rotation over that without; rank: stable rank; residual: of content times position."
-        )
-        known = {old: new for old, new in HEAD_COLUMNS.items() if measured[old].is_not_null().any()}
-        shown = measured.sort("toeplitz", descending=True, nulls_last=True).head(HEADS_SHOWN)
-        yield "", shown.select("layer", "head", *(pl.col(old).alias(new) for old, new in known.items()))
+        data = f"First {first['positions']} tokens of {first['examples']} held-out examples"
+        yield from head_parts(measured, data, ["layer", "head"])
         yield _controls(measured)
         if "bands" in tables:
             yield _bands(tables["bands"])

@@ -1,9 +1,9 @@
 """Training one run, or a plan of many, with progress."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from spectrope import lab
 from spectrope.console import try_own, try_task
@@ -103,17 +103,29 @@ def train(
     place = choose_device(device)
     with watching(watch, [one.label]) as shown, stop_on_signal() as stop:
         run = lab.train(one, Path(root), place, shown, stop, probe)
-    warn_of_divergence([run])
+    warn_of_failures([run])
     return run
 
 
-def warn_of_divergence(runs: Sequence[Run]) -> None:
-    """Warn of runs whose held-out loss is not finite, so that their accuracy says nothing."""
+def warn_of_failures(runs: Sequence[Run]) -> None:
+    """Warn of runs that have diverged, or that have learned hardly more than to guess."""
     for run in runs:
-        if lab.has_diverged(run.manifest):
+        if failure := _failure(run.manifest):
             label = lab.read_experiment(run.config).label
-            text = f"{label} diverged: its held-out loss is not finite; a lower learning rate may help."
-            warnings.warn(text, SpectropeWarning, stacklevel=3)
+            warnings.warn(f"{label} {failure}", SpectropeWarning, stacklevel=3)
+
+
+def _failure(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with a finished run, if anything, and what may help."""
+    if lab.has_diverged(manifest):
+        return "diverged: its held-out loss is not finite; a lower learning rate may help."
+    if not lab.is_near_chance(manifest):
+        return ""
+    reached, chance = (100 * manifest[name] for name in ("test_accuracy", "chance_accuracy"))
+    return (
+        f"is near chance: {reached:.1f} % held out, {chance:.1f} % by guessing. Its heads tell nothing yet; "
+        "train on more examples or for more epochs."
+    )
 
 
 def execute(

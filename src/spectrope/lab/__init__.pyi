@@ -30,6 +30,7 @@ __all__ = [
     "Experiment",
     "Fill",
     "HeadAblation",
+    "HeadQuantity",
     "Job",
     "JobCost",
     "Laboratory",
@@ -74,6 +75,7 @@ __all__ = [
     "fullest",
     "grid",
     "has_diverged",
+    "is_near_chance",
     "kernel_table",
     "kernel_tables",
     "layer_spectrum",
@@ -129,14 +131,14 @@ from .experiments import (
     written,
 )
 from .job import Job, train
-from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged
+from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES
-from .probes.head_spectrum import QUANTITIES
 from .probes.heads import LayerHeads, capture_heads
 from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares
 from .probes.spectrum import LayerSpectrum, layer_spectrum
+from .quantities.base import QUANTITIES, HeadQuantity
 from .runs import DATA_VERSION, experiment_of, load_model, run_for
 from .sizes import fullest
 from .spectra.heads import (

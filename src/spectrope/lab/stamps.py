@@ -8,10 +8,10 @@ from spectrope.store import Run
 DIGEST = "file_digest"
 
 
-def with_digest(table: pl.DataFrame, member: object) -> pl.DataFrame:
-    """A table that a class has made, with the digest of its file where that is the user's own."""
-    digest = digest_of(member)
-    return table if digest is None else table.with_columns(pl.lit(digest).alias(DIGEST))
+def with_digests(table: pl.DataFrame, *members: object) -> pl.DataFrame:
+    """A table that some classes have made, with the digests of their files where those are the user's own."""
+    digests = [digest for digest in map(digest_of, members) if digest is not None]
+    return table.with_columns(pl.lit(" ".join(digests)).alias(DIGEST)) if digests else table
 
 
 def is_made_by(run: Run, name: str, member: object) -> bool:

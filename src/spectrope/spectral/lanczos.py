@@ -30,7 +30,7 @@ class RitzValue:
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class LanczosStart:
     """Where a Lanczos run starts, and what is known of its goal.
 
     Args:
@@ -45,7 +45,7 @@ class Start:
 
 
 def best_ritz_value(
-    apply: Callable[[Tensor], Tensor], starts: Sequence[Start], tolerance: float, max_products: int
+    apply: Callable[[Tensor], Tensor], starts: Sequence[LanczosStart], tolerance: float, max_products: int
 ) -> RitzValue:
     r"""Lanczos' three-term recurrence for the largest eigenvalue of a Hermitian operator, from some starts.
 
@@ -98,7 +98,7 @@ def best_ritz_value(
     return best
 
 
-def _has_converged(ritz: RitzValue, gap: float, start: Start, tolerance: float) -> bool:
+def _has_converged(ritz: RitzValue, gap: float, start: LanczosStart, tolerance: float) -> bool:
     error = min(ritz.residual_bound, start.ceiling - ritz.value)
     return error <= tolerance or ritz.residual_bound**2 <= tolerance * min(gap, start.gap)
 
@@ -125,7 +125,7 @@ def _leading(diagonal: np.ndarray, off: np.ndarray) -> tuple[RitzValue, float]:
 
 def best_starts(
     apply: Callable[[Tensor], Tensor], trials: Inexact[Tensor, "c m n"], ceiling: float
-) -> list[Start]:
+) -> list[LanczosStart]:
     """The leading Ritz vector of a Hermitian operator on each span of a few rows; the next gives the gap.
 
     Directions of a span that rounding cannot tell from zero are left out.
@@ -148,8 +148,10 @@ def _orthonormal(trial: Inexact[Tensor, "m n"]) -> tuple[Inexact[Tensor, "m n"],
     return (directions * scale).T @ trial, int(keep.sum())
 
 
-def _leading_start(base: Inexact[Tensor, "m n"], image: Inexact[Tensor, "m n"], ceiling: float) -> Start:
+def _leading_start(
+    base: Inexact[Tensor, "m n"], image: Inexact[Tensor, "m n"], ceiling: float
+) -> LanczosStart:
     projected = base.conj() @ image.T
     values, vectors = torch.linalg.eigh((projected + projected.mH) / 2)
     gap = (values[-1] - values[-2]).item() if len(values) > 1 else math.inf
-    return Start(vectors[:, -1] @ base, gap, ceiling)
+    return LanczosStart(vectors[:, -1] @ base, gap, ceiling)

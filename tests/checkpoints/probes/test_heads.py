@@ -13,7 +13,8 @@ from spectrope.checkpoints.probes.heads import MeasuredRotation, Unseen
 from spectrope.checkpoints.spectrum import checkpoint_spectrum, layer_heads
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.core.progress import Progress
-from spectrope.lab.probes.quantities import Quantities
+from spectrope.lab.probes.observed import ObservedLayer
+from spectrope.lab.quantities.base import QUANTITIES
 from spectrope.spectral import lag_effects
 
 IDS = torch.randint(5, 60, (3, 12), generator=torch.Generator().manual_seed(2))
@@ -110,7 +111,7 @@ def test_tables_hold_what_the_toolkit_measures(batch):
     expected = [lag_effects(layer.logits, causal=True).share.mean(0) for layer in layers]
     found = torch.from_numpy(tables["spectrum"]["toeplitz"].to_numpy().copy()).reshape(2, 4)
     torch.testing.assert_close(found, torch.stack(expected), atol=1e-6, rtol=1e-5)
-    contraction = Quantities(layers[1], 12).all()["contraction_spectral"].mean(0)
+    contraction = QUANTITIES["contraction_spectral"]().values(ObservedLayer(layers[1], 12)).mean(0)
     assert tables["spectrum"]["contraction_spectral"][4:].to_list() == pytest.approx(contraction.tolist())
     for name in ("p_value", "contraction_nuclear", "factorisation", "toeplitz_content"):
         assert tables["spectrum"][name].null_count() == 0

@@ -12,8 +12,8 @@ from tests.lab.ablation.models import decoder, examples
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.job import train
-from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.kernel import EncodingKernel, encoding_kernels, kernel_spectrum
+from spectrope.lab.quantities.base import QUANTITIES
 from spectrope.lab.sizes import fullest
 from spectrope.lab.spectra.heads import Measurement, correlation_table, longest, spectrum
 from spectrope.lab.spectra.kernels import kernel_tables, numbered, own_tables

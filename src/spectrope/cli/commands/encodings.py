@@ -16,7 +16,7 @@ from spectrope.attention import (
     REPEATS,
     EncodingCost,
     Ratio,
-    Refused,
+    UncostedEncoding,
     batch_size,
     costs,
     describe_attention,
@@ -57,7 +57,7 @@ class Encodings:
 
     def measure(self, names: Sequence[str]) -> None:
         """Print what encodings cost; an interruption prints those that are measured."""
-        outcomes: list[EncodingCost | Refused] = []
+        outcomes: list[EncodingCost | UncostedEncoding] = []
         device = choose_device(self.device)
         measured = costs(names, self.length, device)
         try:
@@ -75,7 +75,7 @@ class Encodings:
                 _show_costs(outcomes, self.length, device.type)
 
 
-def _show_costs(outcomes: Sequence[EncodingCost | Refused], length: int, device: str) -> None:
+def _show_costs(outcomes: Sequence[EncodingCost | UncostedEncoding], length: int, device: str) -> None:
     title = (
         f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
         f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
@@ -95,7 +95,7 @@ def _show_costs(outcomes: Sequence[EncodingCost | Refused], length: int, device:
     columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
     table(title, columns, rows, numeric=columns[2:])
     for refused in outcomes:
-        if isinstance(refused, Refused):
+        if isinstance(refused, UncostedEncoding):
             say(f"{refused.encoding}: {refused.reason}")
 
 

@@ -48,6 +48,11 @@ class Spectrum(Checkpoints):
         None
     )
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
+    quantities: Annotated[
+        tuple[str, ...],
+        tyro.conf.UseAppendAction,
+        tyro.conf.arg(help="file.py:Class of a quantity of yours, which is executed; default: none"),
+    ] = ()
     own: Own = ()
     runs: RunsRoot = ROOT
 
@@ -56,7 +61,7 @@ class Spectrum(Checkpoints):
         if (self.target is None) == (self.encoding is None):
             raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
         if self.encoding is not None:
-            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype")
+            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
             chosen = ENCODINGS.config(named(self.encoding))()
@@ -67,7 +72,8 @@ class Spectrum(Checkpoints):
         if isinstance(target, Run):
             foreign = ("texts", "layers", "batch", "length", "out", "dtype")
             refuse_given(self, foreign, f"is for checkpoints; {target.path} is a run with its own examples.")
-            show(spectrum(target, examples=self.examples, draws=self.draws, device=self.device))
+            plan = {"examples": self.examples, "draws": self.draws, "quantities": self.quantities}
+            show(spectrum(target, device=self.device, **plan))
         else:
             self._measure_checkpoint(target)
 
@@ -82,6 +88,7 @@ class Spectrum(Checkpoints):
             layers=self.chosen(self.layers),
             draws=self.draws,
             batch=self.batch,
+            quantities=self.quantities,
             device=self.device,
         )
         self._keep(measured)

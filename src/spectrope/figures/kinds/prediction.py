@@ -10,7 +10,7 @@ from spectrope.figures.tables import Tables
 KEYS = ("run", "layer", "head")
 
 
-class Prediction(Figure, name="prediction"):
+class PredictionFigure(Figure, name="prediction"):
     """The Toeplitz share of each head against its drop, with the rank correlation of each run."""
 
     title = "Toeplitz share against drop"

@@ -11,7 +11,7 @@ from spectrope.stats import rank_correlation
 FEWEST = 4  # Heads of which there is a rank correlation.
 
 
-class Screening(Figure, name="screen"):
+class ScreenFigure(Figure, name="screen"):
     """The first-order estimate of each head against its exact drop."""
 
     title = "Screening against exact drops"

@@ -10,7 +10,7 @@ from spectrope.figures.tables import Tables
 PARTS = {"content": "#1a65c8", "position": "#d84a02", "residual": "#8c8c8c"}
 
 
-class StateShares(Figure, name="shares"):
+class SharesFigure(Figure, name="shares"):
     """Shares of token and position in the variance of what enters attention."""
 
     title = "Content and position in hidden states"

@@ -9,7 +9,7 @@ from spectrope.grokking.models.layer import TransformerLayer, mean, pick, positi
 from spectrope.grokking.models.streams import Streams
 
 
-class Tables:
+class FirstLayerTables:
     """Queries, keys, values and biases of the first layer for each residue as either operand.
 
     Args:

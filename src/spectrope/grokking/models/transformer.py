@@ -11,7 +11,7 @@ from spectrope.attention import attention
 from spectrope.core import OneOf, require
 from spectrope.encodings import ENCODINGS, Context, Encoding, EncodingConfig, Learned
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
-from spectrope.grokking.models.first_layer import Tables
+from spectrope.grokking.models.first_layer import FirstLayerTables
 from spectrope.grokking.models.layer import TransformerLayer, is_positional, pick
 from spectrope.grokking.tasks.modular import ModularConfig
 
@@ -98,7 +98,7 @@ class ModularTransformer(ModularModel, name="transformer"):
         """Output of the last layer at the third position, where every encoding is positional."""
         layer, encoding = self._layer(0)
         rows = torch.stack([*self.operands(), self.tokens[-1:].expand(self.p, -1)], 1)
-        tables = Tables(layer, encoding, encoding.embed(rows, self.pos), self.pos)
+        tables = FirstLayerTables(layer, encoding, encoding.embed(rows, self.pos), self.pos)
         if len(self.layers) == 1:
             return tables.last(a, b)
         streams = tables.streams(a, b)

@@ -15,7 +15,7 @@ from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, scre
 from spectrope.lab.ablation.sweep import Sweep, sweep
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
-from spectrope.lab.stamps import with_digest
+from spectrope.lab.stamps import with_digests
 from spectrope.models import Decoder
 from spectrope.stats import Aim, ends
 from spectrope.store import Run
@@ -202,4 +202,4 @@ def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> Tables:
     marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
     size = "" if examples == EXAMPLES else size_mark(examples)
     member = FILLS[protocol.fill]
-    return {"-".join([name, *marks]) + size: with_digest(table, member) for name, table in tables.items()}
+    return {"-".join([name, *marks]) + size: with_digests(table, member) for name, table in tables.items()}

@@ -7,7 +7,7 @@ import polars as pl
 import torch
 
 from spectrope.core import Registry, Watch, unwatched
-from spectrope.lab.stamps import is_made_by, with_digest
+from spectrope.lab.stamps import is_made_by, with_digests
 from spectrope.lab.training.config import Experiment
 from spectrope.store import Run
 
@@ -55,4 +55,4 @@ class TableMeasure(Measure):
         """
 
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        run.write_frame(self.kind, with_digest(self.table(run, device, watch), type(self)))
+        run.write_frame(self.kind, with_digests(self.table(run, device, watch), type(self)))

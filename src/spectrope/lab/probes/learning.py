@@ -15,7 +15,7 @@ from spectrope.core import UnsupportedError
 from spectrope.encodings import Encoding, Tag
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
 from spectrope.lab.probes.heads import LayerHeads
-from spectrope.lab.probes.quantities import spacing
+from spectrope.lab.probes.observed import spacing
 from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
 from spectrope.lab.probes.tangents import Kernels, LastRows
 from spectrope.models import Decoder

@@ -1,5 +1,6 @@
 """Spectra of the heads of a layer: means over examples, with intervals over examples."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core import torch_stream
-from spectrope.lab.probes.head_spectrum import QUANTITIES, HeadSpectrum
 from spectrope.lab.probes.heads import LayerHeads
-from spectrope.lab.probes.quantities import Quantities
+from spectrope.lab.probes.observed import ObservedLayer
+from spectrope.lab.quantities.base import QUANTITIES, installed_quantities
 from spectrope.spectral import band_labels, lag_effects, null_shares
-from spectrope.stats import Intervals, RandomisationTest, mean_intervals, randomisation_test
+from spectrope.stats import Interval, Intervals, RandomisationTest, mean_intervals, randomisation_test
 
 BANDS = 8
 
@@ -37,7 +38,8 @@ class LayerSpectrum:
     Args:
         layer: Number of the layer, from 0.
         n: Positions measured.
-        heads: A record per head.
+        heads: Every quantity of every head, by name, as a mean over examples with its interval; None where
+            undefined.
         tests: Of `toeplitz`, a record per head; None where logits depend on content beyond the product, so
             that there is nothing to permute.
         toeplitz_null: Mean of `toeplitz` for independent entries.
@@ -48,7 +50,7 @@ class LayerSpectrum:
 
     layer: int
     n: int
-    heads: tuple[HeadSpectrum, ...]
+    heads: tuple[Mapping[str, Interval | None], ...]
     tests: tuple[RandomisationTest | None, ...]
     toeplitz_null: float
     bands: tuple[Bands | None, ...]
@@ -56,7 +58,13 @@ class LayerSpectrum:
     kernel: Intervals
 
 
-def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -> LayerSpectrum:
+def layer_spectrum(
+    layer: LayerHeads,
+    n: int,
+    draws: int = 199,
+    seed: int = 0,
+    quantities: Sequence[str] | None = None,
+) -> LayerSpectrum:
     """Measure the heads of a layer on the first n tokens of each example.
 
     Args:
@@ -64,25 +72,27 @@ def layer_spectrum(layer: LayerHeads, n: int, draws: int = 199, seed: int = 0) -
         n: Positions, at least 2.
         draws: Random permutations in the test of Toeplitz shares.
         seed: Of the permutations.
+        quantities: Names of what is measured of each head, None for all that are installed.
 
     Raises:
         UnsupportedError: If positions are not equally spaced, the same in every example.
         ConfigError: If there are fewer than two positions or examples.
     """
-    quantities = Quantities(layer, n)
+    observed = ObservedLayer(layer, n)
+    names = installed_quantities() if quantities is None else quantities
     heads = range(layer.ctx.q.shape[1])
     tests = (None,) * len(heads)
     if layer.encoding.pairwise and layer.encoding.factors:
-        tests = toeplitz_tests(quantities.logits, layer.causal, draws, seed, layer.layer)
+        tests = toeplitz_tests(observed.logits, layer.causal, draws, seed, layer.layer)
     return LayerSpectrum(
         layer=layer.layer,
         n=n,
-        heads=_records(quantities, len(heads)),
+        heads=_records(observed, names, len(heads)),
         tests=tests,
         toeplitz_null=null_shares(n, layer.causal).gauge_fixed.item(),
-        bands=tuple(_bands(quantities, head) for head in heads),
-        lags=quantities.lags,
-        kernel=mean_intervals(quantities.kernels()),
+        bands=tuple(_bands(observed, head) for head in heads),
+        lags=observed.lags,
+        kernel=mean_intervals(observed.kernels()),
     )
 
 
@@ -127,20 +137,23 @@ def _shuffled(logits: Float[Tensor, "b h n n"], generator: torch.Generator) -> F
     return logits.flatten(2).gather(-1, flat[:, None].expand(b, h, -1)).view(logits.shape)
 
 
-def _records(quantities: Quantities, n_heads: int) -> tuple[HeadSpectrum, ...]:
-    intervals = {name: mean_intervals(values) for name, values in quantities.all().items()}
+def _records(
+    observed: ObservedLayer, names: Sequence[str], n_heads: int
+) -> tuple[Mapping[str, Interval | None], ...]:
+    values = {name: QUANTITIES[name]().values(observed) for name in names}
+    means = {name: None if one is None else mean_intervals(one.numpy()) for name, one in values.items()}
     return tuple(
-        HeadSpectrum(**{name: intervals[name].at(head) if name in intervals else None for name in QUANTITIES})
+        {name: None if mean is None else mean.at(head) for name, mean in means.items()}
         for head in range(n_heads)
     )
 
 
-def _bands(quantities: Quantities, head: int) -> Bands | None:
-    rotation = quantities.rotations[head]
+def _bands(observed: ObservedLayer, head: int) -> Bands | None:
+    rotation = observed.rotations[head]
     if rotation is None:
         return None
     m = len(rotation.frequencies)
     label = band_labels(m, min(BANDS, m))
     members = [rotation.frequencies[label == band] for band in range(min(BANDS, m))]
     ends = np.array([[band.min().item(), band.max().item()] for band in members])
-    return Bands(ends, mean_intervals(quantities.band_shares(head, len(members))))
+    return Bands(ends, mean_intervals(observed.band_shares(head, len(members))))

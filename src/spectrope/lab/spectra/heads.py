@@ -12,13 +12,14 @@ from scipy.stats import false_discovery_control
 from spectrope.core import ConfigError, Progress, StoreError, Watch, require, unwatched
 from spectrope.lab.ablation.methods import Tables, TrainedSubject
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
-from spectrope.lab.probes.head_spectrum import QUANTITIES
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
 from spectrope.lab.probes.spectrum import LayerSpectrum, layer_spectrum
+from spectrope.lab.quantities.base import QUANTITIES, installed_quantities
 from spectrope.lab.sizes import fullest, size_mark
 from spectrope.lab.spectra.eigenvalues import eigenvalue_tables
 from spectrope.lab.spectra.kernels import own_tables
+from spectrope.lab.stamps import with_digests
 from spectrope.stats import ends, holm, rank_correlation
 from spectrope.store import Run
 from spectrope.tasks import Batch
@@ -32,15 +33,23 @@ class Measurement:
 
     examples: int = 64  # The longest held-out ones; the shortest of them says how many positions.
     draws: int = 199  # Permutations in the test of Toeplitz shares.
+    quantities: tuple[str, ...] = ()  # Of heads, beside the installed ones; file.py:Class is run.
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "quantities", tuple(map(QUANTITIES.resolve, self.quantities)))
         require(self.examples >= 4, self, "examples", "at least 4")
         require(self.draws >= 1, self, "draws", "at least 1")
 
     @property
     def mark(self) -> str:
         """What follows the names of its tables; nothing at the usual size."""
-        return "" if self == Measurement() else size_mark(self.examples, self.draws)
+        usual = (self.examples, self.draws) == (Measurement.examples, Measurement.draws)
+        return "" if usual else size_mark(self.examples, self.draws)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All quantities that are measured."""
+        return tuple(dict.fromkeys((*installed_quantities(), *self.quantities)))
 
 
 def spectrum(
@@ -74,14 +83,17 @@ def spectrum(
     states: list[StateShares] = []
 
     def measure(layer: LayerHeads) -> None:
-        spectra.append(layer_spectrum(layer, n, plan.draws, subject.seed))
+        spectra.append(layer_spectrum(layer, n, plan.draws, subject.seed, plan.names))
         assert layer.ctx.x_q is not None
         states.append(state_shares(layer.ctx.x_q[:, :n], batch.inputs[:, :n]))
         watch(Progress("spectrum", len(spectra), len(subject.model.blocks)))
 
     capture_heads(subject.model, batch.to(device), measure)
     tables = {
-        "spectrum": spectrum_table(spectra, len(batch)).with_columns(_controls(subject, batch.to(device), n)),
+        "spectrum": with_digests(
+            spectrum_table(spectra, len(batch)).with_columns(_controls(subject, batch.to(device), n)),
+            *(QUANTITIES[name] for name in plan.quantities),
+        ),
         "shares": shares_table(states),
         "kernel": kernel_table(spectra),
         **eigenvalue_tables(spectra),
@@ -152,8 +164,8 @@ def spectrum_table(spectra: Sequence[LayerSpectrum], examples: int) -> pl.DataFr
     for layer in spectra:
         for head, (record, test) in enumerate(zip(layer.heads, layer.tests, strict=True)):
             row: dict[str, float | int | None] = {"layer": layer.layer, "head": head}
-            for name in QUANTITIES:
-                row |= ends(name, getattr(record, name))
+            for name, interval in record.items():
+                row |= ends(name, interval)
             row |= {"toeplitz_null": layer.toeplitz_null}
             row |= {"toeplitz_null_mean": test and test.null_mean, "p_value": test and test.p_value}
             rows.append(row | {"positions": layer.n, "examples": examples})
@@ -220,7 +232,7 @@ def correlation_table(
     for a head, or the same for all, has no row. Holm's adjustment is over the rows of one scope.
     """
     joined = measured.join(ablation.select("layer", "head", "drop"), on=["layer", "head"])
-    names = list(QUANTITIES)
+    names = [name for name in QUANTITIES if name in measured.columns]
     if bands is not None:
         shares = band_shares(bands)
         joined = joined.join(shares, on=["layer", "head"], how="left")

@@ -1,0 +1,39 @@
+"""What a quantity of a head is: a number computed from one head's logits on one example."""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.core import Registry, digest_of
+from spectrope.lab.probes.observed import ObservedLayer
+
+QUANTITIES: Registry[type["HeadQuantity"]] = Registry("quantity", "spectrope.lab.quantities", "HeadQuantity")
+
+
+class HeadQuantity(ABC):
+    """A number that describes one head on one example, such as the Toeplitz share of its logits.
+
+    A subclass names itself (`class StableRank(HeadQuantity, name="stable_rank")`). Table "spectrum" of
+    `spectrope spectrum` then has a column of that name with the mean over examples, beside the ends of its
+    interval, and table "correlation" sets it against the heads' drops.
+    """
+
+    kind: ClassVar[str]
+    heading: ClassVar[str] = ""  # Of its column in the terminal; without one it is kept and not printed.
+    caption: ClassVar[str] = ""  # What the heading means, for the line above that table.
+
+    def __init_subclass__(cls, *, name: str) -> None:
+        """Register the class under `name`."""
+        super().__init_subclass__()
+        QUANTITIES.register(name, cls)
+
+    @abstractmethod
+    def values(self, layer: ObservedLayer) -> Float[Tensor, "b h"] | None:
+        """The quantity for every example and head, NaN where undefined; None if it is so for all."""
+
+
+def installed_quantities() -> tuple[str, ...]:
+    """Names of all quantities but those from files of the user's own, which are asked for by name."""
+    return tuple(name for name in QUANTITIES if digest_of(QUANTITIES[name]) is None)

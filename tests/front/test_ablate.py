@@ -162,8 +162,7 @@ class TestAblated:
                 changed = model(input_ids=ids, decoder_input_ids=ids).logits
         assert not torch.equal(before, changed)
         refused(
-            pytest.raises(ConfigError, match=r"named \(role, layer, head\) with a role of encoder, "),
-            sp.ablated(model, [(0, 0)]),
+            sp.ablated(model, [(0, 0)]), ConfigError, r"named \(role, layer, head\) with a role of encoder"
         )
 
     def test_gradients_flow_but_not_through_silenced_heads(self):
@@ -179,25 +178,13 @@ class TestAblated:
             message = rf"no head \({head[0]}, {head[1]}\); layers are 0 to 1, heads 0 to 3"
             with pytest.raises(ConfigError, match=message), sp.ablated(llama, [head]):
                 pass
-        refused(
-            pytest.raises(ConfigError, match=r"named \(layer, head\); got \(0, 1, 2\)"),
-            sp.ablated(llama, [(0, 1, 2)]),
-        )
+        refused(sp.ablated(llama, [(0, 1, 2)]), ConfigError, r"named \(layer, head\); got \(0, 1, 2\)")
         decoder = sp.load_model(run)
-        refused(
-            pytest.raises(ConfigError, match=r"named \(layer, head\); got \(1,\)"),
-            sp.ablated(decoder, [(1,)]),
-        )
-        refused(
-            pytest.raises(ConfigError, match=r"HeadAblation\.layer must be between 0 and 2; got 3"),
-            sp.ablated(decoder, [(3, 0)]),
-        )
+        refused(sp.ablated(decoder, [(1,)]), ConfigError, r"named \(layer, head\); got \(1,\)")
+        refused(sp.ablated(decoder, [(3, 0)]), ConfigError, r"layer must be between 0 and 2; got 3")
         with pytest.raises(UnsupportedError, match="a Decoder has no data by itself; give its run"):
             sp.ablate(decoder)
-        refused(
-            pytest.raises(UnsupportedError, match="Linear is no Hugging Face model"),
-            sp.ablated(nn.Linear(2, 2), [(0, 0)]),
-        )
+        refused(sp.ablated(nn.Linear(2, 2), [(0, 0)]), UnsupportedError, "Linear is no Hugging Face model")
 
 
 class TestSpectrum:

@@ -1,6 +1,7 @@
 """Options of the commands that open a checkpoint, and their progress."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -52,3 +53,19 @@ class Checkpoints:
             )
         except ConfigError:
             return None
+
+    def tokenizer_for(self, source: str, texts: Path | None) -> Tokenizer | None:
+        """The tokenizer of a checkpoint, if it has one; texts need it.
+
+        Raises:
+            ConfigError: If there are texts and no tokenizer.
+        """
+        tokenizer = self.tokenizer(source)
+        if texts is not None and tokenizer is None:
+            raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
+        return tokenizer
+
+    @staticmethod
+    def chosen(layers: str | None) -> slice | None:
+        """The layers that an option names; None takes all."""
+        return None if layers is None else parse_layers(layers)

@@ -1,6 +1,8 @@
 """Encodings and tasks of the user's own on the command line: named by their file, tried before training."""
 
+import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 import tyro
@@ -71,20 +73,21 @@ class HasHeads(Protocol):
     def head_dim(self) -> int: ...
 
 
-def try_own(spec: str, model: HasHeads) -> None:
+def try_own(model: HasHeads) -> None:
     """Print which laws of an encoding hold that comes from a file; of others none is printed.
 
     Args:
-        spec: What the user calls it.
-        model: In heads of whose sizes it is tried.
+        model: In heads of whose sizes its encoding is tried.
 
     Raises:
         ConfigError: If it fails there, with the line of the file.
     """
-    if not is_foreign(spec):
-        return
     name = model.encoding.kind
+    member = ENCODINGS[name]
+    if digest_of(member) is None:
+        return
     sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
+    spec = f"{Path(inspect.getfile(member)).name}:{member.__name__}"
     checks = _tried(spec, lambda: laws_of(name, sizes))
     rows = [
         (

@@ -13,11 +13,13 @@ __all__ = [
     "Registry",
     "SeededModule",
     "SpectropeError",
+    "SpectropeWarning",
     "Stop",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
     "Watch",
+    "__version__",
     "blamed",
     "choose_device",
     "choose_dtype",
@@ -87,6 +89,7 @@ from .errors import (
     ConfigError,
     Interrupted,
     SpectropeError,
+    SpectropeWarning,
     StoreError,
     UnknownNameError,
     UnsupportedError,
@@ -108,3 +111,4 @@ from .random import (
     torch_stream,
 )
 from .registry import Registry
+from .version import __version__

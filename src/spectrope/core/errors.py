@@ -8,6 +8,10 @@ class SpectropeError(Exception):
     """Base of all errors that a user can mend; the command line prints its one line and exits with 2."""
 
 
+class SpectropeWarning(UserWarning):
+    """What to know of a result that is given all the same; the command line prints its one line."""
+
+
 class ConfigError(SpectropeError, ValueError):
     """A value that breaks a rule."""
 

@@ -54,9 +54,12 @@ def states_of(args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
 
 
 def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) -> tuple[Any, dict[str, Any]]:
-    """The arguments with other hidden states."""
+    """The arguments with other hidden states, wherever these stand among them.
+
+    A module whose queries, keys and values come from one tensor may take it three times, as torch's does.
+    """
     if args and isinstance(args[0], Tensor):
-        return (states, *args[1:]), given
+        return tuple(states if arg is args[0] else arg for arg in args), given
     return args, given | {"hidden_states": states}
 
 

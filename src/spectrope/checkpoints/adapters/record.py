@@ -99,7 +99,7 @@ def uses_interface(model: nn.Module) -> bool:
     """Whether the code of the model's attention goes through the library's attention interface."""
     homes = {type(module).__module__ for module in model.modules()}
     return any(
-        hasattr(sys.modules[home], "ALL_ATTENTION_FUNCTIONS")
+        hasattr(sys.modules.get(home), "ALL_ATTENTION_FUNCTIONS")
         for home in homes
         if not home.startswith("torch.")
     )
@@ -226,6 +226,8 @@ class _Products(TorchFunctionMode):
             self._fused(*args, **kwargs)
         elif name in self.PRODUCTS:
             self.operands = _operands(name, args, kwargs)
+        elif name == "einsum":
+            self.operands = einsum_operands(*args)
         elif name == "softmax" and self.operands is not None:
             self._softmax(args[0])
         return func(*args, **kwargs)
@@ -261,3 +263,30 @@ def _operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor]:
     if name == "baddbmm":
         return kwargs.get("batch1", args[1] if len(args) > 1 else None), kwargs.get("batch2", args[-1])
     return args[0], args[1] if len(args) > 1 else kwargs["other"]
+
+
+def einsum_operands(equation: str, *operands: Any) -> tuple[Tensor, Tensor] | None:
+    """The factors of a batched product that an equation writes, such as "bihd,bjhd->bhij"; None of others."""
+    factors = operands[0] if len(operands) == 1 else operands
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    names = inputs.split(",")
+    if len(names) != 2 or len(output) < 2 or "." in equation:
+        return None
+    left, right = zip(names, factors, strict=True)
+    if output[-2] not in left[0]:
+        left, right = right, left
+    (row, column), batch = output[-2:], output[:-2]
+    summed = set(left[0]) - set(output)
+    if len(summed) != 1 or not _is_product(left[0], right[0], batch, row, column):
+        return None
+    inner = summed.pop()
+    return _arranged(*left, batch + row + inner), _arranged(*right, batch + inner + column)
+
+
+def _is_product(left: str, right: str, batch: str, row: str, column: str) -> bool:
+    inner = set(left) - set(batch) - {row}
+    return set(left) == {*batch, row, *inner} and set(right) == {*batch, column, *inner}
+
+
+def _arranged(names: str, factor: Tensor, order: str) -> Tensor:
+    return factor.permute([names.index(name) for name in order])

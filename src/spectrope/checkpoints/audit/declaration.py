@@ -2,6 +2,7 @@
 
 import math
 
+from spectrope.checkpoints.adapters.own_fields import LEARNED
 from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.declared_rope import contradictions as twice_declared
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
@@ -14,6 +15,7 @@ TABLES: dict[str, int | str] = {
     **dict.fromkeys(
         ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "bert", "electra", "albert", "distilbert"), 0
     ),
+    LEARNED: 0,
     **dict.fromkeys(("opt", "bart", "mbart", "biogpt"), 2),
     **dict.fromkeys(("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text"), "pad"),
 }

@@ -86,7 +86,7 @@ def audit(
         constant_content(inner, modules, length, receive, contents=batch, seed=seed)
         served = path_records(model, noise, seed) if paths else ()
     return Audit(
-        model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
+        model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
         dtype=dtype_name(next(model.parameters()).dtype),
         noise=noise,

@@ -5,7 +5,8 @@ from math import inf
 from typing import Annotated, Literal
 
 from spectrope.core import Configured, OneOf, Precision, require
-from spectrope.lab.experiments import DECODER, AnyExperiment
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.manifest import DECODER
 from spectrope.models import DecoderConfig
 from spectrope.tasks import TASKS, TaskConfig
 

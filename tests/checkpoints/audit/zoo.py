@@ -9,7 +9,7 @@ import transformers
 from tests.checkpoints.audit.families import ROPES
 from transformers.models.auto import configuration_auto, modeling_auto
 
-LENGTH = 64
+LENGTH = 48
 MOST = 6_000_000  # Parameters of a model that is still called small.
 HEADS = {
     "causal": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,

@@ -69,14 +69,26 @@ def attending_modules(model: nn.Module) -> dict[str, bool]:
             elsewhere.add(name)
 
     watched = before(model, dict(model.named_modules()), look)
-    with watched, recorded(model, lambda c: calls.append(c.module)), runs_at(inputs.length, model):
+    recording = recorded(model, lambda call: calls.append(call.module))
+    with watched, recording as unread, runs_at(inputs.length, model):
         model(**inputs.of(model))
     if not set(calls) - elsewhere:
-        raise UnsupportedError(
-            f"{type(model).__name__} shows no attention kernel: it uses neither the library's attention "
-            "interface nor a product followed by a softmax."
-        )
+        raise UnsupportedError(_lacking(model, unread))
     return {name: name in elsewhere for name in calls}
+
+
+def _lacking(model: nn.Module, unread: list[str]) -> str:
+    """Why nothing can be measured of a model that shows no attention kernel."""
+    name = type(model).__name__
+    if unread:
+        return (
+            f"{name} has attention of a form that is not supported yet: the softmax in {unread[0]} is of no "
+            "product of queries (batch, heads, queries, width) and keys."
+        )
+    return (
+        f"{name} has no softmax attention, so there is no attention kernel to audit: its layers mix positions "
+        "in another way, as state-space, recurrent, Fourier and hashing models do."
+    )
 
 
 @torch.no_grad()
@@ -107,7 +119,9 @@ def constant_content(
     }
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
-        return with_states(args, given, constant_like(states_of(args, given), seed, name))
+        states = states_of(args, given)
+        axes = batch_first(states, contents, length)
+        return with_states(args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes)))
 
     def note(part: str, output: Any) -> None:
         first, heard = _first_position(output, contents, length), sources.get(inner[part])
@@ -127,6 +141,26 @@ def constant_content(
         suppress(Enough),
     ):
         model(**Inputs(batch=contents, length=length).of(model))
+    if sources:
+        raise UnsupportedError(
+            f"{type(model).__name__} has attention of a form that is not supported yet: {next(iter(sources))} "
+            f"shows its kernel for short inputs, but not at length {length}."
+        )
+
+
+def batch_first(x: Float[Tensor, "_ _ _"], batch: int, length: int) -> tuple[int, int, int]:
+    """Axes of a layer's states in the order batch, positions, width.
+
+    Some models put the positions first, others the width before the positions, for convolutions.
+    """
+    if x.shape[:2] != (batch, length) and x.shape[:2] == (length, batch):
+        return (1, 0, 2)
+    return (0, 2, 1) if x.shape[1] != length and x.shape[2] == length else (0, 1, 2)
+
+
+def _back(axes: tuple[int, int, int]) -> tuple[int, int, int]:
+    first, second, third = (axes.index(axis) for axis in range(3))
+    return first, second, third
 
 
 def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tensor, "b t c"]:

@@ -79,7 +79,36 @@ OWN: dict[str, dict[str, Any]] = {
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "t5gemma": {"encoder": STACK, "decoder": STACK, "vocab_size": 64},
-    "muse_spark_text": {},
+    "deepseek_v4": {"index_head_dim": 16, "index_n_heads": 2},
+    "gemma4_text": {"global_head_dim": 16},
+    "gemma4_unified_text": {"global_head_dim": 32},
+    "embedding_gemma2_text": {"global_head_dim": 32},
+    "minimax_m3_vl_text": {"rotary_dim": 16},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "position_embedding_type": "rope"},
+    "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
+    "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
+    "qwen3_5_moe_text": {"layer_types": ["linear_attention", "full_attention"]},
+    "qwen4_exp_text": {"layer_types": ["linear_attention", "full_attention"]},
+    "bailing_hybrid": {"layer_types": ["linear_attention", "full_attention"]},
+    "kimi_linear": {"layer_types": ["linear_attention", "full_attention"]},
+    "bamba": {"attn_layer_indices": [1], "mamba_n_heads": 8, "mamba_d_head": 16},
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "lfm3": {"layer_types": ["conv", "full_attention"]},
+    "recurrent_gemma": {"num_hidden_layers": 3},
+    "zamba": {"num_hidden_layers": 3, "layer_types": ["mamba", "hybrid", "mamba"]},
+    "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
+    **{
+        family: {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [4, 2, 2]}}
+        for family in ("qwen2_vl_text", "qwen2_5_vl_text", "glm4v_text", "glm_image_text", "glm_ocr_text")
+    },
+    "glm4v_moe_text": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 1e4,
+            "mrope_section": [2, 1, 1],
+            "partial_rotary_factor": 0.5,
+        }
+    },
 }
 
 

@@ -57,8 +57,12 @@ def states_of(args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
         UnsupportedError: If there is none.
     """
     named = [given["hidden_states"]] if "hidden_states" in given else []
-    for value in (*args[:1], *named, *args, *given.values()):
-        if isinstance(value, Tensor) and value.ndim == 3:
+    candidates = [value for value in (*args[:1], *named, *args, *given.values()) if isinstance(value, Tensor)]
+    for value in candidates:
+        if value.ndim == 3:
+            return value
+    for value in candidates:
+        if value.ndim == 4:  # several streams
             return value
     raise UnsupportedError("a layer whose arguments hold no hidden states (batch, positions, width) is not read.")
 

@@ -108,6 +108,7 @@ def layer_record(
     """Measure one layer and compare it with its declaration."""
     module = kernel.call.module
     stack, layer = layer_name(module)
+    declaration = declaration.at(layer)
     declared = declared_layer(declaration, stack, layer, length)
     absolute = next((moves for prefix, moves in varying.items() if module.startswith(prefix)), False)
     effective, scale, heads = measure(kernel, declared, absolute, noise)

@@ -64,6 +64,7 @@ def constant_token(
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         states = states_of(args, given)
+        states = states.flatten(2) if states.ndim > 3 else states
         entered.setdefault(entries[name], states.permute(batch_first(states, 1, length))[0])
         if len(entered) == len(set(entries.values())):
             raise Enough

@@ -135,7 +135,7 @@ def test_a_model_without_a_visible_kernel_is_refused():
     model = build("GPT2", "LMHeadModel", **GPT2)
     for block in model.transformer.h:
         block.attn.forward = lambda states, *_, **__: (states, None)
-    with pytest.raises(UnsupportedError, match="GPT2LMHeadModel shows no attention kernel"):
+    with pytest.raises(UnsupportedError, match="GPT2LMHeadModel has no softmax attention, so there is no attention kernel"):
         attention_modules(model)
 
 

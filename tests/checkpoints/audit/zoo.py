@@ -169,7 +169,10 @@ def build(variant: Variant) -> torch.nn.Module:
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)
-    return model.to(getattr(torch, variant.dtype))
+    dtype = getattr(torch, variant.dtype)
+    for weights in model.parameters():  # buffers stay as they are, as where a checkpoint is loaded
+        weights.data = weights.data.to(dtype)
+    return model
 
 
 def small_config(family: str, rope: str = "") -> Any:

@@ -22,6 +22,7 @@ TABLES: dict[str, int | str] = {
     **dict.fromkeys(_AFTER_PADDING, "pad"),
 }
 COMPUTED = frozenset({"ctrl", "pegasus_x"})  # Whose positions are computed as the model runs, and in no table.
+POSITIONLESS = frozenset({"jamba", "kimi_linear", "nemotron_h", "zamba"})  # Whose mixers carry position instead.
 ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4", "flint"})
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from spectrope.checkpoints.audit.architectures import (
+    POSITIONLESS,
     ROTATES_BY_DEFAULT,
     TABLES,
     first_row,
@@ -38,7 +39,8 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     if declaration.model_type in TABLES and not named:
         return LayerEncoding(None if declaration.get("relative_attention") else "none", mask=mask)
     if not (named or declaration.model_type in ROTATES_BY_DEFAULT or declaration.get(*ROTARY_KEYS) is not None):
-        return LayerEncoding("none" if _declines_alibi(declaration) else None, mask=mask)
+        none = declaration.model_type in POSITIONLESS or _declines_alibi(declaration)
+        return LayerEncoding("none" if none else None, mask=mask)
     if not rotates(declaration, layer, kind):
         return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, layer, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)

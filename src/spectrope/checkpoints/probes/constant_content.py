@@ -99,7 +99,7 @@ def constant_content(
     sink: Callable[[LayerKernel], None],
     contents: int = 2,
     seed: int = 0,
-) -> None:
+) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 
     Args:
@@ -109,6 +109,12 @@ def constant_content(
         sink: Receives each layer's kernel as it runs; nothing is kept here.
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
+
+    Returns:
+        Dotted names of modules that attend in a form that is not read.
+
+    Raises:
+        UnsupportedError: If a module that attends to short inputs does not at that length.
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     inner = {
@@ -137,7 +143,7 @@ def constant_content(
     with (
         before(model, modules, replace),
         after(model, inner, note),
-        recorded(model, receive),
+        recorded(model, receive) as unread,
         suppress(Enough),
     ):
         model(**Inputs(batch=contents, length=length).of(model))
@@ -146,6 +152,7 @@ def constant_content(
             f"{type(model).__name__} has attention of a form that is not supported yet: {next(iter(sources))} "
             f"shows its kernel for short inputs, but not at length {length}."
         )
+    return tuple(dict.fromkeys(unread))
 
 
 def batch_first(x: Float[Tensor, "_ _ _"], batch: int, length: int) -> tuple[int, int, int]:

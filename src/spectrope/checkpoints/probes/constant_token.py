@@ -105,6 +105,20 @@ def _entries(model: nn.Module, modules: list[str]) -> dict[str, str]:
     return entries
 
 
+def blocks_without(model: nn.Module, modules: list[str]) -> tuple[str, ...]:
+    """Dotted names of the blocks beside those that attend, in the stacks of these modules."""
+    attending = dict.fromkeys(map(block_of, modules))
+    stacks = dict.fromkeys(block.rpartition(".")[0] for block in attending)
+    held = {stack: model.get_submodule(stack) for stack in stacks}
+    names = (
+        f"{stack}.{number}"
+        for stack, blocks in held.items()
+        if isinstance(blocks, nn.ModuleList)
+        for number in blocks._modules
+    )
+    return tuple(name for name in names if name not in attending)
+
+
 def _table_of(name: str, module: nn.Module) -> Tensor | None:
     """The rows that a module looks up: those of an embedding, or computed ones of positions."""
     if isinstance(module, nn.Embedding):

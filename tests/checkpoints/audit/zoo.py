@@ -37,9 +37,13 @@ SIZES: dict[str, Any] = {
     **dict.fromkeys(("num_key_value_heads", "num_kv_heads"), 2),
     **dict.fromkeys(("head_dim", "d_kv", "attention_head_dim", "kv_channels", "dim_head"), 16),
     **dict.fromkeys(("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"), 16),
-    **dict.fromkeys(("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_seqlen"), 128),
+    **dict.fromkeys(
+        ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "max_seqlen"), 128
+    ),
     **dict.fromkeys(("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), 4),
-    **dict.fromkeys(("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts", "num_experts_per_token"), 2),
+    **dict.fromkeys(
+        ("num_experts_per_tok", "moe_k", "moe_topk", "top_k_experts", "num_experts_per_token"), 2
+    ),
     **dict.fromkeys(("n_group", "topk_group", "num_expert_group"), 1),
     **dict.fromkeys(("shape_embed_dim", "pronunciation_embed_dim", "entity_emb_size"), 32),
     **dict.fromkeys(("vocab_size_per_layer_input", "shape_vocab_size", "pronunciation_vocab_size"), 64),
@@ -63,7 +67,7 @@ STACK |= {"num_key_value_heads": 2, "head_dim": 16, "vocab_size": 64, "max_posit
 # What a family needs besides, or None in the place of a size that it derives itself.
 OWN: dict[str, dict[str, Any]] = {
     "dbrx": {
-        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4},
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8.0},
         "ffn_config": {"ffn_hidden_size": 64, "moe_num_experts": 2, "moe_top_k": 1},
     },
     "dots1": {"n_shared_experts": 1},
@@ -84,7 +88,10 @@ OWN: dict[str, dict[str, Any]] = {
     "gemma4_unified_text": {"global_head_dim": 32},
     "embedding_gemma2_text": {"global_head_dim": 32},
     "minimax_m3_vl_text": {"rotary_dim": 16},
-    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"], "position_embedding_type": "rope"},
+    "granitemoehybrid": {
+        "layer_types": ["linear_attention", "full_attention"],
+        "position_embedding_type": "rope",
+    },
     "qwen3_next": {"layer_types": ["linear_attention", "full_attention"]},
     "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"]},
     "qwen3_5_moe_text": {"layer_types": ["linear_attention", "full_attention"]},
@@ -169,9 +176,11 @@ def build(variant: Variant) -> torch.nn.Module:
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)
-    dtype = getattr(torch, variant.dtype)
-    for weights in model.parameters():  # buffers stay as they are, as where a checkpoint is loaded
-        weights.data = weights.data.to(dtype)
+    kept = {name: buffer for name, buffer in model.named_buffers() if name.endswith("inv_freq")}
+    model.to(getattr(torch, variant.dtype))
+    for name, buffer in kept.items():  # which loading a checkpoint keeps in float32
+        owner, _, field = name.rpartition(".")
+        setattr(model.get_submodule(owner), field, buffer)
     return model
 
 
@@ -187,7 +196,22 @@ def small_config(family: str, rope: str = "") -> Any:
 
 
 def variants() -> Iterator[Variant]:
-    """Every family in every dtype, and every flat rotary family with every schedule."""
+    """Every family in every dtype, and in every rotary schedule where all its layers share one."""
     for family, head in families().items():
         for dtype in DTYPES:
             yield Variant(family, head, dtype=dtype)
+        yield from (
+            Variant(family, head, rope) for rope in ROPES if rope != "default" and _takes_ropes(family)
+        )
+
+
+def _takes_ropes(family: str) -> bool:
+    """Whether all layers share one rotary schedule over heads of 16 coordinates that all turn."""
+    try:
+        config = small_config(family)
+    except Exception:  # the library's validators raise errors of many kinds
+        return False
+    parameters = getattr(config, "rope_parameters", None) or {}
+    flat = "rope_type" in parameters and "mrope_section" not in parameters
+    part = parameters.get("partial_rotary_factor", 1.0) if flat else 0
+    return flat and part == 1.0 and getattr(config, "head_dim", None) in (16, None)

@@ -25,14 +25,14 @@ def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -
         trust_remote_code: Whether code that it names may run.
 
     Raises:
-        ConfigError: If it lacks a configuration or weights, its index leads out of it, or its configuration holds
-            a base that is no positive number or more layers than its weights.
+        ConfigError: If it lacks a configuration or weights, its index leads out of it, or its configuration
+            holds a base that is no positive number or more layers than its weights.
         UnsupportedError: If it holds an adapter, pickled or quantised weights, or names a kernel of the hub.
     """
     if (folder / "adapter_config.json").is_file():
         raise UnsupportedError(
-            f"{folder} holds an adapter (adapter_config.json), which is not loaded; merge it into its base with "
-            "merge_and_unload, and save that."
+            f"{folder} holds an adapter (adapter_config.json), which is not loaded; merge it into its base "
+            "with merge_and_unload, and save that."
         )
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
@@ -77,11 +77,14 @@ def _check_index(index: Path, allow_pickle: bool) -> None:
     for file in sorted(set(weights.values())):
         if os.path.basename(file) != file or file in ("", ".", "..") or "\\" in file:
             raise ConfigError(f"{index} maps weights to {file!r}, which is not in its folder; save it anew.")
-        meant = index.name.endswith(".safetensors.index.json")  # others are read where pickle is allowed alone
+        meant = index.name.endswith(
+            ".safetensors.index.json"
+        )  # others are read where pickle is allowed alone
         if meant and not file.endswith(".safetensors") and not allow_pickle:
             raise UnsupportedError(
-                f"{index} maps weights to {file!r}, which is no safetensors file, and unpickling can run code; "
-                "save them as safetensors with save_pretrained where you trust them, or give allow_pickle=True."
+                f"{index} maps weights to {file!r}, which is no safetensors file, and unpickling can run "
+                "code; save them as safetensors with save_pretrained where you trust them, or give "
+                "allow_pickle=True."
             )
 
 
@@ -99,8 +102,8 @@ def _check_kernels(folder: Path, config: dict[str, Any]) -> None:
         for name in ("attn_implementation", "_attn_implementation", "_attn_implementation_internal"):
             if "/" in str(part.get(name) or ""):
                 raise UnsupportedError(
-                    f"{folder}/config.json asks for the attention kernel {part[name]!r} of the hub, whose code is "
-                    f"not run; remove {name} from it, or give trust_remote_code=True."
+                    f"{folder}/config.json asks for the attention kernel {part[name]!r} of the hub, whose "
+                    f"code is not run; remove {name} from it, or give trust_remote_code=True."
                 )
 
 
@@ -127,8 +130,8 @@ def _check_layers(folder: Path, config: dict[str, Any]) -> None:
             held = 1 + max((_layer_of(weight) for weight in _names(folder)), default=-1)
             if count > held:
                 raise ConfigError(
-                    f"{folder}/config.json: {name} must be the number of layers that the weights hold, {held}; got "
-                    f"{count}."
+                    f"{folder}/config.json: {name} must be the number of layers that the weights hold, {held}; "
+                    f"got {count}."
                 )
 
 

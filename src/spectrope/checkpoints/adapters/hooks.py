@@ -64,19 +64,33 @@ def states_of(args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
     for value in candidates:
         if value.ndim == 4:  # several streams
             return value
-    raise UnsupportedError("a layer whose arguments hold no hidden states (batch, positions, width) is not read.")
+    raise UnsupportedError(
+        "a layer whose arguments hold no hidden states (batch, positions, width) is not read."
+    )
 
 
 def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) -> tuple[Any, dict[str, Any]]:
-    """The arguments with other hidden states, also where a layer takes queries and keys apart."""
-    like = states_of(args, given)
+    """The arguments with other hidden states."""
+    before = states_of(args, given)
 
     def other(value: Any) -> Any:
-        alike = isinstance(value, Tensor) and value.shape == like.shape and value.dtype == like.dtype
+        return states if value is before else value
+
+    return tuple(map(other, args)), {key: other(value) for key, value in given.items()}
+
+
+def with_all_states(
+    args: tuple[Any, ...], given: dict[str, Any], states: Tensor
+) -> tuple[Any, dict[str, Any]]:
+    """The arguments with other hidden states, also where a layer takes queries and keys apart."""
+    before = states_of(args, given)
+
+    def other(value: Any) -> Any:
+        alike = isinstance(value, Tensor) and value.shape == before.shape and value.dtype == before.dtype
         return states if alike else value
 
     named = {key: value if "pos" in key else other(value) for key, value in given.items()}
-    return tuple(other(value) for value in args), named
+    return tuple(map(other, args)), named
 
 
 @contextlib.contextmanager

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from spectrope.core import SpectropeError, UnsupportedError
 
-
 # What a model's own code may raise in a forward pass.
 FAILURES = (
     ArithmeticError,
@@ -93,8 +92,8 @@ def runs_at(length: int, model: nn.Module) -> Iterator[None]:
     """Say why a model does not run, or cannot be measured, in one line.
 
     Raises:
-        UnsupportedError: If what is run fails: because it is too long, because the model takes more than tokens,
-            or because its attention is of a form that is not read.
+        UnsupportedError: If what is run fails: because it is too long, because the model takes more than
+            tokens, or because its attention is of a form that is not read.
     """
     try:
         yield
@@ -105,12 +104,14 @@ def runs_at(length: int, model: nn.Module) -> Iterator[None]:
 
 
 def _why(model: nn.Module, length: int, error: Exception) -> str:
-    """What keeps a model from being measured: its length, what it takes beside tokens, or its attention's form."""
+    """What keeps a model from being measured: length, inputs beside tokens, or the form of its attention."""
     limit, others = trained_length(model), " and ".join(_beside_text(model))
     if isinstance(error, MemoryError) or "allocate memory" in str(error):
         return f"{_name(model)} at length {length} needs more memory than there is; give a smaller length."
     if isinstance(error, IndexError | RuntimeError) and limit is not None and length > limit:
-        return f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
+        return (
+            f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
+        )
     if others:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
     if (own := _failure(model)) is not None:

@@ -251,7 +251,9 @@ def _looked_up_rope(error: KeyError) -> bool:
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and "Rotary" in str(trace.tb_frame.f_locals.get("self", type(None)).__class__.__name__)
+    return trace is not None and "Rotary" in str(
+        trace.tb_frame.f_locals.get("self", type(None)).__class__.__name__
+    )
 
 
 def _reason(error: Exception) -> str:

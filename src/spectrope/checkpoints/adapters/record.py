@@ -201,9 +201,7 @@ class _Products(TorchFunctionMode):
 
     PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "baddbmm"})
 
-    def __init__(
-        self, model: nn.Module, names: dict[nn.Module, str], sink: Sink, unread: list[str]
-    ) -> None:
+    def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink, unread: list[str]) -> None:
         super().__init__()
         self.model, self.names, self.sink, self.unread = model, names, sink, unread
         self.running: list[str] = []

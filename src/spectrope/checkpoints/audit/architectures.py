@@ -1,30 +1,63 @@
-"""What the code of an architecture fixes and no configuration says: where tables start, which layers rotate."""
+"""What the code of an architecture fixes and no configuration says."""
 
 from spectrope.checkpoints.audit.fields import Declaration
 
-# Row at which a table of positions starts: 0, another, or the row after the padding's. The vectors may be learned
-# or computed.
+# Row at which a table of positions, learned or computed, starts: 0, 2, or the row after the padding's.
 _FIRST = (
     *("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "bert", "electra", "albert", "distilbert", "ernie"),
     *("bert-generation", "big_bird", "bigbird_pegasus", "blenderbot", "blenderbot-small", "convbert", "led"),
-    *("deberta", "deberta-v2", "flaubert", "xlm", "layoutlm", "marian", "megatron-bert", "mobilebert", "tapas"),
+    *(
+        "deberta",
+        "deberta-v2",
+        "flaubert",
+        "xlm",
+        "layoutlm",
+        "marian",
+        "megatron-bert",
+        "mobilebert",
+        "tapas",
+    ),
     *("pegasus", "pegasus_x", "rembert", "roc_bert", "squeezebert", "splinter", "ctrl", "visual_bert"),
 )
 _AFTER_PADDING = (
-    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text", "xmod"),
+    *(
+        "roberta",
+        "roberta-prelayernorm",
+        "xlm-roberta",
+        "xlm-roberta-xl",
+        "camembert",
+        "data2vec-text",
+        "xmod",
+    ),
     *("ibert", "luke", "longformer", "lilt", "markuplm", "esm", "fsmt", "m2m_100", "nllb-moe"),
     *("seamless_m4t", "seamless_m4t_v2"),
 )
-_SECOND = ("opt", "bart", "mbart", "biogpt", "mvp", "plbart", "trocr", "xglm", "nystromformer", "mpnet", "mra", "yoso")
+_SECOND = (
+    "opt",
+    "bart",
+    "mbart",
+    "biogpt",
+    "mvp",
+    "plbart",
+    "trocr",
+    "xglm",
+    "nystromformer",
+    "mpnet",
+    "mra",
+    "yoso",
+)
 TABLES: dict[str, int | str] = {
     **dict.fromkeys(_FIRST, 0),
     **dict.fromkeys(_SECOND, 2),
     **dict.fromkeys(_AFTER_PADDING, "pad"),
 }
-COMPUTED = frozenset({"ctrl", "pegasus_x"})  # Whose positions are computed as the model runs, and in no table.
-POSITIONLESS = frozenset({"jamba", "kimi_linear", "nemotron_h", "zamba"})  # Whose mixers carry position instead.
+POSITIONLESS = frozenset(
+    {"jamba", "kimi_linear", "nemotron_h", "zamba"}
+)  # Whose mixers carry position instead.
 ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4", "flint"})
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
+# Sides (queries, keys) that are normalised after their rotation.
+NORMALISES_AFTER = {"llama4_text": 2, "nanochat": 2}
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.
 
 
@@ -52,7 +85,20 @@ def rotates(declaration: Declaration, layer: int, layer_type: str) -> bool:
     return not (layer_type in parameters and parameters[layer_type] is None)
 
 
-def query_factor(declaration: Declaration) -> float:
+def declared_gain(declaration: Declaration, gain: float) -> float:
+    """The factor on logits of rotated coordinates: the schedule's, as far as no norm after it takes it away.
+
+    Args:
+        declaration: The configuration.
+        gain: Of the schedule, on queries and keys together.
+    """
+    normalised = NORMALISES_AFTER.get(declaration.model_type, 0)
+    if declaration.get("use_qk_norm") is False:
+        normalised = 0
+    return gain ** (1 - normalised / 2) * _query_factor(declaration)
+
+
+def _query_factor(declaration: Declaration) -> float:
     """What the architecture multiplies normalised queries by before they turn."""
     if declaration.model_type == "longcat_flash":
         return (declaration.width / declaration.number("q_lora_rank")) ** 0.5
@@ -64,17 +110,9 @@ def ambiguity(declaration: Declaration, layer_type: str) -> str:
     pattern, layers = declaration.get("no_rope_layers"), declaration.get("num_hidden_layers")
     if pattern and (set(pattern) - {0, 1} or (layers is not None and len(pattern) < layers)):
         return (
-            f"no_rope_layers {list(pattern)} may list layers, or hold a flag per layer (1 where it rotates); give "
-            "a 0 or 1 per layer"
+            f"no_rope_layers {list(pattern)} may list layers, or hold a flag per layer (1 where it rotates); "
+            "give a 0 or 1 per layer"
         )
-    interval = declaration.file.get("no_rope_layer_interval")
-    if declaration.file.get("no_rope_layers") and interval:
-        flags = [int((layer + 1) % interval != 0) for layer in range(len(pattern))]
-        if list(pattern) != flags:
-            return (
-                f"no_rope_layers {list(pattern)} and no_rope_layer_interval {interval} name different layers; "
-                "keep one of them"
-            )
     width, head_dim = declaration.get("rotary_dim"), declaration.get("head_dim")
     parameters = declaration.get("rope_parameters") or {}
     silent = "partial_rotary_factor" not in parameters and declaration.get("partial_rotary_factor") is None

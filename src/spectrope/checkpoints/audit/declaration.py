@@ -7,8 +7,8 @@ from spectrope.checkpoints.audit.architectures import (
     POSITIONLESS,
     ROTATES_BY_DEFAULT,
     TABLES,
+    declared_gain,
     first_row,
-    query_factor,
     rotates,
 )
 from spectrope.checkpoints.audit.bias import Buckets
@@ -38,14 +38,16 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     named = declaration.get("position_embedding_type") in ("rotary", "rope")
     if declaration.model_type in TABLES and not named:
         return LayerEncoding(None if declaration.get("relative_attention") else "none", mask=mask)
-    if not (named or declaration.model_type in ROTATES_BY_DEFAULT or declaration.get(*ROTARY_KEYS) is not None):
+    if not (
+        named or declaration.model_type in ROTATES_BY_DEFAULT or declaration.get(*ROTARY_KEYS) is not None
+    ):
         none = declaration.model_type in POSITIONLESS or _declines_alibi(declaration)
         return LayerEncoding("none" if none else None, mask=mask)
     if not rotates(declaration, layer, kind):
         return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, layer, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
     if turning.gain is not None:
-        turning = replace(turning, gain=turning.gain * query_factor(declaration))
+        turning = replace(turning, gain=declared_gain(declaration, turning.gain))
     return LayerEncoding("rotary", turning=turning, mask=mask)
 
 

@@ -48,7 +48,7 @@ class Difference:
         return {"same": self.same, **dataclasses.asdict(self)}
 
 
-def diff(first: Audit, second: Audit) -> Difference:
+def diff(first: object, second: object) -> Difference:
     """Compare what two models apply, each layer with that of the same number.
 
     Args:
@@ -61,7 +61,8 @@ def diff(first: Audit, second: Audit) -> Difference:
     for one in (first, second):
         if not isinstance(one, Audit):
             raise ConfigError(
-                f"diff compares two audits, such as diff(audit(one), audit(other)); got a {type(one).__name__}."
+                f"diff compares two audits, such as diff(audit(one), audit(other)); "
+                f"got a {type(one).__name__}."
             )
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))

@@ -168,7 +168,9 @@ class Audit:
         """A row per layer: its place, what it applies and is declared to apply, and the verdict."""
         import polars
 
-        return polars.DataFrame(list(map(layer_row, self.layers)), schema=dict.fromkeys(COLUMNS, polars.String))
+        return polars.DataFrame(
+            list(map(layer_row, self.layers)), schema=dict.fromkeys(COLUMNS, polars.String)
+        )
 
     def __str__(self) -> str:
         """The table of verdicts, then why each one is no match."""

@@ -46,7 +46,7 @@ VARIES = 1e-9  # Share of energy from which an input counts as varying over posi
 
 
 def audit(
-    model: "nn.Module | str | Path",
+    model: object,
     *,
     length: int | None = None,
     layers: "str | slice | None" = None,
@@ -74,18 +74,16 @@ def audit(
         batch: Random vectors, each one row of the batch.
         seed: Of the random vectors.
         watch: Called with the numbers of layers measured and in all.
-        opening: What may be done to open a checkpoint: `allow_download`, `trust_remote_code`, `allow_pickle` (see
-            `open_model`).
+        opening: What may be done to open a checkpoint: `allow_download`, `trust_remote_code`, `allow_pickle`
+            (see `open_model`).
 
     Raises:
-        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2, the
-            configuration lacks what its architecture needs, or queries or keys are not finite.
+        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2,
+            the configuration lacks what its architecture needs, or queries or keys are not finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
     """
     model = _opened(model, layers, dtype, device, opening)
     length = default_length(model) if length is None else length
-    if not isinstance(length, int) or not isinstance(batch, int):
-        raise ConfigError(f"an audit's length and batch are whole numbers; got {length!r} and {batch!r}.")
     if length < 8:
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
     if batch < 2:
@@ -122,7 +120,11 @@ def audit(
 
 
 def _opened(
-    model: "nn.Module | str | Path", layers: "str | slice | None", dtype: Dtype, device: str, opening: dict[str, bool]
+    model: object,
+    layers: "str | slice | None",
+    dtype: Dtype,
+    device: str,
+    opening: dict[str, bool],
 ) -> nn.Module:
     """The model that an argument stands for.
 
@@ -131,7 +133,9 @@ def _opened(
     """
     if isinstance(model, str | Path):
         if unknown := sorted(opening.keys() - OPENING):
-            raise ConfigError(f"audit has no argument {unknown[0]!r}; those of loading are {', '.join(OPENING)}.")
+            raise ConfigError(
+                f"audit has no argument {unknown[0]!r}; those of loading are {', '.join(OPENING)}."
+            )
         chosen = parse_layers(layers) if isinstance(layers, str) else layers
         return open_model(model, dtype=dtype, layers=chosen, **opening).to(choose_device(device))
     got = f"{type(model).__name__} {model!r}" if not isinstance(model, nn.Module) else type(model).__name__
@@ -139,8 +143,8 @@ def _opened(
         raise ConfigError(f"audit takes a Hugging Face model, or the folder or id of one; got {got}.")
     if layers is not None or dtype != "auto" or device != "auto" or opening:
         raise ConfigError(
-            f"layers, dtype, device and {', '.join(OPENING)} say how a checkpoint is loaded; got a loaded {got}. "
-            "Give its folder instead."
+            f"layers, dtype, device and {', '.join(OPENING)} say how a checkpoint is loaded; got a loaded "
+            f"{got}. Give its folder instead."
         )
     return model
 
@@ -160,7 +164,9 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
     causes = (name for name, x in tensors if x.is_floating_point() and not bool(x.isfinite().all()))
     cause = next(causes, "")
     why = f"{cause} is not finite" if cause else "they overflow in this arithmetic; compute in float32"
-    raise ConfigError(f"layer {f'{stack} {layer}'.strip()}: {' and '.join(wrong)} hold NaN or infinity: {why}.")
+    raise ConfigError(
+        f"layer {f'{stack} {layer}'.strip()}: {' and '.join(wrong)} hold NaN or infinity: {why}."
+    )
 
 
 def default_length(model: nn.Module) -> int:

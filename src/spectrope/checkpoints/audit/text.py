@@ -48,7 +48,11 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
 
 def as_text(audit: "Audit") -> str:
     """Title, table and reasons, a line each."""
-    rows = [SHOWN, *shown_rows(audit), *((f"path {one.path}", "", "", "", one.verdict) for one in audit.paths)]
+    rows = [
+        SHOWN,
+        *shown_rows(audit),
+        *((f"path {one.path}", "", "", "", one.verdict) for one in audit.paths),
+    ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(SHOWN))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     told = [f"{where}: {why}" for where, why in reasons(audit)]

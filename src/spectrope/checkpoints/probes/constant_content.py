@@ -18,11 +18,14 @@ from spectrope.checkpoints.adapters import (
     recorded,
     runs_at,
     states_of,
-    with_states,
+    with_all_states,
 )
 from spectrope.core import UnsupportedError, torch_stream
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
+
+
+VARIES = 1e-2  # Share of the largest value by which an output varies over positions beyond rounding.
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +89,8 @@ def _lacking(model: nn.Module, unread: list[str]) -> str:
             "product of queries (batch, heads, queries, width) and keys."
         )
     return (
-        f"{name} has no softmax attention, so there is no attention kernel to audit: its layers mix positions "
-        "in another way, as state-space, recurrent, Fourier and hashing models do."
+        f"{name} has no softmax attention, so there is no attention kernel to audit: its layers mix "
+        "positions in another way, as state-space, recurrent, Fourier and hashing models do."
     )
 
 
@@ -127,7 +130,9 @@ def constant_content(
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
         states = states_of(args, given)
         axes = batch_first(states, contents, length)
-        return with_states(args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes)))
+        return with_all_states(
+            args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes))
+        )
 
     def note(part: str, output: Any) -> None:
         first, heard = _first_position(output, contents, length), sources.get(inner[part])
@@ -149,8 +154,8 @@ def constant_content(
         model(**Inputs(batch=contents, length=length).of(model))
     if sources:
         raise UnsupportedError(
-            f"{type(model).__name__} has attention of a form that is not supported yet: {next(iter(sources))} "
-            f"shows its kernel for short inputs, but not at length {length}."
+            f"{type(model).__name__} has attention of a form that is not supported yet: "
+            f"{next(iter(sources))} shows its kernel for short inputs, but not at length {length}."
         )
     return tuple(dict.fromkeys(unread))
 
@@ -177,9 +182,13 @@ def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tens
 
 
 def _first_position(output: Any, batch: int, length: int) -> Tensor | None:
-    """What a module puts out at the first position, flattened per row of the batch."""
+    """What a module puts out at every position alike, flattened per row of the batch; None if it varies."""
     if not isinstance(output, Tensor) or output.ndim < 3 or len(output) != batch:
         return None
-    if output.shape[1] == length:
-        return output[:, 0].flatten(1)
-    return output[:, :, 0].flatten(1) if output.shape[2] == length else None
+    if output.shape[1] != length and output.shape[2] != length:
+        return None
+    time = 1 if output.shape[1] == length else 2
+    first = output.narrow(time, 0, 1)
+    if bool((output - first).abs().max() > VARIES * first.abs().max()):
+        return None  # after the encoding, not before
+    return first.squeeze(time).flatten(1)

@@ -288,6 +288,7 @@ def test_configurations_round_trip_and_differ():
             {"query_latent": None},
             {"rotary_dim": 6},
             {"rotary_queries": "shared"},
+            {"latent_norm": False},
         )
     ] + [replace(DECODER, feed_forward="gelu"), replace(DECODER, attention=MultiHead.Config())]
     for config in others:
@@ -303,18 +304,25 @@ def test_the_encoding_takes_the_rotary_width():
 
 def test_configurations_from_before_it_keep_their_text_and_hash():
     config = DecoderConfig()
-    assert not {"attention", "feed_forward"} & to_dict(config).keys()
+    assert not config.added_later & to_dict(config).keys()
     assert config_hash(config) == "cfc53e606203"
 
 
-def test_the_other_feed_forward_is_gelu_with_its_output_dropped_twice():
+def test_the_other_feed_forward_is_gelu():
     model = decoder(replace(DECODER, feed_forward="gelu"))
     block, x = model.blocks[0], torch.randn(2, 5, 16, dtype=torch.float64)
     hidden_units = nn.functional.gelu(block.up(block.ff_norm(x)))
     assert_close(block.feed_forward(x, None), x + block.down(hidden_units))
     noise = Noise(0.5, 4, CPU)
     change = block.down(noise.drop(hidden_units))
-    assert_close(block.feed_forward(x, Noise(0.5, 4, CPU)), x + noise.drop(noise.drop(change)))
+    assert_close(block.feed_forward(x, Noise(0.5, 4, CPU)), x + noise.drop(change))
+
+
+def test_without_norms_latents_are_their_projections():
+    heads, x = latent(replace(MLA, latent_norm=False)), hidden()
+    assert_close(heads.key_value_down(x), x @ heads.key_value_down[0].weight.T)
+    assert_close(heads.query_down(x), x @ heads.query_down[0].weight.T)
+    assert len(heads.key_value_down) == 1
 
 
 def test_half_the_width_of_the_stream_is_the_papers_latent():

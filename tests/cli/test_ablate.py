@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("here")
         (("--method", "cumulative", "--fill", "mean"), "cumulative-mean"),
         (("--method", "screen", "--fill", "resample"), "screen-resample"),
         (("--protocol", "R10"), "ablation-all"),
-        (("--protocol", "R9"), "ablation-value-bias-unrestored"),
+        (("--protocol", "R9"), "ablation-unrestored"),
     ],
 )
 def test_ablate_keeps_what_each_method_finds(capsys, tmp_path, trained, options, table):

@@ -111,7 +111,7 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
         (("--distribution", "stripe"), "unknown data distribution 'stripe'; did you mean strip or square?"),
         (("--op", "a ** b"), "operation 'a ** b' holds 'a ** b'; write arithmetic in a and b"),
         (("--encoding", "fope"), "FoPE.Config.max_length must be at least 7"),
-        (("--fraction", "0.01"), "Result"),
+        (("--fraction", "0.01"), "There are 59 results, and 35 training pairs."),
         (("--seeds",), "Grok.seeds must be at least one; got ()."),
         (("--steps", "0"), "GrokTraining.steps must be at least 1; got 0."),
         (("--p", "-3", "--distribution", "square"), "ModularConfig.p must be between 2 and 512; got -3."),

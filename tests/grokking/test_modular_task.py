@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from spectrope.core.config import config_hash, from_dict, to_dict
 from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.core.random import numpy_stream
 from spectrope.grokking.tasks.arithmetic import Expression
 from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random, Square, Strip
 from spectrope.grokking.tasks.modular import Modular, ModularConfig, is_prime
@@ -180,12 +181,38 @@ def test_a_region_has_at_least_one_operand(kind):
         kind(k=-1)
 
 
-def test_a_result_without_training_pairs_is_refused():
+def test_fewer_training_pairs_than_results_are_refused():
     few = ModularConfig(p=31, fraction=0.01).build()
-    with pytest.raises(
-        ConfigError, match=r"every result to be trained on; got 0.01. Result \d+ has no training pair"
-    ):
+    told = r"fraction must be large enough.*got 0.01. There are 31 results, and 10 training pairs"
+    with pytest.raises(ConfigError, match=told):
         few.split(0)
+
+
+def test_a_result_whose_pairs_are_all_held_out_is_refused():
+    hidden = ModularConfig(p=59, operation="quadratic", distribution=Square(k=5)).build()
+    with pytest.raises(
+        ConfigError, match=r"distribution must be lenient.*Every pair with result 0 is held out"
+    ):
+        hidden.split(0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_rare_result_is_always_trained_on(seed):
+    config = ModularConfig(p=59, operation="quadratic")
+    split = config.build().split(seed)
+    assert (split.pairs.labels == 0).sum() == 1  # Only (0, 0): the form has no other zero modulo 59.
+    assert set(split.train.labels.tolist()) == set(range(59))
+    assert len(split.train) == round(0.5 * 59**2)
+    order = numpy_stream(seed, "modular/split").permutation(59**2)
+    drawn = set(order[: len(split.train)].tolist())
+    trained = set(split.trains.nonzero().flatten().tolist())
+    assert trained - drawn <= {0}
+    assert (trained == drawn) == (0 in drawn)  # Where the plain draw will do, it is the split.
+
+
+def test_as_many_pairs_as_results_are_enough_to_train_on_each():
+    split = ModularConfig(p=31, fraction=31 / 31**2).build().split(0)
+    assert sorted(split.train.labels.tolist()) == list(range(31))
 
 
 def test_a_split_leaves_something_to_test_on():

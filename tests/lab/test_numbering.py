@@ -117,7 +117,7 @@ def test_the_numbers_of_a_row_name_the_last_head_that_a_protocol_leaves_off(rope
     subject, protocol = TrainedSubject.of(rope, CPU), PROTOCOLS[name]
     data = protocol.examples(subject.train, subject.held_out)
     suffix = "-all" if protocol.data == "all" else ""
-    rows = rope.frame(f"ablation-value-bias-unrestored{suffix}").rows(named=True)
+    rows = rope.frame(f"ablation-unrestored{suffix}").rows(named=True)
     for row, heads in zip(rows, protocol.variants(subject.model.config), strict=True):
         assert heads[-1] == HeadAblation(row["layer"], row["head"], row["fill"])
         assert row["drop"] == pytest.approx(accuracy(subject, data) - accuracy(subject, data, *heads))

@@ -17,7 +17,7 @@ from spectrope.encodings.schedules.longrope import LongRoPE
 from spectrope.encodings.schedules.ntk import DynamicNTK
 from spectrope.encodings.sum import Sum
 from spectrope.lab.evaluation.score import predict
-from spectrope.models.decoder import Decoder, DecoderConfig
+from spectrope.models.decoder import SITES, Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
 
 SMALL = DecoderConfig(
@@ -125,6 +125,47 @@ def test_as_many_classes_as_words():
     assert replace(SMALL, classes="vocabulary").n_outputs == 20
     assert replace(SMALL, classes="vocabulary").ignored_label == 0
     assert (SMALL.n_outputs, SMALL.ignored_label) == (7, None)
+    counted = replace(SMALL, classes="vocabulary_with_zero")
+    assert (counted.n_outputs, counted.ignored_label) == (20, None)
+
+
+class Watcher(Noise):
+    """Noise that drops nothing and tells the shapes that it is asked about."""
+
+    def __init__(self) -> None:
+        super().__init__(0.5, 0, torch.device("cpu"))
+        self.shapes: list[tuple[int, ...]] = []
+
+    def drop(self, x: torch.Tensor) -> torch.Tensor:
+        self.shapes.append(tuple(x.shape))
+        return x
+
+
+@pytest.mark.parametrize(
+    "sites", [SITES, ("pattern", "attention", "feed_forward"), ("hidden", "feed_forward"), ()]
+)
+def test_dropout_acts_at_its_sites_in_their_order(sites):
+    n, t = batch().inputs.shape
+    shapes = {
+        "pattern": (n, 4, t, t),
+        "attention": (n, t, 16),
+        "hidden": (n, t, 24),
+        "feed_forward": (n, t, 16),
+    }
+    watcher = Watcher()
+    decoder(replace(SMALL, dropout_at=sites), "reference")(batch(), watcher)
+    assert watcher.shapes == [shapes[site] for site in sites] * SMALL.n_layers
+
+
+def test_sites_of_dropout_have_one_order_and_no_repetition():
+    config = replace(SMALL, dropout_at=("feed_forward", "pattern", "pattern"))
+    assert config.dropout_at == ("pattern", "feed_forward")
+    assert from_dict(DecoderConfig, to_dict(config)) == config
+
+
+def test_the_output_projection_may_have_no_bias():
+    assert decoder(SMALL).blocks[0].out.bias is not None
+    assert decoder(replace(SMALL, output_bias=False)).blocks[0].out.bias is None
 
 
 def test_pooling_and_final_norm_matter():

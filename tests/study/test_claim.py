@@ -296,7 +296,7 @@ def test_the_power_of_equality_is_of_no_difference():
 def test_the_power_of_the_largest_of_several_is_corrected_for_their_number():
     told = chosen_claims(("confounds",))[0].power(range(6), StudyRows())
     assert told.startswith(
-        "6 seeds show, four times in five, that a part holds where its mean lies 2.01 to 2.4 "
+        "6 seeds show, four times in five, that a part holds where its mean lies 2.2 to 2.51 "
     )
     assert "and so do the other candidates where the largest is judged" in told
 

@@ -3,14 +3,17 @@
 from dataclasses import fields
 
 import pytest
+import torch
 
 from spectrope.attention.latent import Latent
 from spectrope.core.config import config_hash, to_dict
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.training.loop import build_model
 from spectrope.lab.training.scales import SCALES, experiment
-from spectrope.study.conditions import SWITCHES, THROWN
+from spectrope.models.decoder import SITES
+from spectrope.study.conditions import SWITCHES, TEXT, THROWN, alone
 
 
 def flat(value: object, prefix: str = "") -> dict[str, object]:
@@ -39,7 +42,11 @@ def differences(task: str, encoding: str, switch: str) -> dict[str, object]:
         ("R8", "rope", "/task/fillers", "any"),
         ("R11", "mla", "/model/attention/rotary_queries", "shared"),
         ("R13", "rope", "/model/classes", "vocabulary"),
+        ("R13", "mla", "/model/classes", "vocabulary_with_zero"),
         ("R14", "mla", "/model/feed_forward", "gelu"),
+        ("R15", "rope", "/training/betas", [0.98, 0.9]),
+        ("R16", "rope", "/model/dropout_at", ["pattern", "attention", "feed_forward"]),
+        ("R16", "mla", "/model/dropout_at", ["hidden", "feed_forward"]),
         ("R7", "mla", "/model/final_norm", True),
     ],
 )
@@ -53,13 +60,16 @@ def test_a_switch_changes_its_own_field(switch, encoding, field, value):
     ("switch", "untouched"),
     [
         ("R3", "alibi"),
+        ("R2", "mla"),
         ("R3", "mla"),
+        ("R3", "per_head"),
         ("R4", "rope"),
         ("R5", "t5"),
         ("R6", "learned"),
         ("R11", "rope"),
         ("R11", "mla+alibi"),
         ("R14", "rope"),
+        ("R17", "rope"),
     ],
 )
 def test_a_switch_of_one_encoding_leaves_the_others(switch, untouched):
@@ -98,13 +108,63 @@ def test_released_latent_attention():
     model = experiment("distance", "mla", condition="released").model
     assert [part["kind"] for part in to_dict(model.encoding)["parts"]] == ["misread_rope", "learned"]
     assert model.encoding.parts[0].head_dim == model.attention.rotary_dim
-    assert (model.causal, model.memory, model.padding, model.final_norm) == (
-        False,
-        "embeddings",
-        "masked",
-        True,
+    assert (model.causal, model.memory, model.padding, model.final_norm) == (False, "hidden", "masked", True)
+    assert (model.attention.latent_norm, model.output_bias, model.ignored_label) == (False, False, None)
+    assert model.encoding.parts[1].std == 0.0
+
+
+def test_described_latent_attention_is_deepseeks_without_a_norm_after_the_last_layer():
+    model = experiment("distance", "mla", condition="described").model
+    assert model.encoding == experiment("distance", "mla").model.encoding
+    assert (model.causal, model.memory, model.padding, model.final_norm) == (True, "hidden", "masked", False)
+    assert (model.attention.latent_norm, model.output_bias) == (True, False)
+    assert (model.feed_forward, model.dropout_at) == ("gelu", ("hidden", "feed_forward"))
+
+
+@pytest.mark.parametrize("scale", list(SCALES))
+@pytest.mark.parametrize("encoding", ["rope", "mla"])
+def test_betas_and_sites_of_dropout_are_the_same_at_every_scale(scale, encoding):
+    controlled, described, released = (
+        experiment("distance", encoding, scale=scale, condition=condition) for condition in THROWN
     )
-    assert experiment("distance", "mla", condition="described").model.encoding.kind == "rope"
+    assert controlled.training.betas == (0.9, 0.98)
+    assert controlled.model.dropout_at == SITES
+    assert described.training.betas == released.training.betas == (0.98, 0.9)
+    assert described.model.dropout_at == released.model.dropout_at != SITES
+
+
+def test_where_the_text_is_silent_its_code_speaks():
+    assert set(TEXT) == {"R7", "R8", "R13", "R14", "R15", "R16", "R17"}
+    same = {name for name in TEXT if TEXT[name] is SWITCHES[name]}
+    assert set(TEXT) - same == {"R7", "R17"}
+
+
+def test_bare_latents_have_no_norm_no_bias_and_learned_positions_that_start_at_zero():
+    changed = differences("distance", "mla", "R17")
+    assert changed == {"/model/attention/latent_norm": False, "/model/output_bias": False}
+    learned = SWITCHES["R17"](SWITCHES["R11"](experiment("distance", "mla"))).model.encoding.parts[1]
+    assert not learned.build().table.any()
+
+
+def test_tables_of_the_public_code_start_as_it_draws_them():
+    relative, random = (
+        build_model(experiment("distance", name, condition="released", scale="paper"), torch.device("cpu"))
+        for name in ("t5", "random")
+    )
+    lags, positions = (model.encoding_of(0).table for model in (relative, random))
+    assert lags.shape == (2 * relative.config.max_length - 1, 16)
+    assert lags.std().item() == pytest.approx(0.02, rel=0.05)
+    assert positions.std().item() == pytest.approx(1.0, rel=0.05)
+    assert lags.requires_grad
+    assert positions.requires_grad
+
+
+def test_a_switch_alone_is_a_condition_of_its_name():
+    base = experiment("distance", "mla")
+    assert alone("R4", base) is base
+    assert alone("R1", base).condition == "R1"
+    assert [alone(name, base).edition for name in ("R1", "R13", "R14", "R16")] == [1, 2, 2, 1]
+    assert [alone("R13", experiment("distance", "rope")).edition, base.edition] == [1, 1]
 
 
 @pytest.mark.parametrize("condition", list(THROWN))
@@ -113,7 +173,7 @@ def test_conditions_are_their_switches(condition):
         for encoding in ("nope", "rope", "t5", "alibi", "random", "mla"):
             expected = experiment(task, encoding)
             for name in THROWN[condition]:
-                expected = SWITCHES[name](expected)
+                expected = THROWN[condition][name](expected)
             got = experiment(task, encoding, condition=condition)
             assert (got.task, got.model, got.training) == (expected.task, expected.model, expected.training)
 

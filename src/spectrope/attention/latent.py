@@ -25,7 +25,8 @@ class Norm(nn.RMSNorm):
 class Latent(Heads, name="mla"):
     r"""Adds products of compressed contents and rotary parts: :math:`q^C_i k^C_j + R(q^R_i, i) R(k^R_j, j)`.
 
-    With latents :math:`z = \mathrm{norm}(W_{DQ}x)` and :math:`c = \mathrm{norm}(W_{DKV}x)`, a head has
+    With latents :math:`z = \mathrm{norm}(W_{DQ}x)` and :math:`c = \mathrm{norm}(W_{DKV}x)`, both norms
+    optional, a head has
     contents :math:`q^C = W_{UQ}z` and :math:`k^C = W_{UK}c`, values :math:`v = W_{UV}c`, and rotary parts
     :math:`q^R = W_{QR}z` and :math:`k^R = W_{KR}x`, the last of which all heads share. It has one query
     :math:`[q^C; q^R]` and one key :math:`[k^C; k^R]`, whose product is divided by the square root of their
@@ -46,6 +47,9 @@ class Latent(Heads, name="mla"):
         query_latent: int | None = 128  # The same for queries; None projects them directly.
         rotary_dim: int = 16  # Width of the rotary part of queries and keys.
         rotary_queries: Literal["per_head", "shared"] = "per_head"  # R11: one rotary query for all heads.
+        latent_norm: bool = True  # R17: whether latents are normalised, as in DeepSeek's models.
+
+        added_later = frozenset({"latent_norm"})
 
         def __post_init__(self) -> None:
             for field in ("latent", "rotary_dim"):
@@ -77,9 +81,9 @@ class Latent(Heads, name="mla"):
         self.compresses_queries = config.query_latent is not None
         self.query_down: nn.Module = nn.Identity()
         if config.query_latent is not None:
-            self.query_down = _compression(sizes.d_model, width)
+            self.query_down = _compression(sizes.d_model, width, norm=config.latent_norm)
         self.query_up = nn.Linear(width, self.inner + rotary_queries * config.rotary_dim, bias=False)
-        self.key_value_down = _compression(sizes.d_model, config.latent)
+        self.key_value_down = _compression(sizes.d_model, config.latent, norm=config.latent_norm)
         self.key_value_up = nn.Linear(config.latent, 2 * self.inner, bias=False)
         self.rotary_key = nn.Linear(sizes.d_model, config.rotary_dim, bias=False)
 
@@ -113,8 +117,9 @@ class Latent(Heads, name="mla"):
         return torch.cat([content, rotary.expand(-1, self.n_heads, -1, -1)], -1)
 
 
-def _compression(wide: int, narrow: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(wide, narrow, bias=False), Norm(narrow, eps=EPSILON))
+def _compression(wide: int, narrow: int, *, norm: bool) -> nn.Sequential:
+    down = nn.Linear(wide, narrow, bias=False)
+    return nn.Sequential(down, Norm(narrow, eps=EPSILON)) if norm else nn.Sequential(down)
 
 
 class Decoupled(Composite):

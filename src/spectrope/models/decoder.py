@@ -1,6 +1,6 @@
 """The paper's Transformer: embeddings, pre-norm blocks, pooling, classifier; every divergence a field."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 import torch
@@ -13,6 +13,9 @@ from spectrope.core import Configured, Noise, OneOf, SeededModule, maybe_drop, o
 from spectrope.encodings import ENCODINGS, POSITIONS, Arange, Encoding, EncodingConfig, NoPE, Positions
 from spectrope.tasks import Batch
 
+Site = Literal["pattern", "attention", "hidden", "feed_forward"]
+# Sites of dropout, as in torch's encoder layer.
+SITES: tuple[Site, ...] = ("pattern", "attention", "hidden", "feed_forward")
 _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff")
 
 
@@ -20,9 +23,11 @@ _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_head
 class DecoderConfig(Configured):
     """Architecture of a `Decoder`; sizes that the encoding shares are written into its configuration.
 
-    The marks R1 to R14 are the divergences between the paper's text and its public code; R3 to R6 are fields
+    The marks R1 to R17 are the divergences between the paper's text and its public code; R3 to R6 are fields
     of `encoding` (a `Sum`, the learned table, ALiBi's slopes, trainable random positions), R8 of the task,
-    R11 of `encoding` and `attention`.
+    R11 of `encoding` and `attention`, R15 of the training. Sites of dropout are the attention "pattern", the
+    projected output of "attention", the "hidden" units of the feed-forward layers, and their output,
+    "feed_forward".
     """
 
     vocabulary: int = 574  # Token ids, padding included.
@@ -33,19 +38,22 @@ class DecoderConfig(Configured):
     n_heads: int = 16
     head_dim: int = 16  # Width of one head's queries, keys and values.
     d_ff: int = 512  # Width of the feed-forward layers.
-    dropout: float = 0.1  # Probability, at the four sites of torch's encoder layer.
+    dropout: float = 0.1  # Probability, at each site of `dropout_at`.
     encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=NoPE.Config)
     positions: Annotated[Positions, OneOf(POSITIONS)] = field(default_factory=Arange)
     causal: bool = True  # R1. Whether attention sees the past alone.
     memory: Literal["hidden", "embeddings"] = "hidden"  # R2. Where keys and values come from.
     padding: Literal["masked", "visible"] = "masked"  # R7. In attention and in pooling.
-    classes: Literal["labels", "vocabulary"] = "labels"  # R13. "vocabulary" also leaves label 0 out.
+    # R13. "vocabulary" leaves label 0 out of loss and accuracy, "vocabulary_with_zero" counts it.
+    classes: Literal["labels", "vocabulary", "vocabulary_with_zero"] = "labels"
     pooling: Literal["mean", "last"] = "mean"  # Over tokens, before the classifier.
-    final_norm: bool = False  # LayerNorm after the last block.
+    final_norm: bool = False  # R7, under latent attention. LayerNorm after the last block.
     attention: Annotated[AttentionConfig, OneOf(ATTENTIONS)] = field(default_factory=MultiHead.Config)
-    feed_forward: Literal["relu", "gelu"] = "relu"  # R14. "gelu" drops the output once more, too.
+    feed_forward: Literal["relu", "gelu"] = "relu"  # R14.
+    dropout_at: tuple[Site, ...] = SITES  # R16.
+    output_bias: bool = True  # R17. Of the projection of the heads' outputs.
 
-    added_later = frozenset({"attention", "feed_forward"})
+    added_later = frozenset({"attention", "feed_forward", "dropout_at", "output_bias"})
 
     def __post_init__(self) -> None:
         for size in _SIZES:
@@ -53,7 +61,8 @@ class DecoderConfig(Configured):
         require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
         fewer = f"The task has {self.n_labels} labels."
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
-        require(enough, self, "vocabulary", "at least n_labels where classes='vocabulary'", fewer)
+        require(enough, self, "vocabulary", f"at least n_labels where classes={self.classes!r}", fewer)
+        object.__setattr__(self, "dropout_at", tuple(site for site in SITES if site in self.dropout_at))
         object.__setattr__(self, "encoding", self.encoding.fitted(**self.sizes))
         self.attention.check(self.encoding)
 
@@ -81,31 +90,37 @@ class DecoderConfig(Configured):
 
 
 class Block(nn.Module):
-    """A pre-norm layer: x + out(heads(norm(x))), then x + feed-forward(norm(x)), dropout after each part."""
+    """A pre-norm layer: x + out(heads(norm(x))), then x + feed-forward(norm(x))."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         self.attention_norm = nn.LayerNorm(config.d_model)
         self.heads: Heads = config.attention.build(config.head_sizes)
-        self.out = nn.Linear(config.n_heads * config.head_dim, config.d_model)
+        self.out = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=config.output_bias)
         self.ff_norm = nn.LayerNorm(config.d_model)
         self.up = nn.Linear(config.d_model, config.d_ff)
         self.down = nn.Linear(config.d_ff, config.d_model)
-        self.gelu = config.feed_forward == "gelu"
+        self.activation = F.gelu if config.feed_forward == "gelu" else F.relu
+        self.sites = frozenset(config.dropout_at)
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b t c"]:
-        return self.after_heads(x, self.heads(self.attention_norm(x), stream, encoding, impl), stream.noise)
+        attended = replace(stream, noise=self._at("pattern", stream.noise))
+        return self.after_heads(x, self.heads(self.attention_norm(x), attended, encoding, impl), stream.noise)
 
     def after_heads(self, x: Tensor, heads: Float[Tensor, "b h t k"], noise: Noise | None) -> Tensor:
         """The rest of the layer, from its input x and the outputs of its heads."""
-        return self.feed_forward(x + maybe_drop(self.out(heads.transpose(1, 2).flatten(2)), noise), noise)
+        change = self.out(heads.transpose(1, 2).flatten(2))
+        return self.feed_forward(x + maybe_drop(change, self._at("attention", noise)), noise)
 
     def feed_forward(self, x: Tensor, noise: Noise | None) -> Tensor:
         """The second half of the layer, from the residual stream behind attention, with any leading axes."""
-        hidden = self.up(self.ff_norm(x))
-        hidden = maybe_drop(F.gelu(hidden) if self.gelu else hidden.relu(), noise)
-        change = self.down(hidden)
-        return x + maybe_drop(maybe_drop(change, noise) if self.gelu else change, noise)
+        hidden = self.activation(self.up(self.ff_norm(x)))
+        change = self.down(maybe_drop(hidden, self._at("hidden", noise)))
+        return x + maybe_drop(change, self._at("feed_forward", noise))
+
+    def _at(self, site: Site, noise: Noise | None) -> Noise | None:
+        """The noise of a site, if anything is dropped there."""
+        return noise if site in self.sites else None
 
 
 class Decoder(SeededModule):

@@ -1,10 +1,11 @@
 """The paper's text, its public code, and neither's confounds: functions from an experiment to an experiment.
 
-The text and the code differ in eleven switches that concern training (R9, R10 and R12 are protocols of
-ablation). Each is a function here, so that one can be thrown alone. R11 and R14 concern latent attention.
+The text and the code differ in switches R1 to R17. Those that concern training are functions here, so that
+each can be thrown alone; R9, R10 and R12 are protocols of ablation (`study/released/protocols.py`). The
+document on conformance lists, for each, the field that it throws and the test that holds it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import reduce
 
@@ -22,20 +23,38 @@ from spectrope.encodings import (
     Sum,
 )
 from spectrope.lab import CONDITIONS, Condition, Experiment
+from spectrope.study.corrections import in_present_edition
+
+PRINTED_BETAS = (0.98, 0.9)  # R15, as in Tables 3 and 4.
 
 
 def _with_model(experiment: Experiment, **changes: object) -> Experiment:
     return replace(experiment, model=replace(experiment.model, **changes))  # pyright: ignore[reportArgumentType]
 
 
-def bidirectional(experiment: Experiment) -> Experiment:
-    """R1: no causal mask."""
-    return _with_model(experiment, causal=False)
+def _is_latent(experiment: Experiment) -> bool:
+    return isinstance(experiment.model.attention, Latent.Config)
 
 
-def keys_from_embeddings(experiment: Experiment) -> Experiment:
-    """R2: keys and values of every layer come from the un-normalised input embeddings."""
-    return _with_model(experiment, memory="embeddings")
+def _chosen(latent: Mapping[str, object], others: Mapping[str, object]) -> Condition:
+    """Change some fields of a model with latent attention, and some of any other."""
+    return lambda one: _with_model(one, **(latent if _is_latent(one) else others))
+
+
+# R1: no causal mask.
+bidirectional = _chosen({"causal": False}, {"causal": False})
+# R2: keys and values of every layer come from the un-normalised input embeddings; not in latent attention.
+keys_from_embeddings = _chosen({}, {"memory": "embeddings"})
+# R7: padding is seen and pooled; in latent attention it is not, but a norm follows the last layer.
+visible_padding = _chosen({"final_norm": True}, {"padding": "visible"})
+# R13: as many classes as words. Label 0 counts neither in loss nor in accuracy; in latent attention it does.
+vocabulary_classes = _chosen({"classes": "vocabulary_with_zero"}, {"classes": "vocabulary"})
+# R14: GELU for ReLU between the feed-forward layers of latent attention.
+gelu = _chosen({"feed_forward": "gelu"}, {})
+# R16: where dropout is.
+released_dropout = _chosen(
+    {"dropout_at": ("hidden", "feed_forward")}, {"dropout_at": ("pattern", "attention", "feed_forward")}
+)
 
 
 def _swap(kind: type[EncodingConfig], change: Callable[[EncodingConfig], EncodingConfig]) -> Condition:
@@ -52,24 +71,25 @@ def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
     return Sum.Config(parts=(rotary, Sinusoidal.Config(layout="halves")))
 
 
+def _sines_first(whole: EncodingConfig) -> EncodingConfig:
+    assert isinstance(whole, Sum.Config)
+    halves = (
+        replace(part, layout="halves") if isinstance(part, Sinusoidal.Config) else part
+        for part in whole.parts
+    )
+    return replace(whole, parts=tuple(halves))
+
+
 def rotary_plus_absolute(experiment: Experiment) -> Experiment:
-    """R3: RoPE comes with an absolute input term; in latent attention that is R11's affair."""
-    return experiment if _is_latent(experiment) else _swap(RoPE.Config, _add_sinusoid)(experiment)
-
-
-def _is_latent(experiment: Experiment) -> bool:
-    return isinstance(experiment.model.attention, Latent.Config)
+    """R3: RoPE comes with an absolute input term, sines first; in latent attention that is R11's affair."""
+    if _is_latent(experiment):
+        return experiment
+    return _swap(RoPE.Config, _add_sinusoid)(_swap(Sum.Config, _sines_first)(experiment))
 
 
 table_for_buckets = _swap(T5.Config, lambda _: RelativeTable.Config())  # R4
 exponential_slopes = _swap(ALiBi.Config, lambda _: ALiBi.Config(slopes="exponential"))  # R5
 trainable_positions = _swap(RandomVectors.Config, lambda _: RandomVectors.Config(trainable=True))  # R6
-
-
-def visible_padding(experiment: Experiment) -> Experiment:
-    """R7: padding is seen and pooled; under latent attention it is not, but a norm follows the last layer."""
-    change = {"final_norm": True} if _is_latent(experiment) else {"padding": "visible"}
-    return _with_model(experiment, **change)
 
 
 def any_fillers(experiment: Experiment) -> Experiment:
@@ -78,11 +98,6 @@ def any_fillers(experiment: Experiment) -> Experiment:
     if task.kind != "distance":
         return experiment
     return replace(experiment, task=replace(task, fillers="any"))  # pyright: ignore[reportCallIssue]
-
-
-def vocabulary_classes(experiment: Experiment) -> Experiment:
-    """R13: as many classes as words, and label 0 counts neither in loss nor in accuracy."""
-    return _with_model(experiment, classes="vocabulary")
 
 
 def misread_rotation(experiment: Experiment) -> Experiment:
@@ -98,9 +113,25 @@ def misread_rotation(experiment: Experiment) -> Experiment:
     )
 
 
-def gelu_and_two_dropouts(experiment: Experiment) -> Experiment:
-    """R14: the feed-forward beside latent attention has GELU for ReLU, and a second dropout on its output."""
-    return _with_model(experiment, feed_forward="gelu") if _is_latent(experiment) else experiment
+def printed_betas(experiment: Experiment) -> Experiment:
+    """R15: AdamW's betas as the text and the code have them, the larger one first."""
+    return replace(experiment, training=replace(experiment.training, betas=PRINTED_BETAS))
+
+
+def bare_latents(experiment: Experiment) -> Experiment:
+    """R17: latents have no norm, the output projection no bias, and learned positions start at zero."""
+    attention, encoding = experiment.model.attention, experiment.model.encoding
+    if not isinstance(attention, Latent.Config):
+        return experiment
+    if isinstance(encoding, Sum.Config):
+        encoding = Sum.Config(parts=tuple(map(_from_zero, encoding.parts)))
+    return _with_model(
+        experiment, attention=replace(attention, latent_norm=False), output_bias=False, encoding=encoding
+    )
+
+
+def _from_zero(part: EncodingConfig) -> EncodingConfig:
+    return replace(part, std=0.0) if isinstance(part, Learned.Config) else part
 
 
 SWITCHES: dict[str, Condition] = {
@@ -114,22 +145,39 @@ SWITCHES: dict[str, Condition] = {
     "R8": any_fillers,
     "R11": misread_rotation,
     "R13": vocabulary_classes,
-    "R14": gelu_and_two_dropouts,
+    "R14": gelu,
+    "R15": printed_betas,
+    "R16": released_dropout,
+    "R17": bare_latents,
 }
 
-THROWN: dict[str, tuple[str, ...]] = {  # By condition; "controlled" is the library's own.
-    "controlled": (),
-    "described": ("R7", "R8", "R13", "R14"),  # where the paper's text is silent, its code speaks
-    "released": tuple(SWITCHES),
+# Where the text is silent, its code speaks; the text speaks on latent attention, which has no norm after the
+# last layer, and which is DeepSeek's: with norms on its latents, and no bias.
+TEXT: dict[str, Condition] = {
+    "R7": _chosen({}, {"padding": "visible"}),
+    **{name: SWITCHES[name] for name in ("R8", "R13", "R14", "R15", "R16")},
+    "R17": _chosen({"output_bias": False}, {}),
 }
+
+THROWN: dict[str, Mapping[str, Condition]] = {  # By condition; "controlled" is the library's own.
+    "controlled": {},
+    "described": TEXT,
+    "released": SWITCHES,
+}
+
+
+def alone(switch: str, experiment: Experiment) -> Experiment:
+    """The experiment with one switch thrown, whose name becomes its condition; itself if nothing changes."""
+    changed = SWITCHES[switch](experiment)
+    return experiment if changed == experiment else in_present_edition(replace(changed, condition=switch))
 
 
 def _thrown(name: str) -> Condition:
     """The condition that throws the switches of that name."""
 
     def condition(experiment: Experiment) -> Experiment:
-        switches = (SWITCHES[switch] for switch in THROWN[name])
-        return reduce(lambda changed, switch: switch(changed), switches, experiment)
+        switches = THROWN[name].values()
+        return in_present_edition(reduce(lambda changed, switch: switch(changed), switches, experiment))
 
     return condition
 

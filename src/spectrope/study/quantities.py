@@ -14,7 +14,7 @@ from spectrope.study.predictions import Values
 from spectrope.study.rows import StudyRow, StudyRows
 
 ABLATION = "ablation"  # Table of the exact sweep, free of the authors' faults.
-THEIRS = "ablation-value-bias-unrestored-all"  # As the public code does it: R9 and R10,
+THEIRS = "ablation-unrestored-all"  # As the public code does it: R9 and R10,
 THEIRS_LATENT = "ablation-latent-columns-unrestored-all"  # and R12 under latent attention.
 
 Quantity = Callable[[StudyRow], float | None]

@@ -11,6 +11,7 @@ import polars as pl
 from spectrope.core import ConfigError, StoreError, config_hash, finite
 from spectrope.lab import DATA_VERSION, MEASURES, AnyExperiment, Job, read_experiment, written
 from spectrope.store import FIELD, RESULTS_VERSION, Complaint, Run, append_record, read_records, renumbered
+from spectrope.study.corrections import TABLES, Withdrawals, correction_of
 from spectrope.study.kept import FACTS, KEPT, NEEDED, paired
 
 DIGITS = 6  # Significant ones that a row keeps.
@@ -59,6 +60,8 @@ class StudyRow:
     def read(cls, record: Mapping[str, Any]) -> "StudyRow":
         """Read a row back; layers and heads count from 0, also in one that was written when they did not.
 
+        Tables that a correction withdraws are left out.
+
         Raises:
             StoreError: If it is of another version, no row, its experiment is not one of today's, or a fact
                 or table is not what claims read.
@@ -73,7 +76,8 @@ class StudyRow:
         try:
             identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
             experiment = read_experiment(record["config"])
-            tables = {name: pl.DataFrame(columns) for name, columns in record["tables"].items()}
+            columns_of = {name: one for name, one in record["tables"].items() if name not in TABLES}
+            tables = {name: pl.DataFrame(columns) for name, columns in columns_of.items()}
             facts = {name: record["facts"][name] for name in FACTS}
         except ConfigError as error:
             raise StoreError(f"run {run} is of another program: {error}") from None
@@ -107,15 +111,17 @@ class StudyRows:
     Args:
         path: The file; None keeps them in memory alone.
         complaints: One for each record that was left out.
+        withdrawals: The rows, and tables of rows, that corrections have withdrawn.
     """
 
     path: Path | None = None
     complaints: list[Complaint] = field(default_factory=list)
+    withdrawals: Withdrawals = field(default_factory=Withdrawals)
     _rows: dict[AnyExperiment, StudyRow] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: Path) -> "StudyRows":
-        """The rows of a file; what cannot be read as a row of this version is named in `complaints`.
+        """The rows of a file that stand; what cannot be read as a row is named in `complaints`.
 
         Raises:
             StoreError: If the file cannot be read.
@@ -125,7 +131,7 @@ class StudyRows:
         rows.complaints += complaints
         for record in records:
             try:
-                rows._take(StudyRow.read(record))
+                rows._judge(StudyRow.read(record), record["tables"])
             except StoreError as error:
                 rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
         return rows
@@ -178,6 +184,15 @@ class StudyRows:
         """
         if self.path is not None:
             append_record(self.path, self._joined(row).record())
+        self._take(row)
+
+    def _judge(self, row: StudyRow, tables: Iterable[str]) -> None:
+        """Take a row in that stands, and note what is withdrawn."""
+        correction = correction_of(row.experiment)
+        if correction is not None:
+            self.withdrawals.add(row.run, correction)
+            return
+        self.withdrawals.add_tables(row.run, tables)
         self._take(row)
 
     def _take(self, row: StudyRow) -> None:

@@ -21,7 +21,7 @@ def few(monkeypatch):
     monkeypatch.setattr(confounds, "NAMES_AND_MLA", names)
 
 
-EXTRA = ("value-bias-unrestored", "latent-columns", "all")
+EXTRA = ("unrestored", "latent-columns", "all")
 
 
 def say(effects, whole=-60.0, encoding="distance/nope"):
@@ -76,7 +76,7 @@ def gaps_of(arm, own, released):
 
 
 def test_the_ablation_s_own_switches_act_on_the_gap():
-    own = {"value-bias-unrestored": (30.0, 1.0, 1.0), "all": (2.0, 1.0, 1.0)}
+    own = {"unrestored": (30.0, 1.0, 1.0), "all": (2.0, 1.0, 1.0)}
     verdict = judged(gaps_of("distance/rope", own, 32.0))
     assert verdict.outcome == "holds"
     assert verdict.findings[0].part.quantity.startswith("RoPE, Task 1, gap in shallow layers: R9 alone")
@@ -107,10 +107,10 @@ def test_ends_are_runs_of_claim_1_and_ablated_as_the_switches_ask(monkeypatch):
         for job in CLAIM.jobs("released", "mini", (0,))
         if job.tables[1:]
     }
-    assert extra["distance", "rope", "controlled"] == ("ablation-value-bias-unrestored", "ablation-all")
+    assert extra["distance", "rope", "controlled"] == ("ablation-unrestored", "ablation-all")
     assert extra["distance", "mla", "controlled"] == ("ablation-all", "ablation-latent-columns")
     assert extra["distance", "mla", "released"] == ("ablation-latent-columns-unrestored-all",)
-    assert extra["distance", "rope", "released"] == ("ablation-value-bias-unrestored-all",)
+    assert extra["distance", "rope", "released"] == ("ablation-unrestored-all",)
     assert {task for task, *_ in extra} == {"distance"}
     assert {condition for *_, condition in extra} == {"controlled", "released"}
 

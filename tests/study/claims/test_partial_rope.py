@@ -26,5 +26,12 @@ def test_ends_are_nope_and_rope():
     assert arms["4"].model.encoding.groups[0].heads == 4
 
 
+def test_the_public_code_adds_nothing_to_partial_rope_whatever_the_number_of_heads():
+    arms = CLAIM.arms("released", "mini", 6)
+    assert list(arms) == [str(k) for k in range(9)]
+    assert [arms[str(k)].model.encoding.groups[0].heads for k in range(1, 9)] == list(range(1, 9))
+    assert all(one.model.memory == "embeddings" for one in arms.values())
+
+
 def test_at_the_paper_s_width_the_paper_s_numbers_are_run():
     assert list(CLAIM.arms("controlled", "paper", 0)) == ["0", "1", "2", "3", "5", "6", "13", "15", "16"]

@@ -1,5 +1,7 @@
 """Claim 6 on rows with known answers."""
 
+from dataclasses import replace
+
 import pytest
 from tests.study.made import jitter, rows_of
 
@@ -33,3 +35,11 @@ def test_the_sinusoid_is_added_to_the_input():
     arms = CLAIM.arms("controlled", "mini", 0)
     assert [part.kind for part in arms["both"].model.encoding.parts] == ["rope", "sinusoidal"]
     assert arms["alone"] == Dropout().arms("controlled", "mini", 0)["0"]
+
+
+def test_the_public_code_s_arms_are_its_partial_rope_on_all_heads_and_its_rope():
+    alone, both = (CLAIM.arms("released", "paper", 0)[name].model for name in ("alone", "both"))
+    assert (alone.encoding.kind, [group.heads for group in alone.encoding.groups]) == ("per_head", [16])
+    assert [part.kind for part in both.encoding.parts] == ["rope", "sinusoidal"]
+    assert both.encoding.parts[1].layout == "halves"
+    assert replace(alone, encoding=both.encoding) == both

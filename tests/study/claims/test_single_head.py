@@ -55,7 +55,7 @@ def test_the_public_code_s_runs_are_judged_by_its_own_ablation():
     assert CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released").outcome == "holds"
     assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == "fails"
     tables = {job.tables for job in CLAIM.jobs("released", "mini", (0,))}
-    assert tables == {("ablation", "ablation-value-bias-unrestored-all")}
+    assert tables == {("ablation", "ablation-unrestored-all")}
 
 
 @pytest.mark.parametrize(("depth", "layers"), [(1, [0]), (3, [0]), (4, [0, 1]), (6, [0, 1, 2])])

@@ -17,7 +17,7 @@ from spectrope.lab.ablation.screening import screen
 from spectrope.lab.evaluation.score import predict
 
 COLUMNS = "latent-columns"
-RELEASED = {"causal": False, "memory": "embeddings", "final_norm": True, "feed_forward": "gelu"}
+RELEASED = {"causal": False, "final_norm": True, "feed_forward": "gelu", "output_bias": False}
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from spectrope.core import Configured, OneOf, numpy_stream, require
-from spectrope.grokking.tasks.arithmetic import Expression
+from spectrope.grokking.tasks.arithmetic import Expression, Residues
 from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random
 
 LARGEST = 512  # Modulus of which all logits of all pairs, in float64, take 1 GiB.
@@ -144,18 +144,21 @@ class Modular:
         """The exact split that a seed names, on whatever machine.
 
         round(fraction * number of pairs) of the pairs that the distribution lets train are drawn without
-        replacement, or all of them where there are fewer.
+        replacement, or all of them where there are fewer. A result that the draw has missed, such as 0 under
+        `quadratic`, which for many p only (0, 0) gives, gets the next pair in the order of the draw, in
+        exchange for the last drawn pair whose result has others.
 
         Raises:
-            ConfigError: If nothing would be left to train or to test on, or some result would have no pair to
-                learn it from.
+            ConfigError: If nothing would be left to test on, or some result cannot have a pair to learn it
+                from.
         """
         pairs, config = self.pairs(), self.config
         require(len(pairs) > 0, config, "operation", "defined for some pair")
         held_out = config.distribution.held_out(pairs.a.numpy(), pairs.b.numpy())
         allowed = np.flatnonzero(~held_out)
         size = min(round(config.fraction * len(pairs)), len(allowed))
-        drawn = numpy_stream(seed, "modular/split").permutation(allowed)[:size]
+        order = numpy_stream(seed, "modular/split").permutation(allowed)
+        drawn = _with_every_result(order, size, pairs.labels.numpy())
         trains = torch.zeros(len(pairs), dtype=torch.bool)
         trains[torch.from_numpy(drawn)] = True
         split = Split(pairs, trains, torch.from_numpy(held_out))
@@ -165,10 +168,29 @@ class Modular:
     def _check(self, split: Split) -> None:
         tests = len(split.test) > 0
         require(tests, self.config, "fraction", "small enough to leave a pair to test on")
-        missing = np.setdiff1d(split.pairs.labels.numpy(), split.train.labels.numpy())
-        way_out = f"Result {missing[0]} has no training pair." if len(missing) else ""
-        rule = "large enough, and the distribution lenient enough, for every result to be trained on"
-        require(not len(missing), self.config, "fraction", rule, way_out)
+        results = set(split.pairs.labels.tolist())
+        hidden = min(results - set(split.pairs.labels[~split.held_out].tolist()), default=None)
+        rule = "lenient enough for every result to have a pair that trains"
+        way_out = f"Every pair with result {hidden} is held out; choose another k, p or operation."
+        require(hidden is None, self.config, "distribution", rule, way_out)
+        rule = "large enough for every result to be trained on"
+        way_out = f"There are {len(results)} results, and {len(split.train)} training pairs."
+        require(results == set(split.train.labels.tolist()), self.config, "fraction", rule, way_out)
+
+
+def _with_every_result(order: Residues, size: int, labels: Int[np.ndarray, " m"]) -> Int[np.ndarray, " k"]:
+    """The first `size` pairs of an order, with as few exchanged as it takes for every result to occur."""
+    drawn, rest = list(order[:size]), order[size:]
+    results, first = np.unique(labels[rest], return_index=True)
+    counts = np.bincount(labels[drawn], minlength=int(labels.max()) + 1)
+    for newcomer in rest[first[counts[results] == 0]]:
+        leaver = next((n for n in reversed(range(size)) if counts[labels[drawn[n]]] > 1), None)
+        if leaver is None:
+            break
+        counts[labels[drawn[leaver]]] -= 1
+        drawn[leaver] = newcomer
+        counts[labels[newcomer]] += 1
+    return np.array(drawn)
 
 
 def is_prime(n: int) -> bool:

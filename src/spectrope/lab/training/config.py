@@ -21,7 +21,7 @@ class TrainingConfig(Configured):
     batch_size: int = 512  # Examples per step of the optimiser.
     micro_batch: int = 64  # Examples per forward pass; gradients add up to the batch's.
     learning_rate: float = 1e-4  # Peak, after warm-up.
-    betas: tuple[float, float] = (0.98, 0.9)  # As printed in the paper, larger first.
+    betas: tuple[float, float] = (0.98, 0.9)  # R15. As printed in the paper, larger first.
     weight_decay: float = 1e-5
     warmup: float = 0.06  # Share of all steps.
     clip: float | None = None  # Largest norm of the gradient, or None.
@@ -57,11 +57,12 @@ class Experiment(AnyExperiment):
     condition: str
     seed: int = 0
     tuning: Literal["none", "trial", "chosen"] = "none"  # One rate of a grid; the rate chosen from it.
+    edition: int = 1  # Of its condition; raised by a correction, so that results made before stay apart.
 
-    added_later = frozenset({"tuning"})
+    added_later = frozenset({"tuning", "edition"})
 
     def __post_init__(self) -> None:
-        for field in ("n_train", "n_test"):
+        for field in ("n_train", "n_test", "edition"):
             require(getattr(self, field) >= 1, self, field, "at least 1")
         require(self.seed >= 0, self, "seed", "at least 0")
         self._require_room()

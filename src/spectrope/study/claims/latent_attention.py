@@ -36,9 +36,8 @@ class LatentAttention(Claim, name="latent-attention"):
         "Differences paired by seed, Student's t. The gap as in claim 3, with the head's output removed; "
         "under `released` columns of the up-projections instead, as the public code does (R12, on both "
         "splits by R10). Over all layers the largest gap can exceed 10 points without a deposit "
-        "(claim 3): that of RoPE and NoPE is told beside MLA's, where it is measured. Under `described` and "
-        "`released` a norm follows MLA's last layer, as in the public code (R7): claim 11 tells what that "
-        "does by itself."
+        "(claim 3): that of RoPE and NoPE is told beside MLA's, where it is measured. Under `released` a "
+        "norm follows MLA's last layer, as in the public code (R7): claim 11 tells what that does by itself."
     )
     paper = (
         "Table 1, test accuracy on Task 1 and 2: MLA 88.34 and 97.41 %, RoPE 92.64 and 69.43, NoPE 3.51 and "

@@ -7,8 +7,7 @@ import polars as pl
 from spectrope.lab import SCALES, Experiment
 from spectrope.study.arms import GAP, WITHOUT_DROPOUT, distance_at
 from spectrope.study.claim import Claim
-from spectrope.study.claims.partial_rope import LATER, counts_of, on_heads
-from spectrope.study.claims.partial_rope import WHY as NOT_RELEASED
+from spectrope.study.claims.partial_rope import LATER, by_count
 from spectrope.study.predictions import AtLeast, InRuns, largest
 from spectrope.study.quantities import ABLATION, Seen, deposit, deposits_of
 from spectrope.study.rows import StudyRow
@@ -39,8 +38,6 @@ class PartialDeposit(Claim, name="partial-deposit"):
         f"are counted beside it. {WITHOUT_DROPOUT}"
     )
     paper = "figures 9 to 14; no number in the text"
-    conditions = ("controlled", "described")
-    unplanned = NOT_RELEASED
     later = LATER
     tables = (ABLATION,)
     times = 2
@@ -48,8 +45,9 @@ class PartialDeposit(Claim, name="partial-deposit"):
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         n_heads = SCALES[scale]["distance"].model.n_heads
         return {
-            str(k): distance_at(0.0, on_heads(k, n_heads), condition, scale, seed)
-            for k in counts_of(n_heads)[1:]
+            str(k): distance_at(0.0, encoding, condition, scale, seed)
+            for k, encoding in by_count(condition, n_heads).items()
+            if k > 0
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:

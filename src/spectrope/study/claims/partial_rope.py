@@ -12,7 +12,6 @@ from spectrope.study.verdict import Part
 
 SHOWN = (0, 1, 2, 3, 5, 6, 13, 15, 16)  # Numbers of RoPE heads that the paper shows, of 16.
 LATER = "; at `mini` all numbers of heads but 0, 1, 4, 7 and 8 were added once these had run"
-WHY = "Not under `released`: what the public code adds to RoPE's input (R3) has no form for some heads."
 
 
 class PartialRoPE(Claim, name="partial-rope"):
@@ -25,18 +24,17 @@ class PartialRoPE(Claim, name="partial-rope"):
     prediction = "acc(H heads) − acc(k heads) ≥ 2 points for 0 < k < H"
     test = (
         "Task 1; differences paired by seed, Student's t. No head has RoPE at k = 0. That Task 2 suffers "
-        "too, which the text says without a number, is not tested."
+        "too, which the text says without a number, is not tested. Under `released` no number of heads has "
+        "the absolute term that the public code adds to full RoPE elsewhere (R3)."
     )
     paper = "figure 5; no number in the text"
-    conditions = ("controlled", "described")
-    unplanned = WHY
     later = LATER
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         n_heads = SCALES[scale]["distance"].model.n_heads
         return {
-            str(k): experiment("distance", on_heads(k, n_heads), scale=scale, condition=condition, seed=seed)
-            for k in counts_of(n_heads)
+            str(k): experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+            for k, encoding in by_count(condition, n_heads).items()
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -54,8 +52,16 @@ def counts_of(n_heads: int) -> tuple[int, ...]:
     return SHOWN if n_heads == SHOWN[-1] else tuple(range(n_heads + 1))
 
 
-def on_heads(k: int, n_heads: int) -> EncodingConfig:
-    """RoPE on the first k heads; NoPE and RoPE themselves at either end, so that runs are shared."""
-    if k == 0:
-        return NoPE.Config()
-    return RoPE.Config() if k == n_heads else PerHead.Config(groups=(Group(heads=k),))
+def by_count(condition: str, n_heads: int) -> dict[int, EncodingConfig]:
+    """RoPE on the first k heads, by k; NoPE and full RoPE at either end, so that runs are shared."""
+    partial = {k: _on_heads(k, n_heads) for k in counts_of(n_heads)[1:-1]}
+    return {0: NoPE.Config(), **partial, n_heads: full_rope(condition, n_heads)}
+
+
+def full_rope(condition: str, n_heads: int) -> EncodingConfig:
+    """RoPE on all heads, and nothing else: as a group of all heads it stays free of what R3 adds to RoPE."""
+    return _on_heads(n_heads, n_heads) if condition == "released" else RoPE.Config()
+
+
+def _on_heads(k: int, n_heads: int) -> EncodingConfig:
+    return PerHead.Config(n_heads=n_heads, groups=(Group(heads=k),))

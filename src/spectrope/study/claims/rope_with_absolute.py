@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from spectrope.encodings import Sum
-from spectrope.lab import Experiment
+from spectrope.encodings import RoPE, Sum
+from spectrope.lab import SCALES, Experiment
 from spectrope.study.arms import (
     WITHOUT_DROPOUT,
     distance_at,
@@ -12,6 +12,7 @@ from spectrope.study.arms import (
     one_head_stands_out,
 )
 from spectrope.study.claim import Claim
+from spectrope.study.claims.partial_rope import full_rope
 from spectrope.study.quantities import ABLATION, Seen
 from spectrope.study.verdict import Part
 
@@ -32,16 +33,17 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     )
     test = (
         "The gap as in claim 3. Where RoPE alone has no deposit in layer 0, none can be gone, and the claim "
-        f"stays inconclusive. {WITHOUT_DROPOUT}"
+        "stays inconclusive. Under `released` RoPE alone is that of the public code's partial RoPE, on all "
+        f"heads, and RoPE + absolute its RoPE of every other figure (R3). {WITHOUT_DROPOUT}"
     )
     paper = "figure 6; no number in the text"
-    conditions = ("controlled", "described")
-    unplanned = "Not under `released`: the public code adds the absolute term to RoPE itself (R3)."
     tables = (ABLATION,)
     times = 2
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
-        encodings = {"alone": "rope", "both": Sum.Config()}
+        alone = full_rope(condition, SCALES[scale]["distance"].model.n_heads)
+        both = RoPE.Config() if condition == "released" else Sum.Config()  # R3 adds the absolute term.
+        encodings = {"alone": alone, "both": both}
         return {
             name: distance_at(0.0, encoding, condition, scale, seed) for name, encoding in encodings.items()
         }

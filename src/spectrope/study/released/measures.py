@@ -3,7 +3,7 @@
 from spectrope.lab import ProtocolAblation
 
 
-class ValueBias(ProtocolAblation, name="ablation-value-bias-unrestored"):
+class Unrestored(ProtocolAblation, name="ablation-unrestored"):
     """Drops with the fault R9."""
 
     protocol = "R9"
@@ -21,7 +21,7 @@ class LatentColumns(ProtocolAblation, name="ablation-latent-columns"):
     protocol = "R12"
 
 
-class Released(ProtocolAblation, name="ablation-value-bias-unrestored-all"):
+class Released(ProtocolAblation, name="ablation-unrestored-all"):
     """Drops as the public code measures them."""
 
     protocol = "released"
@@ -33,4 +33,4 @@ class ReleasedLatent(ProtocolAblation, name="ablation-latent-columns-unrestored-
     protocol = "released-mla"
 
 
-RELEASED = (ValueBias, AllExamples, LatentColumns, Released, ReleasedLatent)
+RELEASED = (Unrestored, AllExamples, LatentColumns, Released, ReleasedLatent)

@@ -1,4 +1,4 @@
-"""R9: the paper's public code zeroes a head's rows of the value weights, and not their bias."""
+"""A head's rows of the value weights are zeroed, and not its bias, as ablation by weights may forget."""
 
 from torch import Tensor
 

@@ -130,8 +130,8 @@ def _check_layers(folder: Path, config: dict[str, Any]) -> None:
             held = 1 + max((_layer_of(weight) for weight in _names(folder)), default=-1)
             if count > held:
                 raise ConfigError(
-                    f"{folder}/config.json: {name} must be the number of layers that the weights hold, {held}; "
-                    f"got {count}."
+                    f"{folder}/config.json: {name} must be the number of layers that the weights hold, "
+                    f"{held}; got {count}."
                 )
 
 

@@ -9,6 +9,7 @@ from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
 
 RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes", "layers", "paths"}
+RECORD |= {"unread", "without"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}
@@ -134,8 +135,8 @@ def test_an_undeclared_layer_gets_its_reason(checkpoints, tmp_path, capsys):
     FAMILIES["bert"]().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"position_embedding_type": "relative"}))
-    assert main(("audit", str(tmp_path), "--length", "16")) == 1
-    assert "undeclared" in capsys.readouterr().out
+    assert main(("audit", str(tmp_path), "--length", "16")) == 3
+    assert "positions are added, of which the configuration says nothing" in capsys.readouterr().out
 
 
 def test_diff_of_two_checkpoints(checkpoints, capsys):

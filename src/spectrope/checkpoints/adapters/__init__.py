@@ -7,6 +7,7 @@ from spectrope.checkpoints.adapters.hooks import (
     evaluating,
     running,
     states_of,
+    with_all_states,
     with_states,
 )
 from spectrope.checkpoints.adapters.inputs import Inputs, runs_at, trained_length
@@ -68,5 +69,6 @@ __all__ = [
     "sees_ahead",
     "states_of",
     "trained_length",
+    "with_all_states",
     "with_states",
 ]

@@ -1,5 +1,6 @@
 """Small random-weight models of every text family of the library, built from their configuration classes."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -172,7 +173,9 @@ def build(variant: Variant) -> torch.nn.Module:
     if count > MOST:
         raise ValueError(f"{variant.family} has {count} parameters; name its sizes in SIZES or OWN.")
     torch.manual_seed(0)
-    model = cls(config).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the library's own initialisation
+        model = cls(config).eval()
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)

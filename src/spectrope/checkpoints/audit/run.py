@@ -37,7 +37,7 @@ from spectrope.checkpoints.audit.records import (
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, blocks_without, constant_token
-from spectrope.core import ConfigError, Progress, Watch, choose_device, dtype_name, unwatched
+from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name, unwatched
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
@@ -51,7 +51,7 @@ def audit(
     length: int | None = None,
     layers: "str | slice | None" = None,
     dtype: Dtype = "auto",
-    device: str = "auto",
+    device: Device = "auto",
     paths: bool = False,
     batch: int = 2,
     seed: int = 0,
@@ -123,7 +123,7 @@ def _opened(
     model: object,
     layers: "str | slice | None",
     dtype: Dtype,
-    device: str,
+    device: Device,
     opening: dict[str, bool],
 ) -> nn.Module:
     """The model that an argument stands for.

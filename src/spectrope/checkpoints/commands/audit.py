@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import audit as auditing
+from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
 from spectrope.console import counted, explain, say, table
@@ -69,12 +70,12 @@ def show(audit: auditing.Audit) -> None:
     for where, why in reasons(audit):
         say(f"{where}: {why}")
     if audit.ok:
-        explain("Every layer applies what the configuration declares.")
+        explain(f"{SEEN} {UNSEEN}")
 
 
 def reasons(audit: auditing.Audit) -> list[tuple[str, str]]:
     """Where something does not match, and why."""
-    findings = [(where, str(finding)) for where, finding in audit.findings]
+    findings = [(where, f"{finding.code} {finding}") for where, finding in audit.findings]
     others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
     paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
     return [*findings, *others, *paths]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import FAMILIES, LENGTH
+from tests.checkpoints.audit.families import FAMILIES, LENGTH, SIZES, build
 from transformers.models.llama import modeling_llama
 from transformers.models.qwen3 import modeling_qwen3
 
@@ -54,9 +54,8 @@ def test_a_rotation_that_is_not_the_same_everywhere_is_named(family, change, cod
     assert all(says in one.message for one in records)
 
 
-def masked(family, layers, allowed):
+def masked(model, layers, allowed):
     """Codes and layers found in a model whose layers of those numbers get the mask that `allowed` draws."""
-    model = FAMILIES[family]()
 
     def hook(module, args, given):
         states = args[0] if args else given["hidden_states"]
@@ -74,10 +73,11 @@ def masked(family, layers, allowed):
 @pytest.mark.parametrize("layers", [(1,), (0, 1)])
 @pytest.mark.parametrize("ahead", [1, LENGTH])
 def test_a_decoder_that_sees_ahead_is_found(family, layers, ahead):
-    found = masked(family, layers, lambda lag: lag >= -ahead)
+    found = masked(FAMILIES[family](), layers, lambda lag: lag >= -ahead)
     assert found == {("SPE201", layer) for layer in layers}
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta"])
+@pytest.mark.parametrize("family", ["Bert", "Electra"])
 def test_an_encoder_made_causal_is_found(family):
-    assert masked(family, (0,), lambda lag: lag >= 0) == {("SPE201", 0)}
+    model = build(family, "ForMaskedLM", **SIZES)
+    assert masked(model, (0,), lambda lag: lag >= 0) == {("SPE201", 0)}

@@ -168,13 +168,14 @@ def build(variant: Variant) -> torch.nn.Module:
     config = small_config(variant.family, variant.rope)
     name = HEADS[variant.head][variant.family]
     cls = getattr(transformers, name if isinstance(name, str) else name[0])
-    with torch.device("meta"):
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")  # of the library's own initialisation
         count = sum(weights.numel() for weights in cls(config).parameters())
     if count > MOST:
         raise ValueError(f"{variant.family} has {count} parameters; name its sizes in SIZES or OWN.")
     torch.manual_seed(0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the library's own initialisation
+        warnings.simplefilter("ignore")
         model = cls(config).eval()
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie

@@ -13,7 +13,7 @@ RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes"
 RECORD |= {"unread", "without", "findings"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
-ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}
+ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "sees_future"}
 TURNING = {
     "start",
     "width",

@@ -8,7 +8,18 @@ from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
 
-RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes", "layers", "paths"}
+RECORD = {
+    "ok",
+    "findings",
+    "model",
+    "architecture",
+    "dtype",
+    "noise",
+    "length",
+    "absolutes",
+    "layers",
+    "paths",
+}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}

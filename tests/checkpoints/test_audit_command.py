@@ -22,7 +22,7 @@ RECORD = {
 }
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
-ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}
+ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "sees_future"}
 TURNING = {
     "start",
     "width",
@@ -34,6 +34,7 @@ TURNING = {
     "phase_error",
     "base",
     "sense",
+    "key_offset",
 }
 HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}
@@ -85,7 +86,7 @@ def test_a_mismatch_ends_with_1_and_says_why(checkpoints, tmp_path, capsys):
     (lying / "config.json").write_text(json.dumps(config | {"no_rope_layers": [1, 0]}))
     assert main(("audit", str(lying), "--length", "32")) == 1
     out = capsys.readouterr().out
-    assert "layer 1: encoding: none declared, rotary, base 10000 effective" in out
+    assert "layer 1: SPE110 encoding: none declared, rotary, base 10000 effective" in out
     assert "Every layer" not in out
 
 

@@ -1,5 +1,6 @@
 """Small random-weight models of every text family of the library, built from their configuration classes."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -167,12 +168,15 @@ def build(variant: Variant) -> torch.nn.Module:
     config = small_config(variant.family, variant.rope)
     name = HEADS[variant.head][variant.family]
     cls = getattr(transformers, name if isinstance(name, str) else name[0])
-    with torch.device("meta"):
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")  # of the library's own initialisation
         count = sum(weights.numel() for weights in cls(config).parameters())
     if count > MOST:
         raise ValueError(f"{variant.family} has {count} parameters; name its sizes in SIZES or OWN.")
     torch.manual_seed(0)
-    model = cls(config).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = cls(config).eval()
     for key, weights in model.named_parameters():
         if key.endswith("norm.weight"):  # ones would hide on which side of a rotation they lie
             weights.data.uniform_(0.5, 1.5)

@@ -24,7 +24,13 @@ from spectrope.checkpoints.adapters.sites import (
     rest_of,
 )
 from spectrope.checkpoints.adapters.slices import parse_layers
-from spectrope.checkpoints.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
+from spectrope.checkpoints.adapters.structure import (
+    block_of,
+    declared_config,
+    is_checkpoint,
+    layer_name,
+    sees_future,
+)
 from spectrope.checkpoints.adapters.texts import (
     Tokenizer,
     check_tokenizer,
@@ -67,6 +73,7 @@ __all__ = [
     "running",
     "runs_at",
     "sees_ahead",
+    "sees_future",
     "states_of",
     "trained_length",
     "with_all_states",

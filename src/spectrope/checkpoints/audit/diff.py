@@ -48,7 +48,7 @@ class Difference:
         return {"same": self.same, **dataclasses.asdict(self)}
 
 
-def diff(first: object, second: object) -> Difference:
+def diff(first: Any, second: Any) -> Difference:
     """Compare what two models apply, each layer with that of the same number.
 
     Args:

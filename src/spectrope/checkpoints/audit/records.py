@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.reach import Reach
 from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
 
@@ -193,9 +194,16 @@ class Audit:
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
 
+    @property
+    def records(self) -> tuple[Finding, ...]:
+        """Every finding as a flat record with its code."""
+        numbers = {f"layer {record.name}": record.layer for record in self.layers}
+        return tuple(finding_of(where, numbers.get(where), finding) for where, finding in self.findings)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
-        values = {"ok": self.ok, **dataclasses.asdict(self)}
+        findings = [dataclasses.asdict(record) for record in self.records]
+        values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
         for absolute in values["absolutes"]:
             del absolute["term"]
         return values

@@ -1,5 +1,8 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -12,6 +15,7 @@ from spectrope.checkpoints.adapters import (
     open_model,
     parse_layers,
     runs_at,
+    sees_future,
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
@@ -25,6 +29,7 @@ from spectrope.checkpoints.audit.declaration import (
 )
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.heads import by_head
 from spectrope.checkpoints.audit.measure import measure
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.reach import Reach, reach_of
@@ -37,7 +42,7 @@ from spectrope.checkpoints.audit.records import (
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, blocks_without, constant_token
-from spectrope.core import ConfigError, Progress, Watch, choose_device, dtype_name, unwatched
+from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name, unwatched
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
@@ -51,7 +56,7 @@ def audit(
     length: int | None = None,
     layers: "str | slice | None" = None,
     dtype: Dtype = "auto",
-    device: str = "auto",
+    device: Device = "auto",
     paths: bool = False,
     batch: int = 2,
     seed: int = 0,
@@ -91,6 +96,7 @@ def audit(
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
+    ahead = partial(sees_future, model)
     with evaluating(model), runs_at(length, model):
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
@@ -99,7 +105,7 @@ def audit(
 
         def receive(kernel: LayerKernel) -> None:
             require_finite(model, kernel)
-            records.append(layer_record(kernel, declaration, varying, length, noise))
+            records.append(layer_record(kernel, declaration, ahead, varying, length, noise))
             watch(Progress("audit", len(records), len(modules)))
 
         watch(Progress("audit", 0, len(modules)))
@@ -123,7 +129,7 @@ def _opened(
     model: object,
     layers: "str | slice | None",
     dtype: Dtype,
-    device: str,
+    device: Device,
     opening: dict[str, bool],
 ) -> nn.Module:
     """The model that an argument stands for.
@@ -175,16 +181,22 @@ def default_length(model: nn.Module) -> int:
 
 
 def layer_record(
-    kernel: LayerKernel, declaration: Declaration, varying: dict[str, bool], length: int, noise: float
+    kernel: LayerKernel,
+    declaration: Declaration,
+    ahead: Callable[[str], bool | None],
+    varying: dict[str, bool],
+    length: int,
+    noise: float,
 ) -> LayerRecord:
     """Measure one layer and compare it with its declaration."""
     module = kernel.call.module
     stack, layer = layer_name(module)
     declaration = declaration.at(layer)
-    declared = declared_layer(declaration, stack, layer, length)
+    declared = replace(declared_layer(declaration, stack, layer, length), sees_future=ahead(stack))
     absolute = next((moves for prefix, moves in varying.items() if module.startswith(prefix)), False)
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
+    findings = by_head(findings, kernel, declared.turning, length, noise)
     findings += [
         Discrepancy(what, values, effective.describe(declared.turning and declared.turning.base))
         for what, values in contradictions(declaration, layer)
@@ -227,11 +239,11 @@ def judge(
     declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy]
 ) -> tuple[LayerVerdict, str]:
     """The verdict on a layer, and why where it is neither a match nor a difference."""
-    if declared.kind is None:
+    if declared.kind is None and not findings:
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
     if declared.kind == "bucketed bias" and effective.kind == "none":
         return "cannot tell", "the table holds the same value in every bucket"
-    if effective.kind == "unknown":
+    if effective.kind == "unknown" and all(finding.what == "encoding" for finding in findings):
         return "cannot tell", "the kernel varies with position, but as no family known here"
     if findings:
         return "differs", ""

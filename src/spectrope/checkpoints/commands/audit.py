@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import audit as auditing
+from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.text import SHOWN, reasons, shown_rows, title
 from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
@@ -69,4 +70,4 @@ def show(audit: auditing.Audit) -> None:
     for where, why in reasons(audit):
         say(f"{where}: {why}")
     if audit.ok:
-        explain("Every layer applies what the configuration declares.")
+        explain(f"{SEEN} {UNSEEN}")

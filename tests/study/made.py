@@ -13,6 +13,7 @@ from spectrope.store import RESULTS_VERSION
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import ABLATION, own_ablation
 from spectrope.study.rows import FACTS, StudyRow, StudyRows
+from spectrope.study.verdict import ClaimVerdict
 
 FACTS_OF_ALL = dict.fromkeys(FACTS) | {
     "finished_at": "2026-01-01T00:00:00+00:00",
@@ -105,3 +106,15 @@ def rows_of(
 def jitter(seed: int) -> float:
     """Something that differs from seed to seed, of size about 1; 0 on average over any six in a row."""
     return (0.3, -0.9, 0.8, -0.4, 0.9, -0.7)[seed % 6]
+
+
+def together(verdict: ClaimVerdict) -> str:
+    """What the parts of a claim say together, whichever decides it: the worst of them."""
+    premises = [one.word for one in verdict.findings if one.part.premise]
+    words = {one.word for one in verdict.findings if not one.part.premise}
+    if set(premises) - {"reproduced"} or not words:
+        return "undecided"
+    for word in ("contradicted", "undecided"):
+        if words & {word, *(("direction only", "not testable here") if word == "undecided" else ())}:
+            return word
+    return "reproduced" if "reproduced" in words else "saturated"

@@ -67,7 +67,7 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
     rows = StudyRows.load(path)
     assert len(rows) == 3 * seeds - 1
     verdict = CLAIM.judge(rows)
-    assert verdict.outcome == "holds"
+    assert verdict.word == "reproduced"
     assert verdict.n_seeds == seeds - 1
     assert verdict.reason == "all 2 parts hold; 1 run left out"
     (line,) = verdict.left_out
@@ -82,7 +82,7 @@ def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     path = tmp_path / "mini.jsonl"
     spoil(path, stored(path), fault)
     verdict = CLAIM.judge(StudyRows.load(path))
-    assert verdict.outcome == "inconclusive"
+    assert verdict.word == "undecided"
     assert (
         verdict.reason
         == "5 of at least 6 seeds for a deposit in a shallow layer at rate 0.1, given one without dropout; "
@@ -98,7 +98,7 @@ def test_a_run_done_again_is_no_longer_missed(tmp_path):
     rows.add(row(victim, **say("0.1", 9)))
     for again in (rows, StudyRows.load(path)):
         verdict = CLAIM.judge(again)
-        assert (verdict.outcome, verdict.left_out) == ("holds", ())
+        assert (verdict.word, verdict.left_out) == ("reproduced", ())
 
 
 def test_a_spoiled_run_of_another_claim_is_none_of_this_one(tmp_path):
@@ -113,7 +113,7 @@ def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     stored(path, without=[("0", 8), ("0", 11)])
     rows = StudyRows.load(path)
     verdict = CLAIM.judge(rows)
-    assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 4)
+    assert (verdict.word, verdict.n_seeds) == ("undecided", 4)
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
     page = write_replication(study, rows, tmp_path / "page.md").read_text()
     # Four seeds have a row and a deposit; one in three of twenty-four more is likely to have one.

@@ -12,7 +12,7 @@ from spectrope.study.claim import CLAIMS
 from spectrope.study.claims.counting_ordering import CountingTable
 from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.page.extras.base import EXTRAS, interval_of
-from spectrope.study.page.forest import SPARED, forest
+from spectrope.study.page.forest import APPENDIX, forest
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
@@ -61,7 +61,7 @@ def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():
         finding.evidence.interval.low,
         finding.evidence.interval.high,
     )
-    assert interval["outcome"] == "holds"
+    assert interval["outcome"] == "reproduced"
     alt.VConcatChart.validate(emptied(panels_spec([panel], 250, 1)))
 
 
@@ -82,7 +82,7 @@ def test_conditions_share_the_axes_of_a_unit():
     assert specs[1]["y"]["axis"] is None
     low, high = specs[0]["x"]["scale"]["domain"]
     assert all(low < row["value"] < high for panel in panels for row in panel.layers["seeds"].rows)
-    assert SPARED in {row["outcome"] for row in panels[0].layers["intervals"].rows}
+    assert APPENDIX in {row["outcome"] for row in panels[0].layers["intervals"].rows}
 
 
 def test_nothing_is_drawn_of_a_single_seed():

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from tests.study.made import FACTS_OF_ALL, jitter
+from tests.study.made import FACTS_OF_ALL, jitter, together
 
 from spectrope.core.config import config_hash
 from spectrope.core.errors import UnknownNameError
@@ -63,18 +63,18 @@ def test_seeds_on_which_settings_were_chosen_do_not_count():
 
 
 def outcome(claim: Claim, say, seeds: int = 6) -> str:
-    return claim.judge(rows_of(claim, say, seeds), "described").outcome
+    return together(claim.judge(rows_of(claim, say, seeds), "described"))
 
 
 @pytest.mark.parametrize(
     ("decay", "free", "train", "expected"),
     [
-        ((0.6, 0.05), (0.6, 0.5), 1.0, "holds"),
-        ((0.6, 0.05), (0.6, 0.05), 1.0, "fails"),
-        ((0.1, 0.05), (0.6, 0.9), 1.0, "fails"),
-        ((0.6, 0.3), (0.6, 0.9), 1.0, "fails"),
-        ((0.6, 0.1), (0.6, 0.9), 1.0, "inconclusive"),
-        ((0.6, 0.05), (0.6, 0.5), 0.5, "inconclusive"),
+        ((0.6, 0.05), (0.6, 0.5), 1.0, "reproduced"),
+        ((0.6, 0.05), (0.6, 0.05), 1.0, "contradicted"),
+        ((0.1, 0.05), (0.6, 0.9), 1.0, "contradicted"),
+        ((0.6, 0.3), (0.6, 0.9), 1.0, "contradicted"),
+        ((0.6, 0.1), (0.6, 0.9), 1.0, "undecided"),
+        ((0.6, 0.05), (0.6, 0.5), 0.5, "undecided"),
     ],
 )
 def test_uniformity(decay, free, train, expected):
@@ -83,16 +83,16 @@ def test_uniformity(decay, free, train, expected):
         return {"unevenness": (start, end + shift), "train_accuracy": (0.1, train)}
 
     assert outcome(GrokUniformity(), say) == expected
-    assert outcome(GrokUniformity(), say, seeds=5) == "inconclusive"
+    assert outcome(GrokUniformity(), say, seeds=5) == "undecided"
 
 
 @pytest.mark.parametrize(
     ("least", "most", "uneven", "expected"),
     [
-        (0.9, 0.3, 0.15, "holds"),
-        (1.0, 0.99, 0.1, "fails"),
-        (0.9, 0.3, 0.5, "fails"),
-        (0.3, 0.3, 0.1, "fails"),
+        (0.9, 0.3, 0.15, "reproduced"),
+        (1.0, 0.99, 0.1, "contradicted"),
+        (0.9, 0.3, 0.5, "contradicted"),
+        (0.3, 0.3, 0.1, "contradicted"),
     ],
 )
 def test_distribution(least, most, uneven, expected):
@@ -119,7 +119,7 @@ def test_nothing_is_said_of_holes_where_random_pairs_are_not_grokked():
     assert verdict.reason == "its premise fails: test accuracy on random pairs"
 
 
-@pytest.mark.parametrize(("closer", "expected"), [(True, "holds"), (False, "fails")])
+@pytest.mark.parametrize(("closer", "expected"), [(True, "reproduced"), (False, "contradicted")])
 def test_med(closer, expected):
     falling, noisy = np.array([4.0, 9, 8, 7, 6, 5, 3, 2, 1]), np.array([1.0, 5, 2, 8, 3, 9, 4, 7, 6])
 
@@ -183,7 +183,7 @@ def test_rows_of_both_laboratories_share_a_file(tmp_path: Path):
     assert last("med")(read) == 0.5
 
 
-@pytest.mark.parametrize(("reached", "expected"), [(1.0, "holds"), (0.5, "fails")])
+@pytest.mark.parametrize(("reached", "expected"), [(1.0, "reproduced"), (0.5, "contradicted")])
 def test_coverage(monkeypatch, reached, expected):
     # At p = 11 the linear algebra takes no time; what follows is the same as at 59.
     monkeypatch.setattr(grokking, "MODULUS", {"mini": 11})
@@ -198,7 +198,7 @@ def test_coverage(monkeypatch, reached, expected):
     assert outcome(GrokCoverage(), say) == expected
     verdict = GrokCoverage().judge(rows_of(GrokCoverage(), say), "described")
     *parts, last_part = verdict.findings
-    assert last_part.outcome == "holds"
+    assert last_part.word == "reproduced"
     assert last_part.evidence.interval.estimate > 0.9
     notes = {one.part.quantity.split(", test")[0]: one.part.note for one in parts}
     assert notes["strip, k = 67"] == "not held out 0.0 %"
@@ -206,7 +206,7 @@ def test_coverage(monkeypatch, reached, expected):
 
 @pytest.mark.parametrize(
     ("fitted", "end", "expected"),
-    [(0.5, 1.0, "holds"), (0.97, 1.0, "fails"), (0.1, 0.7, "fails")],
+    [(0.5, 1.0, "reproduced"), (0.97, 1.0, "contradicted"), (0.1, 0.7, "contradicted")],
 )
 def test_vision(fitted, end, expected):
     train = np.minimum(1.0, np.linspace(0, 3, EVALUATIONS))
@@ -224,7 +224,7 @@ def test_images_that_were_never_fitted_are_not_grokked_either():
         GrokVision(), lambda arm, shift: {"train_accuracy": (0.1, 0.5), "test_accuracy": (0.1, 0.3 + shift)}
     )
     findings = GrokVision().judge(rows, "described").findings
-    assert [(one.n_seeds, one.outcome) for one in findings] == [(6, "fails"), (0, "inconclusive")]
+    assert [(one.n_seeds, one.word) for one in findings] == [(6, "contradicted"), (0, "undecided")]
     with pytest.raises(UnknownNameError, match="unknown scale 'large'"):
         GrokVision().arms("described", "large", 0)
 

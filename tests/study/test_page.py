@@ -22,7 +22,7 @@ from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
-from spectrope.study.page.page import cell, decisive, machines, mark, seconds_each
+from spectrope.study.page.page import cell, headline_cell, left_open, machines, seconds_each
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
@@ -38,29 +38,33 @@ def say(arm, seed):
 def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     claims = chosen_claims(())
     page = write_replication(study(*claims, seeds=(0,)), StudyRows(), tmp_path / "replication.md").read_text()
-    head = page.split("**holds**: every part")[0]
+    head, own = page.split("One **headline part** decides")[0].split("### Predictions of ours")
     for claim in claims:
-        assert f"| {claim.number}. [{claim.title}](#{claim.kind}) |" in head
+        assert f"| {claim.number}. [{claim.title}](#{claim.kind}) (" in (own if claim.ours else head)
         assert f'<a id="{claim.kind}"></a>' in page
         assert claim.unplanned in page
-    assert len([line for line in head.splitlines() if line.startswith("| ")]) == len(claims) + 2
+    lines = [line for line in (head + own).splitlines() if line.startswith("| ")]
+    assert len(lines) == len(claims) + 4
     assert not (tmp_path / "images").exists()  # Nothing has been run.
     assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
-    assert "| no run yet | no run yet | no run yet |  |" in head
-    assert "the corrected p, which has to be 0.025 or less" in page
+    assert "| not testable here: not run | not testable here: not run |" in head
     assert "at `mini` of 3, layer 0 alone. Layers and heads count from 0;" in page
-    assert "were chosen on earlier ones; how many there are was settled once" in page
+    assert "Rates were chosen by accuracy on one seed" in page
 
 
 def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows = rows_of(DistanceOrdering(), say)
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
-    surest = "RoPE minus absolute, speed: 0.0, predicted at least 2 points (`controlled`)"
-    assert f"| **fails**: 8 hold, 9 fail | no run yet | no run yet | {surest} |" in page
+    unrun = "not testable here: not run"
+    (line,) = (line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE first"))
+    assert re.search(
+        rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6 \| {unrun} \| {unrun} \|$", line
+    )
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
-    assert "| at least 2 points | 89.1 | 55.0 [" in line
-    assert "holds, n = 6" in line
+    assert "| at least 0.2 log odds | 5.8 | 3." in line
+    assert "reproduced" not in line  # A part that decides nothing has no word.
+    assert "95.00 and 40.00 %" in line
     for name in ("1-distance-ordering", "1-distance-ordering-more"):
         drawn = (tmp_path / "images" / "replication" / f"{name}.svg").read_text()
         assert drawn.startswith("<svg")
@@ -71,36 +75,36 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 
 @pytest.mark.parametrize(
     ("seeds", "test", "told"),
-    [(6, 95.0, "**holds**"), (6, 62.0, "inconclusive: 7 open"), (3, 95.0, "3 of 6 seeds")],
+    [
+        (6, 95.0, "**reproduced** 2."),
+        (6, 60.2, "**undecided** 0.0"),
+        (3, 95.0, "not testable here: 3 of at least 6 seeds for RoPE on all heads minus on half of them"),
+    ],
 )
-def test_an_outcome_is_marked_in_a_word_or_two(seeds, test, told):
+def test_a_verdict_is_a_word_with_its_effect_or_a_reason(seeds, test, told):
     claim = PartialRoPE()
     rows = rows_of(
-        claim, lambda arm, seed: {"test": test + jitter(seed) if arm == "8" else 60.0}, seeds=seeds
+        claim, lambda arm, seed: {"test": test + 6 * jitter(seed) if arm == "8" else 60.0}, seeds=seeds
     )
-    verdict = claim.judge(rows)
-    assert mark(verdict) == told
-    if told == "**holds**":
-        assert decisive(verdict).endswith("predicted at least 2 points (`controlled`)")
+    assert headline_cell(claim.judge(rows)).startswith(told)
 
 
-def test_a_failure_says_that_parts_lack_seeds():
-    def tell(arm, seed):
-        return None if (arm, seed) == ("1", 7) else {"test": 60.0 + jitter(seed) * (arm == "8")}
+def test_a_word_that_the_number_of_decisions_leaves_open_is_marked():
+    claim = PartialRoPE()
 
-    verdict = PartialRoPE().judge(rows_of(PartialRoPE(), tell))
-    assert (verdict.outcome, verdict.reason) == ("fails", "6 of 7 parts fail; 1 has fewer than 6 seeds")
-    assert mark(verdict) == "**fails**: 6 fail, 1 lacks seeds"
+    def judged(spread):
+        rows = rows_of(
+            claim, lambda arm, seed: {"test": 80.0 + spread * jitter(seed) if arm == "8" else 60.0}
+        )
+        return claim.judge(rows)
 
-
-def test_a_part_that_would_fail_but_for_the_others_says_so():
-    def tell(arm, seed):
-        return {"test": {"8": 60.0, "2": 59.0 - jitter(seed)}.get(arm, 50.0)}
-
-    found = PartialRoPE().judge(rows_of(PartialRoPE(), tell)).findings
-    told = [cell(one) for one in found if one.spared]
-    assert len(told) == 1
-    assert told[0].startswith("1.0 [0.2 to 1.8] inconclusive (fails but for Holm: p = 0.08")
+    sure, weak = judged(0.5), replace(judged(11.0), claim="weak")
+    assert sure.word == weak.word == "reproduced"
+    assert left_open([weak]) == set()
+    assert left_open([sure, weak, *(replace(weak, claim=name) for name in "abcdefgh")]) >= {
+        ("weak", "controlled")
+    }
+    assert "**reproduced**† " in headline_cell(weak, left_open([weak] * 10))
 
 
 def test_a_page_is_the_same_when_it_is_written_again(tmp_path):

@@ -97,7 +97,7 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
     )
     (first,) = study(claim, seeds=tuple(range(3))).verdicts(rows)  # Twice as many: six.
     (fresh,) = study(claim, seeds=tuple(range(3, 6))).verdicts(rows)
-    assert (first.outcome, first.n_seeds, fresh.n_seeds) == ("holds", 6, 6)
+    assert (first.word, first.n_seeds, fresh.n_seeds) == ("reproduced", 6, 6)
     assert fresh.reason == "its premise fails: RoPE alone, gap in layer 0"
     assert study(claim, seeds=tuple(range(3, 6))).jobs()[0].experiment.seed == 12
 
@@ -114,14 +114,14 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "4 of 4: distance/sum/seed 7, held-out" in out
-    assert "inconclusive" in out
+    assert "undecided" in out
     rows = StudyRows.load(tmp_path / "rows" / "tiny.jsonl")
     assert len(rows) == 4
     assert main([*words, "--runs", str(tmp_path / "elsewhere")]) == 0
     assert "0 runs to do" in capsys.readouterr().out
     assert not (tmp_path / "elsewhere").exists()
     verdict = RoPEWithAbsolute().judge(rows, "controlled", tiny)
-    assert verdict.outcome == "inconclusive"
+    assert verdict.word == "undecided"
     assert main(["claims", "list", "6", "--scale", tiny, *where[:2]]) == 0
     assert "controlled: inconclusive, " in capsys.readouterr().out
 

@@ -6,16 +6,18 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from spectrope.core import ConfigError, Registry
-from spectrope.lab import AnyExperiment, Job
+from spectrope.lab import SCALES, AnyExperiment, Job
 from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
+from spectrope.study.plan import headline_of
 from spectrope.study.power import power_of
 from spectrope.study.quantities import ABLATION, Seen, own_ablation
 from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import ClaimVerdict, Part, decide
 
 CLAIMS: Registry[type["Claim"]] = Registry("claim", "spectrope.study.claims")
-EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen.
+EXPLORED = 6  # Seeds from 0 on that were looked at while scales, tests and layers were chosen,
+EXPLORED_AT = "mini"  # at this scale.
 PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
 
 
@@ -41,8 +43,10 @@ class Claim(ABC):
     tables: ClassVar[tuple[str, ...]] = ()  # What is measured on each run.
     minimum_seeds: ClassVar[int] = MIN_SEEDS
     times: ClassVar[int] = 1  # As many seeds as are asked for, times this, where that is rare or noisy.
-    explored: ClassVar[int] = EXPLORED  # Seeds that chose its settings, or those of its runs; none counts.
+    explored: ClassVar[int] = EXPLORED  # Seeds of `mini` that chose its settings; none counts.
     later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
+    ours: ClassVar[bool] = False  # Whether the prediction is this study's and not the paper's.
+    least_layers: ClassVar[int] = 1  # Fewer cannot tell what the paper says of 6.
 
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
@@ -56,7 +60,7 @@ class Claim(ABC):
 
     @abstractmethod
     def parts(self, seen: Seen) -> Iterator[Part]:
-        """What the claim predicts of them; it holds if every part does."""
+        """What the claim predicts of them; the plan names the part that decides, by default the first."""
 
     def named(self, condition: str, scale: str, seeds: Sequence[int]) -> dict[AnyExperiment, str]:
         """All runs under a condition with their arms, seed by seed, counted from the first unexplored one.
@@ -67,7 +71,7 @@ class Claim(ABC):
         if condition not in self.conditions:
             known = ", ".join(self.conditions)
             raise ConfigError(f"claim {self.kind!r} is tested under {known}; got {condition!r}.")
-        groups = (self.arms(condition, scale, seed) for seed in self.numbers(seeds))
+        groups = (self.arms(condition, scale, seed) for seed in self.numbers(seeds, scale))
         return {one: arm for group in groups for arm, one in group.items()}
 
     def plan(self, condition: str, scale: str, seeds: Sequence[int]) -> list[AnyExperiment]:
@@ -96,7 +100,7 @@ class Claim(ABC):
                 were added after a look; None takes all that the rows have.
         """
         everything = {row.experiment.seed for row in rows}
-        return self.look(rows, condition, scale, everything if seeds is None else self.numbers(seeds))
+        return self.look(rows, condition, scale, everything if seeds is None else self.numbers(seeds, scale))
 
     def look(
         self,
@@ -117,11 +121,13 @@ class Claim(ABC):
         """
         arms = {seed: self.arms(condition, scale, seed) for seed in sorted(numbers)}
         lost = rows.lost(one for group in arms.values() for one in group.values())
-        return Seen.of(rows, arms, tuple(map(str, lost)), precision)
+        seen = Seen.of(rows, arms, tuple(map(str, lost)), precision)
+        return replace(seen, withdrawn=rows.withdrawals.told(condition))
 
-    def numbers(self, seeds: Sequence[int]) -> list[int]:
-        """Seeds of experiments, from those that are counted from the first unexplored one."""
-        return [self.explored + seed for seed in seeds]
+    def numbers(self, seeds: Sequence[int], scale: str) -> list[int]:
+        """Seeds of experiments, from those that are counted from the first unexplored one of a scale."""
+        first = self.explored if scale == EXPLORED_AT else 0
+        return [first + seed for seed in seeds]
 
     def n_judged(self, seeds: Sequence[int]) -> int:
         """How many of the planned seeds a verdict rests on."""
@@ -136,18 +142,38 @@ class Claim(ABC):
     ) -> ClaimVerdict:
         """The verdict of the rows that `see` sees."""
         seen = self.see(rows, condition, scale, seeds)
-        return decide(self.kind, condition, scale, list(self.parts(seen)), seen, self.minimum_seeds)
+        headline = headline_of(self.planned_as)
+        parts, untestable = list(self.parts(seen)), self.untestable(scale)
+        return decide(self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable)
+
+    @property
+    def planned_as(self) -> str:
+        """The name under which the plan has it."""
+        return self.kind
+
+    def untestable(self, scale: str) -> str:
+        """Why runs of a scale cannot test it, whatever they show; empty if they can."""
+        n_layers = max(preset.model.n_layers for preset in SCALES[scale].values()) if scale in SCALES else 0
+        if n_layers >= self.least_layers:
+            return ""
+        return f"{n_layers} layers cannot locate what the paper finds in {self.least_layers}"
 
     def power(self, seeds: Sequence[int], rows: StudyRows, scale: str = "mini") -> str:
         """What planned seeds can show, stated before they run, in points where rows tell the spread."""
         n = self.n_judged(seeds)
         if n < self.minimum_seeds:
             few = f"{n} seed{'s' * (n != 1)}"
-            return f"{few} can only be inconclusive; {self.minimum_seeds} are the fewest."
+            return f"{few} decide{'s' * (n == 1)} nothing; {self.minimum_seeds} are the fewest."
         first = self.conditions[0]
         known = self.see(rows, first, scale, seeds)
-        arms = known.arms or tuple(self.arms(first, scale, self.explored))
-        return power_of(self.foreseen(replace(known, arms=arms)), n)
+        arms = known.arms or tuple(self.arms(first, scale, *self.numbers((0,), scale)))
+        return power_of(self._deciding(self.foreseen(replace(known, arms=arms))), n)
+
+    def _deciding(self, parts: Sequence[Part]) -> list[Part]:
+        """The premises, and the part that decides."""
+        named = headline_of(self.planned_as)
+        deciding = [part for part in parts if not part.premise and named in (None, part.quantity)]
+        return [*(part for part in parts if part.premise), *deciding[:1]]
 
     def foreseen(self, seen: Seen) -> list[Part]:
         """The parts that power is told of: all, where rows do not decide which there are."""

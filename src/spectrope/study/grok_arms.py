@@ -26,9 +26,15 @@ from spectrope.study.rows import StudyRow
 BEYOND = "Beyond Progress Measures (arXiv 2504.03162)"
 SIDES = (40, 50, 60, 67)  # The paper's k, at p = 97.
 PAPER_P = 97
-MODULUS: Mapping[str, int] = {"mini": 59, "small": 97, "paper": 97}
-STEPS: Mapping[str, int] = {"mini": 4_000, "small": 10_000, "paper": 30_000}
-SHARE: Mapping[str, float] = {"mini": 0.5, "small": 0.3, "paper": 0.3}  # p = 59 is slow to grok on less.
+MODULUS: Mapping[str, int] = {"mini": 59, "small": 97, "mid": 97, "paper": 97}
+STEPS: Mapping[str, int] = {"mini": 4_000, "small": 10_000, "mid": 10_000, "paper": 30_000}
+# p = 59 is slow to grok on less.
+SHARE: Mapping[str, float] = {
+    "mini": 0.5,
+    "small": 0.3,
+    "mid": 0.3,
+    "paper": 0.3,
+}
 HELD = {"square": Square, "strip": Strip}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from spectrope.stats import detectable_difference, detectable_equality, detectable_proportion
-from spectrope.study.predictions import ALPHA, AtLeast, InRuns, OfMean, Within
+from spectrope.study.predictions import InRuns, OfMean, Within
 from spectrope.study.verdict import Part
 
 NEGLIGIBLE = 1e-6  # Rounding.
@@ -14,10 +14,9 @@ Factors = Sequence[tuple[Part, float]]  # Parts, with standard deviations betwee
 
 
 def power_of(parts: Sequence[Part], n: int) -> str:
-    """What n seeds show four times in five: of parts that hold, of parts that fail, and of premises.
+    """What n seeds show four times in five: when the part that decides is reproduced, and its premises hold.
 
-    A part fails after Holm's correction, of which the first step is the strictest. Where parts have values,
-    their spread says what that is in their units.
+    Where parts have values, their spread says what that is in their units.
     """
     premises = [part for part in parts if part.premise]
     parts = [part for part in parts if not part.premise]
@@ -29,21 +28,13 @@ def power_of(parts: Sequence[Part], n: int) -> str:
 
 def _of_means(parts: Sequence[Part], n: int) -> Iterator[str]:
     means = [(part, part.prediction) for part in parts if isinstance(part.prediction, OfMean)]
-    corrected = detectable_difference(n, 1 - 2 * ALPHA / len(parts)) if parts else 0.0
-    holds = [
+    shown = [
         (part, detectable_difference(n, one.level)) for part, one in means if not isinstance(one, Within)
     ]
-    fails = [(part, corrected) for part, _ in means]
-    several = any(isinstance(one, AtLeast) and one.tried > 1 for _, one in means)
-    if holds:
+    if shown:
         yield (
-            f"that a part holds where its mean lies {_range(holds)} standard deviations between seeds beyond "
-            f"the smallest effect of interest{_in_units(holds)}"
-        )
-    if fails:
-        yield (
-            f"that a part fails where its mean lies {_range(fails)} short of it"
-            f"{', and so do the other candidates where the largest is judged' * several}{_in_units(fails)}"
+            f"that it is reproduced where its mean lies {_range(shown)} standard deviations between seeds "
+            f"beyond the smallest effect of interest{_in_units(shown)}"
         )
 
 
@@ -59,10 +50,10 @@ def _of_equality(parts: Sequence[Part], n: int) -> Iterator[str]:
 
 def _of_shares(parts: Sequence[Part], n: int) -> Iterator[str]:
     if any(isinstance(part.prediction, InRuns) for part in parts):
-        holds, fails = detectable_proportion(n), detectable_proportion(n, 1 - 2 * ALPHA / len(parts))
-        most = "no majority" if holds is None else f"a majority of {100 * holds:.0f} %"
-        few = "no minority" if fails is None else f"a minority of {100 * (1 - fails):.0f} %"
-        yield f"that a part about most runs holds for {most} and fails for {few}"
+        share = detectable_proportion(n)
+        most = "no majority" if share is None else f"a majority of {100 * share:.0f} %"
+        few = "no minority" if share is None else f"a minority of {100 * (1 - share):.0f} %"
+        yield f"that it is reproduced for {most} of runs and contradicted for {few}"
 
 
 def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """What a part of a claim predicts of a quantity with one value per seed, and how seeds weigh on it.
 
-Every prediction has a smallest effect of interest, and two one-sided p-values: `p_holds` of "the prediction
-is false" and `p_fails` of "it is true", both at its edge. For means they are those of Student's t-test:
-`p_holds` is at most 2.5 % where the whole 95 % interval lies on the side that the prediction says.
+Every prediction has a smallest effect of interest, and one-sided p-values of what would have to be false
+for it to be reproduced, to be right in direction alone, or to be contradicted. For means they are those of
+Student's t-test: `p_reproduced` is at most 2.5 % where the 95 % interval lies beyond the smallest effect.
+Each is compared with the same level, so that no word is easier to come by than its opposite.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +14,15 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from spectrope.stats import MIN_SEEDS, Interval, seed_proportion, t_interval
+from spectrope.stats import (
+    MIN_SEEDS,
+    Discordance,
+    Interval,
+    difference_intervals,
+    exceedance_p,
+    seed_proportion,
+    t_interval,
+)
 
 Values = dict[int, float]  # One per seed.
 LEVEL = 0.95
@@ -26,13 +35,15 @@ class Evidence:
 
     Args:
         interval: The effect, in the unit of the prediction.
-        p_holds: One-sided p-value of "the prediction is false".
-        p_fails: One-sided p-value of "the prediction is true".
+        p_reproduced: One-sided p-value of "the effect is short of the smallest one of interest".
+        p_contradicted: Of "it is not": of the other side of no effect, or of too small an effect either way.
+        p_direction: Of "there is no effect in that direction"; 1 where the prediction has no direction.
     """
 
     interval: Interval
-    p_holds: float
-    p_fails: float
+    p_reproduced: float
+    p_contradicted: float
+    p_direction: float = 1.0
 
 
 class Prediction(ABC):
@@ -40,6 +51,7 @@ class Prediction(ABC):
 
     interest: float
     unit: str
+    null: float | None = None  # No effect; None where the prediction is a bound and has no direction.
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -68,8 +80,8 @@ class OfMean(Prediction):
         return LEVEL
 
     @abstractmethod
-    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
-        """Of "the prediction is false", then of "it is true"."""
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float, float]:
+        """Of reproduced, contradicted and direction, as `Evidence` has them."""
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
         return Evidence(t_interval(values, self.level), *self.p_values(values))
@@ -80,13 +92,14 @@ class AtLeast(OfMean):
     """The mean over seeds is at least `interest`.
 
     Where it says so of some of several candidates, the values are those of the largest. `tried` says how many
-    there are: the interval and `p_holds` are corrected by Bonferroni. `others` are the values of the rest:
-    none of them may reach `interest` either where the prediction is to fail, and one with fewer values than a
-    verdict takes leaves that open.
+    there are: the interval and what speaks for the prediction are corrected by Bonferroni. `others` are the
+    values of the rest: each of them has to contradict the prediction too where it is to be contradicted, and
+    one with fewer values than a verdict takes leaves that open. `null` None makes it a bound.
     """
 
     tried: int = 1
     others: tuple[tuple[float, ...], ...] = ()
+    null: float | None = 0.0
 
     @classmethod
     def of_some(
@@ -103,25 +116,26 @@ class AtLeast(OfMean):
     def words(self) -> str:
         return f"at least {self.interest:g} {self.unit}"
 
-    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
-        above, below = one_sided(values, self.interest)
-        short = [
-            one_sided(np.array(one), self.interest)[1] if len(one) >= MIN_SEEDS else 1.0
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float, float]:
+        reproduced, contradicted, direction = upward(values, self.interest, self.null)
+        rest = [
+            upward(np.array(one), self.interest, self.null)[1] if len(one) >= MIN_SEEDS else 1.0
             for one in self.others
         ]
-        return min(1.0, self.tried * above), max([below, *short])
+        return min(1.0, self.tried * reproduced), max([contradicted, *rest]), min(1.0, self.tried * direction)
 
 
 @dataclass(frozen=True)
 class AtMost(OfMean):
-    """The mean over seeds is at most `interest`."""
+    """The mean over seeds is at most `interest`; with `null`, that much below no effect."""
+
+    null: float | None = None
 
     def words(self) -> str:
         return f"at most {self.interest:g} {self.unit}"
 
-    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
-        above, below = one_sided(values, self.interest)
-        return below, above
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float, float]:
+        return upward(-values, -self.interest, None if self.null is None else -self.null)
 
 
 @dataclass(frozen=True)
@@ -135,10 +149,10 @@ class Within(OfMean):
     def edges(self) -> tuple[float, ...]:
         return (-self.interest, self.interest)
 
-    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float]:
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float, float]:
         over, under = one_sided(values, self.interest)
         right, left = one_sided(values, -self.interest)
-        return max(under, right), min(over, left)
+        return max(under, right), min(over, left), 1.0
 
 
 @dataclass(frozen=True)
@@ -160,6 +174,35 @@ class InRuns(Prediction):
         return Evidence(shown.proportion, above, float(stats.binom.cdf(shown.count, n, self.interest)))
 
 
+@dataclass(frozen=True)
+class LostInRuns(Prediction):
+    r"""An event is lost in at most a share `interest` more of runs than it is gained, with the same seeds.
+
+    A value is 1 where a seed shows the event without a treatment and not with it, -1 where it is the other
+    way round, else 0. Seeds may differ in how ready they are to show it: an intercept for each in a logistic
+    model leaves the pairs that differ alone, and this compares those. Intervals and p-values are of the
+    difference of the two shares (adjusted Wald, `spectrope.stats.difference_intervals`).
+    """
+
+    interest: float = 0.2
+    unit: str = "of runs lost"
+
+    def words(self) -> str:
+        return f"in at most {100 * self.interest:.0f} % of runs"
+
+    def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
+        pairs = Discordance(
+            lost=np.array([np.sum(values > 0)]), gained=np.array([np.sum(values < 0)]), n=len(values)
+        )
+        ends = difference_intervals(pairs, LEVEL)
+        low, high = float(ends.low[0]), float(ends.high[0])
+        interval = Interval(
+            estimate=float(values.mean()), low=low, high=high, level=LEVEL, method="adjusted Wald over pairs"
+        )
+        more = float(exceedance_p(pairs, self.interest)[0])
+        return Evidence(interval, 1.0 - more, more)
+
+
 def largest(candidates: Mapping[str, Values]) -> str:
     """The candidate of largest mean, among those with as many seeds as a verdict takes if there are any."""
 
@@ -170,10 +213,29 @@ def largest(candidates: Mapping[str, Values]) -> str:
     return max(candidates, key=rank, default="some")
 
 
+def upward(
+    values: Float[np.ndarray, " s"], interest: float, null: float | None
+) -> tuple[float, float, float]:
+    """p-values of reproduced, contradicted and direction for "the mean is at least `interest`".
+
+    Contradicted is below `null`, or nearer to it than `interest` on either side: whichever is surer. Both lie
+    below `interest`, so that either is found with at most the level's chance where the prediction is true.
+    """
+    reproduced, short = one_sided(values, interest)
+    if null is None:
+        return reproduced, short, 1.0
+    direction, below = one_sided(values, null)
+    small = max(short, one_sided(values, 2 * null - interest)[0])
+    return reproduced, min(below, small), direction
+
+
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:
-    """p-values of "the mean is at most the threshold" and of "it is at least the threshold"."""
+    """p-values of "the mean is at most the threshold" and of "it is at least the threshold".
+
+    By Student's t; seeds that all agree have no spread and count by their signs, so that no p-value is 0.
+    """
     if np.ptp(values) == 0:
-        difference = float(values[0]) - threshold
-        return (0.0, 1.0) if difference > 0 else (1.0, 0.0) if difference < 0 else (0.5, 0.5)
+        difference, sign = float(values[0]) - threshold, 0.5 ** len(values)
+        return (sign, 1.0) if difference > 0 else (1.0, sign) if difference < 0 else (1.0, 1.0)
     above = float(stats.t.sf((values.mean() - threshold) / stats.sem(values), len(values) - 1))
     return above, 1.0 - above

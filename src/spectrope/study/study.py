@@ -19,7 +19,7 @@ from spectrope.core import (
 )
 from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Experiment, Job, read_experiment
 from spectrope.store import Run, survey
-from spectrope.study.claim import Claim, chosen_claims
+from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
 from spectrope.study.quantities import Seen
@@ -120,8 +120,9 @@ class Study:
         return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
     def seeds_of(self, claim: Claim) -> tuple[int, ...]:
-        """As many as the claim needs for each of the study's seeds; those of other seeds are others."""
-        return tuple(claim.times * seed + more for seed in self.seeds for more in range(claim.times))
+        """As many as the claim needs for each seed at `mini`; those of other seeds are others."""
+        times = claim.times if self.scale == EXPLORED_AT else 1
+        return tuple(times * seed + more for seed in self.seeds for more in range(times))
 
     def verdicts(self, rows: StudyRows) -> list[ClaimVerdict]:
         """The verdict of each case on the rows that there are of its planned seeds, and what these lack."""

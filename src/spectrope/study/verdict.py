@@ -1,14 +1,23 @@
-"""From the parts of a claim to its verdict."""
+"""From the parts of a claim to one word, which its headline part decides."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from spectrope.stats import Outcome, holm
 from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
+
+Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
+WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the last, which comes before all.
+    "saturated": "neither arm errs enough, or is right enough, to tell them apart; so are exact ties",
+    "reproduced": "the interval lies beyond the smallest effect of interest",
+    "direction only": "the interval lies beyond no effect, and not beyond the smallest one of interest",
+    "contradicted": "the interval lies below no effect, or within plus or minus the smallest one of interest",
+    "undecided": "none of these",
+    "not testable here": "for the reason given",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +30,7 @@ class Part:
         values: One per seed.
         paper: The same quantity in the paper, in the same unit, where it gives one.
         premise: Whether the claim has nothing to say unless this holds.
+        saturated: Whether its arms cannot be told apart, since neither errs, or is right, often enough.
         note: What a reader must know of it.
     """
 
@@ -29,26 +39,25 @@ class Part:
     values: Values
     paper: float | None = None
     premise: bool = False
+    saturated: bool = False
     note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartResult:
-    """A part with its outcome.
+    """A part with its interval and its word.
 
     Args:
         part: The part.
         evidence: None with fewer than two seeds.
-        p_fails: Its p-value of "the prediction is true", after Holm's correction over the claim's parts.
-        outcome: Of this part.
         enough: Whether it has the seeds that a verdict takes.
+        headline: Whether it decides the claim; the word of any other part is not corrected for their number.
     """
 
     part: Part
     evidence: Evidence | None
-    p_fails: float
-    outcome: Outcome
     enough: bool
+    headline: bool = False
 
     @property
     def n_seeds(self) -> int:
@@ -56,10 +65,31 @@ class PartResult:
         return len(self.part.values)
 
     @property
-    def spared(self) -> bool:
-        """Whether it would fail by itself, and Holm's correction leaves it open."""
-        alone = self.enough and self.evidence is not None and self.evidence.p_fails <= ALPHA
-        return alone and self.outcome == "inconclusive"
+    def word(self) -> Word:
+        """The first that applies."""
+        if self.evidence is None or not self.enough:
+            return "not testable here"
+        if self.part.saturated or set(self.part.values.values()) == {self.part.prediction.null}:
+            return "saturated"
+        words: list[Word] = [word for word, p in self.p_values.items() if p <= ALPHA]
+        return words[0] if words else "undecided"
+
+    @property
+    def p_values(self) -> dict[Word, float]:
+        """Of each word that rejects something, in the order in which they are tried."""
+        one = self.evidence
+        if one is None:
+            return {}
+        return {
+            "reproduced": one.p_reproduced,
+            "direction only": one.p_direction,
+            "contradicted": one.p_contradicted,
+        }
+
+    @property
+    def p(self) -> float:
+        """Of its word; 1 where that rejects nothing."""
+        return self.p_values.get(self.word, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +100,7 @@ class ClaimVerdict:
         claim: Its name.
         condition: Whose confounds the runs keep.
         scale: Their size; the verdict speaks for no other.
-        outcome: "holds" if every part does, "fails" if one does not, else "inconclusive".
+        word: That of its headline part, or "not testable here".
         reason: Why, in a few words.
         findings: Part by part.
         left_out: Rows that exist but do not count.
@@ -79,48 +109,65 @@ class ClaimVerdict:
     claim: str
     condition: str
     scale: str
-    outcome: Outcome
+    word: Word
     reason: str
     findings: tuple[PartResult, ...]
     left_out: tuple[str, ...] = ()
 
     @property
+    def headline(self) -> PartResult | None:
+        """The part that decides it; None where rows do not tell which parts there are."""
+        return next((finding for finding in self.findings if finding.headline), None)
+
+    @property
     def n_seeds(self) -> int:
-        """Seeds of the part that has fewest, among those that the outcome rests on."""
-        failing = [f for f in self.findings if f.outcome == "fails" and not f.part.premise]
-        deciding = failing if self.outcome == "fails" else self.findings
-        return min((finding.n_seeds for finding in deciding), default=0)
+        """Seeds of the headline part."""
+        return self.headline.n_seeds if self.headline else 0
 
 
 def decide(
-    claim: str, condition: str, scale: str, parts: Sequence[Part], seen: Seen, minimum: int
+    claim: str,
+    condition: str,
+    scale: str,
+    parts: Sequence[Part],
+    seen: Seen,
+    minimum: int,
+    headline: str | None = None,
+    untestable: str = "",
 ) -> ClaimVerdict:
-    """Judge each part, then the claim.
+    """Judge a claim by one part, which was named before; the others have intervals and decide nothing.
 
-    A claim holds if every part does, which needs no correction for their number (an intersection-union
-    test); it fails if any part fails, so those p-values are Holm's, over all parts but premises. Each is
-    decided at one-sided 2.5 %, which for means says on which side of the smallest effect of interest the
-    95 % interval lies. A part with fewer seeds than the minimum decides nothing.
+    Each word is decided at one-sided 2.5 %, whichever way it goes. There is one decision per claim and
+    condition, so that nothing is corrected here; the page says which words their number leaves open.
+
+    Args:
+        claim: Its name.
+        condition: Whose confounds the runs keep.
+        scale: Their size.
+        parts: What it predicts.
+        seen: The rows that there are.
+        minimum: Seeds below which a part decides nothing.
+        headline: Quantity of the part that decides; None takes the first that is no premise.
+        untestable: Why the claim cannot be tested by such runs, whatever they show.
     """
-    enough = [len(part.values) >= minimum for part in parts]
-    evidence = [_weighed(part) for part in parts]
-    raw = [weighed.p_fails if weighed and ok else 1.0 for weighed, ok in zip(evidence, enough, strict=True)]
-    premise, adjusted = np.array([part.premise for part in parts], bool), np.array(raw)
-    adjusted[~premise] = holm(adjusted[~premise])
+    named = [part.quantity for part in parts if not part.premise and headline in (None, part.quantity)]
     findings = tuple(
         PartResult(
-            part=part, evidence=weighed, p_fails=float(p), outcome=_outcome(weighed, float(p), ok), enough=ok
+            part=part,
+            evidence=_weighed(part),
+            enough=len(part.values) >= minimum,
+            headline=not part.premise and part.quantity in named[:1],
         )
-        for part, weighed, p, ok in zip(parts, evidence, adjusted, enough, strict=True)
+        for part in parts
     )
-    outcome, reason = _whole(findings, seen, minimum)
+    word, reason = _whole(findings, seen, minimum, untestable)
     n_lost = len(seen.left_out)
     reason += f"; {n_lost} run{'s' * (n_lost != 1)} left out" if n_lost else ""
     return ClaimVerdict(
         claim=claim,
         condition=condition,
         scale=scale,
-        outcome=outcome,
+        word=word,
         reason=reason,
         findings=findings,
         left_out=seen.left_out,
@@ -131,39 +178,21 @@ def _weighed(part: Part) -> Evidence | None:
     return part.prediction.weigh(np.array(list(part.values.values()))) if len(part.values) >= 2 else None
 
 
-def _outcome(evidence: Evidence | None, p_fails: float, enough: bool) -> Outcome:
-    if evidence is None or not enough:
-        return "inconclusive"
-    if evidence.p_holds <= ALPHA:
-        return "holds"
-    return "fails" if p_fails <= ALPHA else "inconclusive"
-
-
-def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int) -> tuple[Outcome, str]:
-    if findings and not any(finding.n_seeds for finding in findings):
-        return "inconclusive", "no complete seed yet" if seen.rows else "no run yet"
-    if missing := next((f for f in findings if f.part.premise and f.outcome != "holds"), None):
-        return "inconclusive", f"its premise {_told(missing)}: {missing.part.quantity}"
-    parts = [finding for finding in findings if not finding.part.premise]
-    if not parts:
-        return "inconclusive", "no difference that is worth explaining"
-    counts = Counter(finding.outcome for finding in parts)
-    failed, undecided = counts["fails"], counts["inconclusive"]
-    few = [f for f in parts if not f.enough]
-    if failed:
-        lack = f"; {len(few)} {'have' if len(few) > 1 else 'has'} fewer than {minimum} seeds" if few else ""
-        return "fails", _share(failed, len(parts), "fails" if failed == 1 else "fail") + lack
-    if few:
-        worst = min(few, key=lambda f: f.n_seeds)
-        return "inconclusive", f"{worst.n_seeds} of at least {minimum} seeds for {worst.part.quantity}"
-    if undecided:
-        return "inconclusive", _share(undecided, len(parts), "undecided")
-    return "holds", f"all {len(parts)} parts hold" if len(parts) > 1 else "its one part holds"
-
-
-def _share(some: int, of: int, what: str) -> str:
-    return f"its one part {what}" if of == 1 else f"{some} of {of} parts {what}"
+def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str) -> tuple[Word, str]:
+    refused: Word = "not testable here"
+    deciding = next((finding for finding in findings if finding.headline), None)
+    if not seen.rows or not any(finding.n_seeds for finding in findings):
+        return refused, seen.withdrawn or ("no complete seed yet" if seen.rows else "not run")
+    if untestable:
+        return refused, untestable
+    if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
+        return refused, f"a control {_told(bad)}: {bad.part.quantity}"
+    if deciding is None:
+        return refused, "no difference that is worth explaining"
+    if not deciding.enough:
+        return refused, f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}"
+    return deciding.word, WORDS[deciding.word]
 
 
 def _told(finding: PartResult) -> str:
-    return "fails" if finding.outcome == "fails" else "is not shown"
+    return "fails" if finding.word == "contradicted" else "is not shown to hold"

@@ -52,6 +52,7 @@ class Addition(Task, name="addition"):
     sizes: ClassVar[Mapping[str, Size]] = {
         "mini": Size(config=Config(n_digits=4), epochs=8, pooling="last"),
         "small": Size(config=Config(n_digits=10), pooling="last"),
+        "mid": Size(config=Config(n_digits=10), pooling="last"),
         "paper": Size(config=Config(n_digits=20), pooling="last"),
     }
 

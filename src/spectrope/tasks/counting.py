@@ -63,6 +63,7 @@ class Counting(TriggerTask, name="counting"):
         "small": Size(
             config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52), n_examples=30_000
         ),
+        "mid": Size(config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52), epochs=12),
         "paper": Size(n_examples=50_000, epochs=150),
     }
 

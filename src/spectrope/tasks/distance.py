@@ -62,6 +62,7 @@ class Distance(TriggerTask, name="distance"):
     sizes: ClassVar[Mapping[str, Size]] = {
         "mini": Size(config=Config(vocabulary=128, max_side=6, max_gap=18, max_length=32)),
         "small": Size(config=Config(vocabulary=256, max_side=12, max_gap=36, max_length=64)),
+        "mid": Size(config=Config(vocabulary=256, max_side=12, max_gap=36, max_length=64)),
     }
     n_triggers = 2
 

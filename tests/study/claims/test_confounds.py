@@ -1,7 +1,7 @@
 """Claim 11 on rows with known answers."""
 
 import pytest
-from tests.study.made import deposits, jitter, rows_of
+from tests.study.made import deposits, jitter, rows_of, together
 
 from spectrope.study.arms import NAMES_AND_MLA, TASKS
 from spectrope.study.claims import confounds
@@ -42,25 +42,28 @@ def judged(tell):
 
 def test_one_switch_that_makes_most_of_the_difference_holds():
     verdict = judged(say({"R1": -50.0, "R2": -5.0}))
-    assert verdict.outcome == "holds"
+    assert together(verdict) == "reproduced"
     (finding,) = verdict.findings
-    assert finding.part.quantity == "NoPE, Task 1, held-out accuracy: R1 alone minus half of the difference"
-    assert finding.part.note == "the difference is -60.0 points"
+    assert (
+        finding.part.quantity
+        == "NoPE, Task 1, held-out accuracy: the strongest switch alone minus half of the difference"
+    )
+    assert finding.part.note == "R1; the difference is -60.0 points"
     assert finding.evidence.interval.estimate == pytest.approx(20.0)
 
 
 def test_a_difference_that_no_switch_makes_alone_fails():
-    assert judged(say({"R1": -20.0, "R2": -20.0, "R7": -19.0})).outcome == "fails"
+    assert together(judged(say({"R1": -20.0, "R2": -20.0, "R7": -19.0}))) == "contradicted"
 
 
 def test_a_switch_about_half_way_is_inconclusive():
-    assert judged(say({"R2": -30.0})).outcome == "inconclusive"
+    assert together(judged(say({"R2": -30.0}))) == "undecided"
 
 
 def test_no_difference_leaves_nothing_to_explain():
     verdict = judged(say({}, whole=-1.0))
     assert verdict.findings == ()
-    assert (verdict.outcome, verdict.reason) == ("inconclusive", "no difference that is worth explaining")
+    assert (verdict.word, verdict.reason) == ("not testable here", "no difference that is worth explaining")
 
 
 def gaps_of(arm, own, released):
@@ -78,14 +81,14 @@ def gaps_of(arm, own, released):
 def test_the_ablation_s_own_switches_act_on_the_gap():
     own = {"unrestored": (30.0, 1.0, 1.0), "all": (2.0, 1.0, 1.0)}
     verdict = judged(gaps_of("distance/rope", own, 32.0))
-    assert verdict.outcome == "holds"
+    assert together(verdict) == "reproduced"
     assert verdict.findings[0].part.quantity.startswith("RoPE, Task 1, gap in shallow layers: R9 alone")
 
 
 def test_latent_attention_has_its_own_way_of_ablation():
     own = {"latent-columns": (2.0, 1.0, 40.0), "all": (2.0, 1.0, 1.0)}
     verdict = judged(gaps_of("distance/mla", own, 41.0))
-    assert verdict.outcome == "holds"
+    assert together(verdict) == "reproduced"
     assert verdict.findings[0].part.quantity.startswith("MLA, Task 1, gap in any layer: R12 alone")
 
 
@@ -150,9 +153,9 @@ def test_every_switch_must_fall_short_for_the_claim_to_fail():
         noise = 6 * jitter(seed) if arm == "distance/nope/R2" else 0.0
         return base | {"test": base["test"] + noise}
 
-    assert judged(tell).outcome == "inconclusive"
+    assert together(judged(tell)) == "undecided"
     missing = lambda arm, seed: None if arm == "distance/nope/R2" else say({"R1": -1.0})(arm, seed)  # noqa: E731
-    assert judged(missing).outcome == "inconclusive"
+    assert together(judged(missing)) == "undecided"
 
 
 def test_a_small_difference_over_few_seeds_is_not_settled():
@@ -161,7 +164,7 @@ def test_a_small_difference_over_few_seeds_is_not_settled():
 
     few = rows_of(CLAIM, ends(tell), condition="released", seeds=5)
     verdict = CLAIM.judge(few, "released")
-    assert verdict.outcome == "inconclusive"
+    assert together(verdict) == "undecided"
     first = verdict.findings[0].part
     assert first.quantity == "RoPE, Task 1, held-out accuracy: size of the difference"
     assert first.note == "not known to be worth explaining, so that no switch is judged"
@@ -176,7 +179,7 @@ def test_a_difference_about_the_smallest_of_interest_is_told_and_not_explained()
     assert asked(rows) == set()
     verdict = CLAIM.judge(rows, "released")
     (finding,) = verdict.findings
-    assert (verdict.outcome, verdict.reason, finding.n_seeds) == ("inconclusive", "its one part undecided", 6)
+    assert (verdict.word, verdict.reason, finding.n_seeds) == ("undecided", "its one part undecided", 6)
     assert finding.evidence.interval.estimate == pytest.approx(4.0)
     assert cell(finding).startswith("4.0 [")
 

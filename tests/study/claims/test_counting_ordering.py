@@ -1,7 +1,7 @@
 """Claim 2, in both readings, on rows with known answers."""
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 
@@ -21,21 +21,21 @@ def say(final):
 @pytest.mark.parametrize(
     ("claim", "final", "outcome"),
     [
-        (CountingText(), TEXT, "holds"),
-        (CountingText(), TABLE, "fails"),
-        (CountingTable(), TABLE, "holds"),
-        (CountingTable(), TEXT, "fails"),
-        (CountingText(), ALIKE, "fails"),
-        (CountingTable(), ALIKE, "fails"),
-        (CountingBiases(), TABLE, "holds"),
-        (CountingBiases(), TEXT, "holds"),
-        (CountingBiases(), ALIKE, "fails"),
-        (CountingBiases(), TABLE | {"alibi": 75.0}, "fails"),
-        (CountingBiases(), TABLE | {"t5": 70.0}, "fails"),
+        (CountingText(), TEXT, "reproduced"),
+        (CountingText(), TABLE, "contradicted"),
+        (CountingTable(), TABLE, "reproduced"),
+        (CountingTable(), TEXT, "contradicted"),
+        (CountingText(), ALIKE, "saturated"),
+        (CountingTable(), ALIKE, "saturated"),
+        (CountingBiases(), TABLE, "reproduced"),
+        (CountingBiases(), TEXT, "reproduced"),
+        (CountingBiases(), ALIKE, "contradicted"),
+        (CountingBiases(), TABLE | {"alibi": 75.0}, "contradicted"),
+        (CountingBiases(), TABLE | {"t5": 70.0}, "contradicted"),
     ],
 )
 def test_the_readings_part_at_rope(claim, final, outcome):
-    assert claim.judge(rows_of(claim, say(final))).outcome == outcome
+    assert together(claim.judge(rows_of(claim, say(final)))) == outcome
 
 
 def test_readings_share_their_runs():
@@ -56,4 +56,4 @@ def test_seeds_that_disagree_are_inconclusive():
     def tell(arm, seed):
         return {**say(TABLE)(arm, seed), **({"test": 75.0 + 6 * jitter(seed)} if arm == "rope" else {})}
 
-    assert CountingTable().judge(rows_of(CountingTable(), tell)).outcome == "inconclusive"
+    assert together(CountingTable().judge(rows_of(CountingTable(), tell))) == "undecided"

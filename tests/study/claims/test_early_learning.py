@@ -5,7 +5,7 @@ import pytest
 import torch
 from tests.lab.engines.test_local import tiny
 from tests.study.claims.test_intrinsic_deposit import EVEN, GATHERED
-from tests.study.made import jitter, row, rows_of
+from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.lab.job import Job, complete
 from spectrope.spectral.kernel import rope_kernel
@@ -67,8 +67,8 @@ def say(tangent=0.5, newton=1.5, slope=-1.0, others=20.0, rope=GATHERED, additiv
 )
 def test_each_prediction_can_fail(tell, failing):
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
-    assert verdict.outcome == ("holds" if failing is None else "fails")
-    failed = {f.part.quantity[:2] for f in verdict.findings if f.outcome == "fails"}
+    assert together(verdict) == ("reproduced" if failing is None else "contradicted")
+    failed = {f.part.quantity[:2] for f in verdict.findings if f.word == "contradicted"}
     assert failed == (set() if failing is None else {failing})
 
 

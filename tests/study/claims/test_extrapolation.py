@@ -35,7 +35,7 @@ def say(between, within, blend=0.0):
 
 
 def outcomes(tell):
-    return [finding.outcome for finding in CLAIM.judge(rows_of(CLAIM, tell)).findings]
+    return [finding.word for finding in CLAIM.judge(rows_of(CLAIM, tell)).findings]
 
 
 def test_the_loss_is_the_part_that_longer_sequences_lose():
@@ -47,15 +47,15 @@ def test_the_loss_is_the_part_that_longer_sequences_lose():
 
 
 def test_a_gap_that_foretells_the_loss_holds():
-    assert outcomes(say(1.0, 1.0, blend=-60.0)) == ["holds", "holds", "holds"]
+    assert outcomes(say(1.0, 1.0, blend=-60.0)) == ["reproduced", "reproduced", "reproduced"]
 
 
 def test_a_gap_that_foretells_the_opposite_fails():
-    assert outcomes(say(-1.0, -1.0)) == ["fails", "fails", "inconclusive"]
+    assert outcomes(say(-1.0, -1.0)) == ["contradicted", "contradicted", "undecided"]
 
 
 def test_arms_and_runs_of_one_arm_are_told_apart():
-    assert outcomes(say(1.0, -1.0))[:2] == ["holds", "fails"]
+    assert outcomes(say(1.0, -1.0))[:2] == ["reproduced", "contradicted"]
 
 
 def test_a_gap_that_says_nothing_is_inconclusive():
@@ -63,7 +63,7 @@ def test_a_gap_that_says_nothing_is_inconclusive():
         found = say(1.0, 1.0)(arm, seed)
         return found | {"gaps": (5 + 5 * jitter(seed + ARMS.index(arm)), 1.0, 1.0)}
 
-    assert outcomes(tell)[0] == "inconclusive"
+    assert outcomes(tell)[0] == "undecided"
 
 
 def test_seeds_without_both_quantities_move_no_mean():
@@ -103,7 +103,7 @@ def test_runs_of_one_arm_without_a_relation_are_found_related_as_often_as_the_le
     for _ in range(400):
         x, y = ([dict(enumerate(rng.normal(size=6))) for _ in range(8)] for _ in range(2))
         values = np.array(list(within_arms(x, y, range(6)).values()))
-        found += AtLeast(0.0).weigh(values).p_holds <= 0.025
+        found += AtLeast(0.0).weigh(values).p_reproduced <= 0.025
     assert found <= 20
 
 
@@ -114,7 +114,7 @@ def test_other_rates_of_dropout_are_runs_of_claim_4():
 
 def test_runs_without_longer_sequences_do_not_count():
     verdict = CLAIM.judge(rows_of(CLAIM, lambda arm, seed: {}))
-    assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
+    assert (verdict.word, verdict.n_seeds) == ("undecided", 0)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)

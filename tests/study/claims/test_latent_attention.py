@@ -1,7 +1,7 @@
 """Claim 7 on rows with known answers."""
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.latent_attention import TABLE_1, LatentAttention
 
@@ -23,21 +23,23 @@ NEAR = {**TABLE_1, "distance": TABLE_1["distance"] | {"mla": 82.7}}
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(TABLE_1), "holds"),
-        (say(ALIKE), "fails"),
-        (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "fails"),
-        (say(NEAR), "inconclusive"),
+        (say(TABLE_1), "reproduced"),
+        (say(ALIKE), "contradicted"),
+        (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "contradicted"),
+        (say(NEAR), "undecided"),
     ],
 )
 def test_known_tables(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell))) == outcome
 
 
 def test_the_gap_stands_beside_that_of_plain_rope():
     def tell(arm, seed):
         return {"gaps": (1.0, {"distance/rope": 12.0}.get(arm, 3.0), 1.0)}
 
-    (note,) = [one.part.note for one in CLAIM.judge(rows_of(CLAIM, tell)).findings if one.part.note]
+    (note,) = [
+        note for one in CLAIM.judge(rows_of(CLAIM, tell)).findings if "ablation" in (note := one.part.note)
+    ]
     assert note.endswith(
         "that of models that learned, by their own ablation: RoPE 12.0, n = 6, NoPE 3.0, n = 6"
     )
@@ -46,4 +48,4 @@ def test_the_gap_stands_beside_that_of_plain_rope():
 def test_each_difference_stands_beside_the_paper_s():
     verdict = CLAIM.judge(rows_of(CLAIM, say(TABLE_1)))
     for finding in verdict.findings[:-1]:
-        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.1)
+        assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.12)

@@ -1,7 +1,7 @@
 """Claim 5's deposit on rows with known answers."""
 
 import pytest
-from tests.study.made import row, rows_of
+from tests.study.made import row, rows_of, together
 
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.partial_deposit import PartialDeposit, depth
@@ -18,14 +18,14 @@ def say(moved=SECOND, whole=FIRST, at="4"):
 @pytest.mark.parametrize(
     ("tell", "outcome"),
     [
-        (say(), "holds"),
-        (say(moved=FIRST), "fails"),  # It stays in layer 0 for every k.
-        (say(whole=SECOND), "inconclusive"),  # There is none in layer 0 that could move.
-        (say(moved=NONE), "inconclusive"),  # No head stands out at that k.
+        (say(), "reproduced"),
+        (say(moved=FIRST), "saturated"),  # It stays in layer 0 for every k.
+        (say(whole=SECOND), "undecided"),  # There is none in layer 0 that could move.
+        (say(moved=NONE), "undecided"),  # No head stands out at that k.
     ],
 )
 def test_known_places(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, tell, seeds=12))) == outcome
 
 
 def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
@@ -34,13 +34,15 @@ def test_no_number_of_heads_may_move_it_for_the_claim_to_fail():
         return {"gaps": SECOND if deep else FIRST}
 
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
-    assert verdict.outcome == "inconclusive"
-    assert verdict.findings[-1].part.quantity == "RoPE on 1 of the heads minus on all, mean layer of the gaps"
+    assert together(verdict) == "undecided"
+    assert (
+        verdict.findings[-1].part.quantity == "RoPE on some of the heads minus on all, mean layer of the gaps"
+    )
 
 
 def test_models_that_have_not_learned_have_no_place():
     rows = rows_of(CLAIM, lambda arm, seed: {"gaps": SECOND, "test": 20.0} if arm == "4" else {"gaps": FIRST})
-    assert CLAIM.judge(rows).outcome == "inconclusive"
+    assert CLAIM.judge(rows).headline.word == "saturated"  # What is left does not move at all.
 
 
 def test_the_place_is_the_mean_layer_weighted_by_gaps():
@@ -51,9 +53,9 @@ def test_the_place_is_the_mean_layer_weighted_by_gaps():
 
 def test_deposits_are_counted_and_full_rope_is_the_run_of_claim_4():
     part = CLAIM.judge(rows_of(CLAIM, say())).findings[-1].part
-    assert part.quantity == "RoPE on 4 of the heads minus on all, mean layer of the gaps"
+    assert part.quantity == "RoPE on some of the heads minus on all, mean layer of the gaps"
     assert part.prediction.tried == 7
     assert part.note.endswith(
         "3: 6 and 0 of 6, 4: 0 and 6 of 6, 5: 6 and 0 of 6, 6: 6 and 0 of 6, 7: 6 and 0 of 6, 8: 6 and 0 of 6"
     )
-    assert CLAIM.arms("controlled", "mini", 6)["8"] == Dropout().arms("controlled", "mini", 6)["0"]
+    assert CLAIM.arms("controlled", "mini", 6)["8"] == Dropout().arms("controlled", "mini", 6)["rope/0"]

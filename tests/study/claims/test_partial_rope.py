@@ -1,7 +1,7 @@
 """Claim 5's accuracy on rows with known answers."""
 
 import pytest
-from tests.study.made import jitter, rows_of
+from tests.study.made import jitter, rows_of, together
 
 from spectrope.study.claims.contraction import Contraction
 from spectrope.study.claims.partial_rope import PartialRoPE
@@ -13,9 +13,11 @@ def say(partial):
     return lambda arm, seed: {"test": 95.0 if arm == "8" else partial + 0.3 * jitter(seed)}
 
 
-@pytest.mark.parametrize(("partial", "outcome"), [(80.0, "holds"), (95.0, "fails"), (93.1, "inconclusive")])
+@pytest.mark.parametrize(
+    ("partial", "outcome"), [(80.0, "reproduced"), (95.0, "contradicted"), (93.9, "undecided")]
+)
 def test_known_accuracies(partial, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, say(partial))).outcome == outcome
+    assert together(CLAIM.judge(rows_of(CLAIM, say(partial)))) == outcome
 
 
 def test_ends_are_nope_and_rope():

@@ -17,33 +17,52 @@ def say(rope=(40.0, 2.0, 1.0), others=(2.0, 1.0, 1.0), test=95.0):
     return tell
 
 
+def words(tell, condition="controlled"):
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, condition=condition), condition)
+    assert verdict.headline is verdict.findings[0]
+    return {one.part.quantity: one.word for one in verdict.findings}
+
+
+RUNS = "RoPE, Task 1, runs with a deposit in the first half of the layers"
+
+
 @pytest.mark.parametrize(
-    ("tell", "outcome"),
+    ("rope", "half", "thirds", "gap"),
     [
-        (say(), "holds"),
-        (say(rope=(2.0, 1.0, 1.0)), "fails"),
-        (say(rope=(2.0, 40.0, 1.0)), "fails"),  # Not in a shallow layer.
-        (say(others=(30.0, 1.0, 1.0)), "fails"),
-        (say(others=(2.0, 1.0, 30.0)), "holds"),  # Deeper layers are another matter.
-        (say(rope=(15.0, 2.0, 1.0)), "inconclusive"),  # A gap, but no deposit by the rule.
-        (say(others=(10.0, 1.0, 1.0)), "inconclusive"),
+        ((40.0, 2.0, 1.0), "reproduced", "reproduced", "reproduced"),
+        ((2.0, 1.0, 1.0), "contradicted", "contradicted", "contradicted"),
+        ((2.0, 40.0, 1.0), "contradicted", "reproduced", "contradicted"),
+        ((15.0, 2.0, 1.0), "contradicted", "contradicted", "reproduced"),  # A gap, no deposit by the rule.
     ],
 )
-def test_known_gaps(tell, outcome):
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == outcome
+def test_a_deposit_is_an_event_at_two_depths(rope, half, thirds, gap):
+    found = words(say(rope=rope))
+    told = (
+        found[RUNS],
+        found[RUNS.replace("half", "two thirds")],
+        found["RoPE, Task 1, gap in shallow layers"],
+    )
+    assert told == (half, thirds, gap)
 
 
-def test_models_that_have_not_learned_show_no_deposit_but_its_absence():
+@pytest.mark.parametrize(
+    ("others", "word"),
+    [((2.0, 1.0, 30.0), "reproduced"), ((30.0, 1.0, 1.0), "contradicted"), ((10.0, 1.0, 1.0), "undecided")],
+)
+def test_no_other_head_stands_out(others, word):
+    assert words(say(others=others))["NoPE, Task 2, gap in shallow layers"] == word
+
+
+def test_runs_count_whether_they_have_learned_or_not():
     verdict = CLAIM.judge(rows_of(CLAIM, say(test=40.0)))
-    assert (verdict.outcome, verdict.n_seeds) == ("inconclusive", 0)
-    assert [finding.n_seeds for finding in verdict.findings] == [0, 0, *11 * [6]]
-    assert verdict.findings[2].part.note == "in any layer, a deposit in 0 of 0 runs that learned the task"
+    found = {one.part.quantity: one.n_seeds for one in verdict.findings}
+    assert (found[RUNS], found["RoPE, Task 1, gap in shallow layers"]) == (6, 0)
 
 
-def test_deposits_are_counted():
+def test_deposits_are_counted_layer_by_layer():
     verdict = CLAIM.judge(rows_of(CLAIM, say(others=(25.0, 1.0, 1.0))))
     notes = {finding.part.quantity: finding.part.note for finding in verdict.findings}
-    told = "in any layer, a deposit in 6 of 6 runs that learned the task"
+    told = "in any layer, a deposit in 6 of 6 runs (by layer 6, 0, 0)"
     assert notes["NoPE, Task 1, gap in shallow layers"] == told
 
 
@@ -52,8 +71,8 @@ def test_the_public_code_s_runs_are_judged_by_its_own_ablation():
         own = (40.0 if arm == "distance/rope" else 2.0) + jitter(seed)
         return {"gaps": (2.0, 1.0, 1.0), "theirs": (own, 1.0, 1.0)}
 
-    assert CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released").outcome == "holds"
-    assert CLAIM.judge(rows_of(CLAIM, tell)).outcome == "fails"
+    assert words(tell, "released")["RoPE, Task 1, gap in shallow layers"] == "reproduced"
+    assert words(tell)["RoPE, Task 1, gap in shallow layers"] == "contradicted"
     tables = {job.tables for job in CLAIM.jobs("released", "mini", (0,))}
     assert tables == {("ablation", "ablation-unrestored-all")}
 

@@ -61,15 +61,13 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
             test = {"rope": 95.0, "sinusoidal": 97.0}.get(arm, 30.0)
             rows.add(row(one, test=test + jitter(seed), train=99.0 if arm != "random" else 60.0))
     verdict = claim.judge(rows)
-    assert (verdict.claim, verdict.outcome) == ("distance-ordering-tuned", "fails")
+    assert (verdict.claim, verdict.word) == ("distance-ordering-tuned", "contradicted")
     first = verdict.findings[0]
-    assert (first.part.quantity, first.outcome) == ("RoPE minus absolute, held-out accuracy", "fails")
+    assert (first.part.quantity, first.word) == ("RoPE minus absolute, held-out accuracy", "contradicted")
     rates = first.part.note.removeprefix("rates: ").split(", ")
     assert {"RoPE 0.003", "absolute 0.009"} < set(rates)
     assert {rate for rate in rates if "*" in rate} == {"NoPE 0.09*", "ALiBi 0.0009*"}
-    assert (
-        DistanceOrdering().judge(rows).outcome == "inconclusive"
-    )  # Absolute has no run at the scale's rate.
+    assert DistanceOrdering().judge(rows).word == "undecided"  # Absolute has no run at the scale's rate.
 
 
 def test_only_claims_1_and_2_have_rates_to_tune():

@@ -131,7 +131,8 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
     if a.term is None or b.term is None:
         return
     if a.term.shape != b.term.shape:
-        yield Discrepancy("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
+        sizes = [f"{len(one.T)} coordinates" for one in (a.term, b.term)]
+        yield Discrepancy("vectors by position", sizes[0], sizes[1])
         return
     norms = [one.norm().item() for one in (a.term, b.term)]
     apart = (a.term - b.term).norm().item()

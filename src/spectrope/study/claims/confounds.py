@@ -21,6 +21,7 @@ ABLATIONS: Mapping[str, Mapping[str, str]] = {
     "distance/mla": {"R10": "ablation-all", "R12": "ablation-latent-columns"},
 }
 DIFFERENCE = 5.0  # Points between `released` and `controlled` that are worth explaining.
+STRONGEST = "the strongest switch alone minus half of the difference"
 HALF = 0.5  # Share of the difference that one switch must account for.
 ENDS = ("controlled", "released")
 
@@ -55,7 +56,7 @@ class Effects:
     def small(self) -> bool:
         """Whether enough seeds show that `released` and `controlled` differ by less than is of interest."""
         enough = len(self.whole) >= MIN_SEEDS
-        return enough and Within(DIFFERENCE).weigh(_array(self.whole)).p_holds <= ALPHA
+        return enough and Within(DIFFERENCE).weigh(_array(self.whole)).p_reproduced <= ALPHA
 
 
 class Confounds(Claim, name="confounds"):
@@ -84,6 +85,7 @@ class Confounds(Claim, name="confounds"):
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
+    ours = True
     unplanned = "It is about the difference between `released` and `controlled`, so it has one verdict."
     tables = (ABLATION,)
     planned_later = "each switch alone, where these differ by 5 points or more"
@@ -177,10 +179,10 @@ def _strongest(effects: Effects) -> Part:
     excess = {name: _excess(one, effects.whole, sign) for name, one in effects.single.items()}
     name = largest(excess)
     return Part(
-        quantity=f"{effects.subject}: {name} alone minus half of the difference",
+        quantity=f"{effects.subject}: {STRONGEST}",
         prediction=AtLeast.of_some(0.0, name, excess),
         values=excess[name],
-        note=f"the difference is {effects.mean:+.1f} points",
+        note=f"{name}; the difference is {effects.mean:+.1f} points",
     )
 
 

@@ -58,13 +58,13 @@ class Contraction(Claim, name="contraction"):
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield Part(
             quantity="RoPE, mean ratio of spectral norms with and without rotation",
-            prediction=AtMost(CONTRACTED, "ratio"),
+            prediction=AtMost(CONTRACTED, "ratio", null=1.0),
             values=seen.values(OWN, contraction),
             note=_by_layer(seen),
         )
         yield Part(
             quantity="that ratio against speed, over bases",
-            prediction=AtMost(-CORRELATION, "rho"),
+            prediction=AtMost(-CORRELATION, "rho", null=0.0),
             values=rank_correlations(
                 [seen.values(arm, contraction) for arm in seen.arms],
                 [seen.values(arm, speed) for arm in seen.arms],

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 from spectrope.lab import Experiment
-from spectrope.study.arms import ACCURACY, NAMES, by_encoding
+from spectrope.study.arms import ACCURACY, NAMES, ODDS, ahead, by_encoding, in_points, log_odds_of
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Within
-from spectrope.study.quantities import Seen, held_out, overfit
+from spectrope.study.quantities import Seen, log_loss, log_odds, overfit
 from spectrope.study.verdict import Part
-
-BIASED = ("sinusoidal", "random", "alibi")
 
 
 class CountingClaim(Claim):
@@ -18,8 +16,9 @@ class CountingClaim(Claim):
     number = 2
     source = "Sec. 4.2, figure 3 and Table 1"
     test = (
-        "Differences paired by seed, Student's t against the smallest effect of interest. At `mini` Task 2 "
-        "has 12 epochs rather than 4, after which earlier seeds were at 70 to 82 % and still learning."
+        "Differences paired by seed, in logarithms of odds (0.2 is a factor of 1.22), Student's t. At "
+        "`mini` Task 2 has 12 epochs rather than 4, after which earlier seeds were at 70 to 82 % and still "
+        "learning."
     )
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -34,7 +33,7 @@ class CountingText(CountingClaim, name="counting-text"):
         "On a position-agnostic task absolute positions cost a little accuracy and RoPE less, whose test "
         "accuracy is superior."
     )
-    prediction = "acc(RoPE) − acc(absolute) ≥ 2 points"
+    prediction = "odds(RoPE) ≥ 1.22 odds(absolute) of a right held-out answer"
     test = (
         f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE, as this claim read it "
         "until seeds 6 to 11 without confounds were there, would contradict the sentence before, by which "
@@ -48,6 +47,7 @@ class CountingText(CountingClaim, name="counting-text"):
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield _ahead(seen, "rope", "sinusoidal")
+        yield _loss(seen, "rope", "sinusoidal")
 
 
 class CountingTable(CountingClaim, name="counting-table"):
@@ -55,11 +55,12 @@ class CountingTable(CountingClaim, name="counting-table"):
 
     title = "Task 2, as Table 1 has it: RoPE behind NoPE"
     statement = "On a position-agnostic task RoPE is worse than NoPE."
-    prediction = "acc(NoPE) − acc(RoPE) ≥ 2 points"
+    prediction = "odds(NoPE) ≥ 1.22 odds(RoPE) of a right held-out answer"
     paper = "Table 1, test accuracy: RoPE 69.43 %, NoPE 77.69 %"
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        yield _ahead(seen, "nope", "rope", paper=77.69 - 69.43)
+        yield _ahead(seen, "nope", "rope", paper=log_odds_of(77.69) - log_odds_of(69.43))
+        yield _loss(seen, "nope", "rope")
 
 
 class CountingBiases(CountingClaim, name="counting-biases"):
@@ -71,13 +72,13 @@ class CountingBiases(CountingClaim, name="counting-biases"):
         "most; relative is like NoPE."
     )
     prediction = (
-        "acc(NoPE) − acc(e) ≥ 2 for absolute, random, ALiBi; overfit(random) − overfit(e) ≥ 2; "
-        "acc(e) − acc(ALiBi) ≥ 2; |acc(relative) − acc(NoPE)| ≤ 2"
+        "odds(NoPE) ≥ 1.22 odds(e) of a right held-out answer for ALiBi (headline), absolute, random; "
+        "overfit(random) − overfit(e) ≥ 2 points; odds(e) ≥ 1.22 odds(ALiBi); relative within that of NoPE"
     )
     paper = "figure 3; no number in the text"
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        for name in BIASED:
+        for name in ("alibi", "sinusoidal", "random"):
             yield _ahead(seen, "nope", name)
         for name in NAMES:
             if name != "random":
@@ -91,15 +92,19 @@ class CountingBiases(CountingClaim, name="counting-biases"):
                 yield _ahead(seen, name, "alibi")
         yield Part(
             quantity="relative minus NoPE, held-out accuracy",
-            prediction=Within(ACCURACY),
-            values=seen.minus("t5", "nope", held_out),
+            prediction=Within(ODDS, "log odds"),
+            values=seen.minus("t5", "nope", log_odds),
+            note=in_points(seen, "t5", "nope"),
         )
 
 
 def _ahead(seen: Seen, first: str, second: str, paper: float | None = None) -> Part:
+    return ahead(seen, first, second, f"{NAMES[first]} minus {NAMES[second]}", paper)
+
+
+def _loss(seen: Seen, first: str, second: str) -> Part:
     return Part(
-        quantity=f"{NAMES[first]} minus {NAMES[second]}, held-out accuracy",
-        prediction=AtLeast(ACCURACY),
-        values=seen.minus(first, second, held_out),
-        paper=paper,
+        quantity=f"{NAMES[second]} minus {NAMES[first]}, held-out loss",
+        prediction=AtLeast(ODDS, "log ratio"),
+        values=seen.minus(second, first, log_loss),
     )

@@ -49,6 +49,7 @@ class EarlyLearning(Claim, name="early-learning"):
     )
     paper = "none: these predictions are ours"
     conditions = ("controlled",)
+    ours = True
     unplanned = WHY
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -70,7 +71,7 @@ class EarlyLearning(Claim, name="early-learning"):
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield Part(
             quantity="P1: mean ratio of largest eigenvalues of Θ",
-            prediction=AtMost(CONTRACTED, "ratio"),
+            prediction=AtMost(CONTRACTED, "ratio", null=1.0),
             values=seen.values("rope", tangent_ratio),
         )
         bases = [arm for arm in seen.arms if arm.isdecimal()]

@@ -46,7 +46,7 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
         accuracy = last("test_accuracy", 100.0)
         yield Part(
             quantity="test accuracy on random pairs",
-            prediction=AtLeast(GROKKED),
+            prediction=AtLeast(GROKKED, null=None),
             values=seen.values("random", accuracy),
             premise=True,
         )

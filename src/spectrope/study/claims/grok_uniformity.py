@@ -42,13 +42,13 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
         for arm, told in (("decay", "with weight decay"), ("free", "without weight decay")):
             yield Part(
                 quantity=f"training accuracy {told}",
-                prediction=AtLeast(FITTED),
+                prediction=AtLeast(FITTED, null=None),
                 values=seen.values(arm, last("train_accuracy", 100.0)),
                 premise=True,
             )
         yield Part(
             quantity="unevenness with weight decay, end minus start",
-            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            prediction=AtMost(-CHANGE, "of the Gram matrix", null=0.0),
             values=seen.values("decay", rise("unevenness")),
         )
         yield Part(
@@ -58,6 +58,6 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
         )
         yield Part(
             quantity="unevenness at the end, with weight decay minus without",
-            prediction=AtMost(-CHANGE, "of the Gram matrix"),
+            prediction=AtMost(-CHANGE, "of the Gram matrix", null=0.0),
             values=difference(seen.values("decay", uneven), seen.values("free", uneven)),
         )

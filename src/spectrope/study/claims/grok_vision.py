@@ -33,6 +33,10 @@ SETTINGS: Mapping[str, Setting] = {
         ShapesConfig(resolution=56),
         ShapesTraining(steps=19_000, evaluate_every=190, stop=Grokked(steps=950)),
     ),
+    "mid": Setting(
+        ShapesConfig(resolution=56),
+        ShapesTraining(steps=19_000, evaluate_every=190, stop=Grokked(steps=950)),
+    ),
     "paper": Setting(ShapesConfig(), ShapesTraining()),
 }
 
@@ -56,6 +60,10 @@ class GrokVision(GrokClaim, name="grok-vision"):
     )
     paper = "no number in the text; a figure"
 
+    def untestable(self, scale: str) -> str:
+        steps = SETTINGS[scale].training.steps
+        return "" if steps == SETTINGS["paper"].training.steps else f"{steps:,} steps of the paper's 380,000"
+
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, ShapesExperiment]:
         if scale not in SETTINGS:
             raise UnknownNameError("scale", scale, SETTINGS)
@@ -64,7 +72,7 @@ class GrokVision(GrokClaim, name="grok-vision"):
     def parts(self, seen: Seen) -> Iterator[Part]:
         yield Part(
             quantity="test accuracy",
-            prediction=AtLeast(GROKKED),
+            prediction=AtLeast(GROKKED, null=None),
             values=seen.values("images", last("test_accuracy", 100.0)),
         )
         yield Part(

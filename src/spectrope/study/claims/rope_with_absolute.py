@@ -7,9 +7,9 @@ from spectrope.lab import SCALES, Experiment
 from spectrope.study.arms import (
     WITHOUT_DROPOUT,
     distance_at,
-    most_have_a_deposit,
     no_head_stands_out,
     one_head_stands_out,
+    runs_with_a_deposit,
 )
 from spectrope.study.claim import Claim
 from spectrope.study.claims.partial_rope import full_rope
@@ -33,11 +33,12 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     )
     test = (
         "The gap as in claim 3. Where RoPE alone has no deposit in layer 0, none can be gone, and the claim "
-        "stays inconclusive. Under `released` RoPE alone is that of the public code's partial RoPE, on all "
+        "cannot be tested. Under `released` RoPE alone is that of the public code's partial RoPE, on all "
         f"heads, and RoPE + absolute its RoPE of every other figure (R3). {WITHOUT_DROPOUT}"
     )
     paper = "figure 6; no number in the text"
     tables = (ABLATION,)
+    least_layers = 6
     times = 2
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
@@ -54,4 +55,4 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 0", (0,), premise=True)
         yield no_head_stands_out(seen, "both", f"{both}gap in layer 0", (0,))
         yield one_head_stands_out(seen, "both", f"{both}gap from layer 1", later)
-        yield most_have_a_deposit(seen, "both", f"{both}runs with a deposit from layer 1", later)
+        yield runs_with_a_deposit(seen, "both", f"{both}runs with a deposit from layer 1", later)

@@ -45,6 +45,10 @@ class AtBestRates(Claim):
     def __init__(self, rows: StudyRows) -> None:
         self.rows = rows
 
+    @property
+    def planned_as(self) -> str:
+        return self.inner.kind
+
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         tunings = self._tunings(condition, scale)
         untuned = experiments(self.inner, condition, scale, seed)

@@ -22,7 +22,15 @@ from spectrope.console import (
     say,
     table,
 )
-from spectrope.core import ConfigError, Interrupted, Precision, SpectropeError, choose_device, require
+from spectrope.core import (
+    ConfigError,
+    Interrupted,
+    Precision,
+    SpectropeError,
+    StoreError,
+    choose_device,
+    require,
+)
 from spectrope.figures import check_page
 from spectrope.lab import (
     AnyExperiment,
@@ -38,10 +46,12 @@ from spectrope.lab import (
     threads_each,
 )
 from spectrope.store import check_place
+from spectrope.study.audit import audit
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
+from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import (
     RESULTS,
@@ -128,7 +138,7 @@ class List(Asked):
         rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
         told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
-            told[claim].append(f"{condition}: {verdict.outcome}, {verdict.n_seeds}")
+            told[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
         lines = [(f"{one.number} {one.kind}", one.title, "\n".join(told[one])) for one in study.claims]
         table("", ("claim", "says", "verdict, seeds"), lines)
 
@@ -300,11 +310,51 @@ class Report(Asked):
         say(f"Wrote {out.resolve()}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class AuditRows:
+    """Show by commits and hashes that rows are younger than the plan, and what was known when it changed."""
+
+    scale: Scale = "mid"
+    rows: Results = RESULTS
+
+    def run(self) -> None:
+        """Print the plan's versions and what the rows' commits say.
+
+        Raises:
+            StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
+        """
+        found = audit(self.rows / f"{self.scale}.jsonl")
+        lines = [
+            (
+                one.digest,
+                one.commit,
+                one.when,
+                str(one.rows),
+                str(found.under.get(one.digest, 0)),
+                one.subject,
+            )
+            for one in found.versions
+        ]
+        table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
+        say(
+            f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, "
+            f"{found.unknown} of commits that are not in this repository, {found.before} of commits "
+            "without the plan."
+        )
+        if self.scale not in plan():
+            say(f"The plan does not cover {self.scale}: all of these are exploratory.")
+        elif not found.passes:
+            raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
+        else:
+            say("Each row is of a clean commit that has the plan.")
+
+
 Action = (
     Annotated[List, subcommand("list")]
     | Annotated[Run, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
     | Annotated[Report, subcommand("report")]
+    | Annotated[AuditRows, subcommand("audit")]
 )
 
 
@@ -360,7 +410,7 @@ def show_verdicts(study: Study, rows: StudyRows) -> None:
     """Print a row per claim and condition."""
     lines = []
     for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
-        lines.append((f"{claim.number} {claim.kind}", condition, verdict.outcome, verdict.reason))
+        lines.append((f"{claim.number} {claim.kind}", condition, verdict.word, verdict.reason))
     table(
         f"Verdicts at scale {study.scale}, which speak for no other",
         ("claim", "condition", "verdict", "why"),

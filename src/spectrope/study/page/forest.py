@@ -8,11 +8,23 @@ import altair as alt
 from spectrope.figures import GREEN, INK, LOSS, RED, Marks, Panel, legend, span
 from spectrope.study.verdict import ClaimVerdict, PartResult
 
-SPARED = "fails but for Holm"
-OUTCOMES = {"holds": GREEN, "fails": RED, SPARED: "#f0a36b", "inconclusive": "#8a8a8a"}
+APPENDIX = "appendix"
+OUTCOMES = {
+    "reproduced": GREEN,
+    "direction only": "#9ccc8f",
+    "contradicted": RED,
+    "saturated": "#8fb4d9",
+    "undecided": "#f0a36b",
+    "not testable here": "#5c5c5c",
+    APPENDIX: "#b5b5b5",
+}
 UNITS = {
     "points": "percentage points",
     "of runs": "share of runs",
+    "of runs lost": "share of runs that lose it",
+    "log odds": "difference of log odds",
+    "log ratio": "log ratio",
+    "of the run": "share of the run's steps",
     "rho": "rank correlation",
     "r": "correlation",
     "ratio": "ratio",
@@ -55,7 +67,7 @@ def _marks(findings: Sequence[PartResult]) -> dict[str, list[dict[str, Any]]]:
     intervals = [
         {
             "part": f.part.quantity,
-            "outcome": SPARED if f.spared else f.outcome,
+            "outcome": f.word if f.headline else APPENDIX,
             "low": f.evidence.interval.low,
             "high": f.evidence.interval.high,
             "value": f.evidence.interval.estimate,

@@ -1,32 +1,30 @@
 """The page itself, as Markdown, with its pictures beside it."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
 
+import numpy as np
+
 from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
 from spectrope.lab import Job
-from spectrope.stats import MIN_SEEDS
+from spectrope.stats import MIN_SEEDS, holm
+from spectrope.study.audit import is_named
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.extras.base import EXTRAS
-from spectrope.study.page.forest import SPARED, WIDTH, forest
+from spectrope.study.page.findings import findings
+from spectrope.study.page.forest import WIDTH, forest
+from spectrope.study.plan import deviations
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, Study, merged, outstanding
-from spectrope.study.verdict import ClaimVerdict, PartResult
+from spectrope.study.verdict import WORDS, ClaimVerdict, PartResult
 
-WORDS = (  # Of parts, by outcome: of one, of several.
-    ("holds", "holds", "hold"),
-    ("fails", "fails", "fail"),
-    ("inconclusive", "open", "open"),
-    ("lacks", "lacks seeds", "lack seeds"),
-)
 FOREST = (
     "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
     "of interest. Diamonds: the paper."
@@ -131,7 +129,11 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         study=study,
         sections=sections,
         minimum=MIN_SEEDS,
-        alpha=f"{ALPHA:.3g}",
+        words=WORDS,
+        findings=findings(study, rows),
+        unnamed=unnamed(rows),
+        withdrawn=list(rows.withdrawals.lines()),
+        deviations=deviations(),
         rows=rows,
         machines=machines(rows),
         seconds=sum(row.facts["seconds"] or 0.0 for row in rows),
@@ -139,7 +141,8 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         each=seconds_each(planned, rows),
         untuned=untuned(study, rows),
         shallow=shallow_layers(study),
-        overview=[(section.claim, overview(study, section)) for section in sections],
+        theirs=headline_table([one for one in sections if not one.claim.ours], study.conditions),
+        own=headline_table([one for one in sections if one.claim.ours], study.conditions),
         complaints=rows.complaints,
         place=place,
         commands=study.commands(place),
@@ -153,47 +156,52 @@ def shallow_layers(study: Study) -> str:
     return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
-def overview(study: Study, section: Section) -> list[str]:
-    """Cells of the verdict table: an outcome per condition, then what decides the first that is decided."""
-    by_condition = {verdict.condition: verdict for verdict in section.verdicts}
-    marks = ["–" if name not in by_condition else mark(by_condition[name]) for name in study.conditions]
-    decided = (verdict for verdict in section.verdicts if verdict.outcome != "inconclusive")
-    return [*marks, next((decisive(verdict) for verdict in decided), "")]
+def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> list[list[str]]:
+    """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
+    open_words = left_open([verdict for section in sections for verdict in section.verdicts])
+    lines = []
+    for section in sections:
+        claim, verdicts = section.claim, {verdict.condition: verdict for verdict in section.verdicts}
+        cells = [
+            headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
+        ]
+        told = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
+        headlines = (verdict.headline for verdict in section.verdicts)
+        decides = next((one.part.quantity for one in headlines if one), "")
+        lines.append([told, claim.paper, decides, *cells])
+    return lines
 
 
-def mark(verdict: ClaimVerdict) -> str:
-    """An outcome in a few words: in bold where it is one, else what is lacking; and how its parts go."""
-    if not any(finding.n_seeds for finding in verdict.findings):
-        return verdict.reason.partition(";")[0]
-    if verdict.outcome == "holds":
-        return "**holds**"
-    if verdict.outcome == "inconclusive" and verdict.n_seeds < MIN_SEEDS:
-        return f"{verdict.n_seeds} of {MIN_SEEDS} seeds"
-    parts = [finding for finding in verdict.findings if not finding.part.premise]
-    outcome = "**fails**" if verdict.outcome == "fails" else "inconclusive"
-    if len(parts) < 2:
-        return outcome
-    counts = Counter(finding.outcome if finding.enough else "lacks" for finding in parts)
-    told = [
-        f"{counts[name]} {one if counts[name] == 1 else several}"
-        for name, one, several in WORDS
-        if counts[name] > 0
-    ]
-    return f"{outcome}: {', '.join(told)}"
+def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] = ()) -> str:
+    """The word of a verdict, with the effect that decides it, or the reason why none does."""
+    finding = verdict.headline
+    if verdict.word == "not testable here":
+        exploratory = f" (exploratory: {effect(finding)})" if finding and finding.evidence else ""
+        return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
+    assert finding is not None
+    mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
+    return f"**{verdict.word}**{mark} {effect(finding)}"
 
 
-def decisive(verdict: ClaimVerdict) -> str:
-    """The part that a verdict rests on, with its number: the surest failure, or the least sure success."""
-    parts = [
-        f for f in verdict.findings if f.outcome == verdict.outcome and f.evidence and not f.part.premise
-    ]
-    if verdict.outcome == "fails":
-        told = min(parts, key=lambda finding: finding.p_fails)
-    else:
-        told = max(parts, key=lambda finding: finding.evidence.p_holds if finding.evidence else 0.0)
-    assert told.evidence is not None
-    value = number(told, told.evidence.interval.estimate)
-    return f"{told.part.quantity}: {value}, predicted {told.part.prediction.words()} (`{verdict.condition}`)"
+def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
+    """Claims and conditions whose word Holm's correction, over all decided headline parts, leaves open."""
+    tested = [v for v in verdicts if v.headline and v.word not in ("not testable here", "saturated")]
+    smallest = np.array([min(v.headline.p_values.values()) for v in tested if v.headline])
+    adjusted = holm(smallest) if len(smallest) else smallest
+    return {
+        (v.claim, v.condition)
+        for v, p in zip(tested, adjusted, strict=True)
+        if p > ALPHA and v.word != "undecided"
+    }
+
+
+def effect(finding: PartResult) -> str:
+    """Estimate, interval, unit and seeds of a part."""
+    assert finding.evidence is not None
+    interval = finding.evidence.interval
+    estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
+    level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
+    return f"{estimate} [{low} to {high}]{level} {finding.part.prediction.unit}, n = {finding.n_seeds}"
 
 
 def number(finding: PartResult, value: float) -> str:
@@ -202,15 +210,17 @@ def number(finding: PartResult, value: float) -> str:
 
 
 def cell(finding: PartResult) -> str:
-    """Estimate and interval with the outcome, as a table shows them."""
+    """Estimate and interval as the table of parts shows them; the word of the headline part alone."""
     note = f"; {finding.part.note}" if finding.part.note else ""
     if finding.evidence is None:
         return f"{finding.n_seeds} seed{'s' * (finding.n_seeds != 1)}" + note * bool(finding.n_seeds)
-    interval = finding.evidence.interval
-    level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
-    estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
-    spared = f" ({SPARED}: p = {finding.p_fails:.3g})" if finding.spared else ""
-    return f"{estimate} [{low} to {high}]{level} {finding.outcome}{spared}, n = {finding.n_seeds}{note}"
+    word = f" **{finding.word}**" if finding.headline else ""
+    return f"{effect(finding)}{word}{note}"
+
+
+def unnamed(rows: StudyRows) -> int:
+    """Rows of code that was not committed, or has no name in the history."""
+    return sum(not is_named(row.facts["commit"]) for row in rows)
 
 
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:

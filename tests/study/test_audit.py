@@ -1,0 +1,115 @@
+"""Rows against the plan, in a repository made for it."""
+
+import subprocess
+
+import pytest
+from tests.study.made import row
+
+from spectrope.cli import main
+from spectrope.core.errors import StoreError
+from spectrope.lab.training.scales import experiment
+from spectrope.study.audit import audit, is_named
+from spectrope.study.rows import StudyRows
+
+
+@pytest.fixture
+def repository(tmp_path):
+    """A repository, and a way to commit all of it that gives the commit's name."""
+
+    def git(*words):
+        name = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ("git", "-C", str(tmp_path), *name, *words), capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    git("init", "-q")
+
+    def commit(message):
+        git("add", "-A")
+        git("commit", "-q", "--allow-empty", "-m", message)
+        return git("rev-parse", "--short=12", "HEAD")
+
+    return tmp_path, commit
+
+
+def put(folder, commits):
+    rows = StudyRows(folder / "mid.jsonl")
+    for seed, commit in enumerate(commits, len(rows)):
+        one = experiment("distance", "rope", scale="mini", seed=100 * len(commits) + seed)
+        rows.add(row(one, commit=commit))
+
+
+def test_rows_of_clean_commits_with_the_plan_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")] * 3)
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert found.passes
+    assert (found.rows, sum(found.under.values()), len(found.versions)) == (3, 3, 1)
+
+
+def test_rows_of_other_code_are_counted_by_what_is_wrong(repository):
+    root, commit = repository
+    early = commit("before the plan")
+    (root / "plan.toml").write_text("a = 1\n")
+    late = commit("plan")
+    put(root, [early, late, f"{late}-dirty", "version 0.1.0", "0123456789ab"])
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert not found.passes
+    assert (found.rows, found.before, found.unnamed, found.unknown) == (5, 1, 2, 1)
+
+
+def test_an_amendment_is_listed_with_the_rows_that_were_there(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    first = commit("plan")
+    put(root, [first, first])
+    commit("rows")
+    (root / "plan.toml").write_text("a = 2\n")
+    second = commit("amended")
+    put(root, [second])
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert [(one.subject, one.rows) for one in found.versions] == [("plan", 0), ("amended", 2)]
+    assert [found.under[one.digest] for one in found.versions] == [2, 1]
+    assert found.passes
+
+
+def test_no_rows_pass_once_there_is_a_plan(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    assert not audit(root / "mid.jsonl", root / "plan.toml").passes
+    commit("plan")
+    assert audit(root / "mid.jsonl", root / "plan.toml").passes
+
+
+def test_a_torn_row_is_refused(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    commit("plan")
+    (root / "mid.jsonl").write_text('{"run":"abc"')
+    with pytest.raises(StoreError, match="The audit needs a file of whole rows"):
+        audit(root / "mid.jsonl", root / "plan.toml")
+
+
+def test_a_plan_outside_any_repository_is_refused(tmp_path):
+    (tmp_path / "plan.toml").write_text("a = 1\n")
+    with pytest.raises(StoreError, match="is in no git repository"):
+        audit(tmp_path / "mid.jsonl", tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize(
+    ("commit", "named"),
+    [("0123456789ab", True), ("0123456789ab-dirty", False), ("version 0.1.0", False), (None, False)],
+)
+def test_a_named_commit_is_a_clean_one(commit, named):
+    assert is_named(commit) is named
+
+
+def test_the_command_tells_of_rows_that_are_older_than_the_plan(tmp_path, capsys):
+    put(tmp_path, ["version 0.1.0"])
+    assert main(["claims", "audit", "--rows", str(tmp_path)]) == 2
+    assert "are not all younger than the plan" in capsys.readouterr().err
+    (tmp_path / "mid.jsonl").rename(tmp_path / "mini.jsonl")
+    assert main(["claims", "audit", "--scale", "mini", "--rows", str(tmp_path)]) == 0
+    assert "all of these are exploratory" in capsys.readouterr().out

@@ -1,0 +1,67 @@
+"""The plan and the code say the same: headline parts, thresholds, scale, words."""
+
+import pytest
+
+from spectrope.lab.training.scales import SCALES, experiment
+from spectrope.stats.seeds import MIN_SEEDS
+from spectrope.study.arms import FEW
+from spectrope.study.claim import chosen_claims
+from spectrope.study.plan import deviations, headline_of, plan
+from spectrope.study.predictions import ALPHA
+from spectrope.study.quantities import Seen
+from spectrope.study.verdict import WORDS
+
+EVERY = {claim.kind: claim for claim in chosen_claims(()) if claim.kind != "toy"}
+ROWLESS = {"confounds"}  # Its parts follow from rows; see the test of its headline beside the claim's.
+
+
+def test_the_plan_has_every_claim_and_no_other():
+    assert set(plan()["claims"]) == set(EVERY)
+
+
+@pytest.mark.parametrize("kind", sorted(set(EVERY) - ROWLESS))
+@pytest.mark.parametrize("scale", ["mini", "mid", "paper"])
+def test_one_part_has_the_name_threshold_and_unit_that_are_planned(kind, scale):
+    claim = EVERY[kind]
+    arms = claim.arms(claim.conditions[0], scale, 0)
+    (part,) = (p for p in claim.parts(Seen(tuple(arms), {})) if p.quantity == headline_of(kind))
+    planned = plan()["claims"][kind]
+    assert (part.prediction.interest, part.prediction.unit) == (planned["interest"], planned["unit"])
+    assert not part.premise
+
+
+def test_an_unknown_claim_has_no_headline():
+    assert headline_of("none-such") is None
+
+
+def test_thresholds_of_the_analysis_are_the_code_s():
+    analysis = plan()["analysis"]
+    assert analysis["alpha"] == pytest.approx(ALPHA)
+    assert (analysis["minimum_seeds"], analysis["saturated_below"]) == (MIN_SEEDS, FEW)
+    assert analysis["words"] == [word for word in WORDS if word != "not testable here"]
+
+
+def test_the_scale_is_the_one_that_is_planned():
+    planned, one = plan()["mid"], experiment("distance", "rope", scale="mid")
+    model, training = one.model, one.training
+    assert [planned[name] for name in ("layers", "heads", "head_dim", "d_model", "length", "batch")] == [
+        model.n_layers,
+        model.n_heads,
+        model.head_dim,
+        model.d_model,
+        model.max_length,
+        training.batch_size,
+    ]
+    assert tuple(planned["betas"]) == training.betas
+    assert (planned["weight_decay"], training.warmup) == (training.weight_decay, 0.06)
+    assert experiment("counting", "rope", scale="mid").model.max_length == planned["length"]
+    assert "mid" in SCALES
+
+
+def test_at_mid_all_claims_count_the_planned_seeds():
+    for claim in EVERY.values():
+        assert claim.numbers(plan()["mid"]["seeds"], "mid") == plan()["mid"]["seeds"]
+
+
+def test_every_deviation_says_what_changed_and_what_had_been_seen():
+    assert all(set(one) == {"claims", "change", "seen"} for one in deviations())

@@ -17,6 +17,7 @@ __all__ = [
     "ablate",
     "ablated",
     "audit",
+    "check_laws",
     "compare",
     "diff",
     "encodings",
@@ -24,6 +25,7 @@ __all__ = [
     "experiment",
     "figure",
     "lab",
+    "load_encoding",
     "load_model",
     "load_run",
     "register_attention",
@@ -31,11 +33,12 @@ __all__ = [
     "runs",
     "spectrum",
     "table",
+    "tasks",
     "train",
     "unwatched",
 ]
 
-from . import encodings, lab
+from . import encodings, lab, tasks
 from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
@@ -45,6 +48,7 @@ from .encodings.base import ENCODINGS, Context, Encoding
 from .front.ablate import AblatedRun, ablate, ablated
 from .front.compare import Comparison, compare
 from .front.figure import Drawing, figure, report
+from .front.laws import check_laws, load_encoding
 from .front.load import load_model
 from .front.runs import runs, table
 from .front.spectrum import spectrum

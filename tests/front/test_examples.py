@@ -34,6 +34,7 @@ def test_the_functions_are_those_of_the_issue():
     assert set(OURS) == {
         *("compare", "train", "execute", "ablate", "ablated", "spectrum"),
         *("runs", "table", "report", "figure", "load_model"),
+        *("load_encoding", "check_laws"),
     }
 
 

@@ -310,9 +310,9 @@ def test_the_power_of_a_plan_is_stated():
     assert "5 seeds decide nothing; 6 are the fewest" in Toy().power(range(5), StudyRows())
     told = Toy().power(range(6), StudyRows())
     assert told == (
-        "6 seeds show, four times in five, that it is reproduced where its mean lies 1.43 standard deviations "
-        "between seeds beyond the smallest effect of interest; that its premise holds where its mean lies 1.43 "
-        "beyond it."
+        "6 seeds show, four times in five, that it is reproduced where its mean lies 1.43 standard "
+        "deviations between seeds beyond the smallest effect of interest; that its premise holds where its "
+        "mean lies 1.43 beyond it."
     )
     (single,) = chosen_claims(("single-head",))
     assert single.power(range(6), StudyRows()).endswith(

@@ -93,8 +93,8 @@ def try_own(model: HasHeads) -> None:
         (
             check.law.name.lower().replace("_", " "),
             "declared" if check.declared else "not declared",
-            "holds" if check.holds else f"broken, error {check.error:.1e}",
-            "" if check.honest else "the declaration is wrong",
+            "holds" if check.holds else f"broken, error {check.widened_error:.1e}",
+            check.note,
         )
         for check in checks
     ]

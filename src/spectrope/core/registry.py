@@ -16,6 +16,8 @@ Member = TypeVar("Member")
 class Registry(Generic[Member]):
     """The members of one family by name, such as encodings or tasks.
 
+    Names match without regard to case, hyphens and underscores: "RoPE", "per-head".
+
     Every module of `package` is imported when a name is first looked up that is not registered yet, and so is
     every module that an installed distribution names in the entry point group called like the package. The
     applications of this package join the library's families in that way, as do other people's packages.
@@ -69,7 +71,7 @@ class Registry(Generic[Member]):
         """
         if not is_foreign(spec):
             _ = self[spec]
-            return spec
+            return self._written_as(spec)
         member: Any = load_object(spec)
         name = spec.rpartition(":")[2]
         if not isinstance(member, type):
@@ -125,13 +127,13 @@ class Registry(Generic[Member]):
         for more in (self._import_modules, self._load_plugins):  # No more than it takes.
             if name not in self._members:
                 more()
-        if name not in self._members:
+        if (written := self._written_as(name)) not in self._members:
             raise UnknownNameError(self.what, name, self._members)
-        return self._members[name]
+        return self._members[written]
 
     def __contains__(self, name: object) -> bool:
         self._discover()
-        return name in self._members
+        return isinstance(name, str) and self._written_as(name) in self._members
 
     def __iter__(self) -> Iterator[str]:
         self._discover()
@@ -140,6 +142,12 @@ class Registry(Generic[Member]):
     def __len__(self) -> int:
         self._discover()
         return len(self._members)
+
+    def _written_as(self, name: str) -> str:
+        """The registered name that differs from this one in case, hyphens and underscores alone, if any."""
+        if name in self._members:
+            return name
+        return next((known for known in self._members if _folded(known) == _folded(name)), name)
 
     def _discover(self) -> None:
         """Import the package's modules and all plug-ins, once."""
@@ -164,6 +172,10 @@ class Registry(Generic[Member]):
         self._loaded = True
         for plugin in entry_points(group=self.package):
             plugin.load()
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _origin(member: object) -> tuple[object, object]:

@@ -32,6 +32,7 @@ __all__ = [
     "KerpleLog",
     "KerplePower",
     "LagBias",
+    "LawCheck",
     "Learned",
     "LearnedFrequencies",
     "Linear",
@@ -100,7 +101,7 @@ from .fire import FIRE
 from .fope import FoPE
 from .harope import HARoPE
 from .kerple import KerpleLog, KerplePower
-from .laws import Sizes, laws_of
+from .laws import LawCheck, Sizes, laws_of
 from .learned import Learned
 from .misread_rope import MisreadRoPE
 from .nope import NoPE

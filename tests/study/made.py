@@ -51,7 +51,7 @@ def row(
         made["lengths"] = pl.DataFrame(
             {"factor": list(lengths), "accuracy": [value / 100 for value in lengths.values()]}
         )
-    scores = {"test_accuracy": test / 100, "train_accuracy": train / 100}
+    scores = {"test_accuracy": test / 100, "train_accuracy": train / 100, "test_loss": 1.01 - test / 100}
     name = config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
     return StudyRow(experiment, FACTS_OF_ALL | scores | facts, made | dict(tables or {}), name)
 
@@ -114,6 +114,8 @@ def together(verdict: ClaimVerdict) -> str:
     words = {one.word for one in verdict.findings if not one.part.premise}
     if set(premises) - {"reproduced"} or not words:
         return "undecided"
+    if verdict.headline and verdict.headline.word == "saturated":
+        return "saturated"
     for word in ("contradicted", "undecided"):
         if words & {word, *(("direction only", "not testable here") if word == "undecided" else ())}:
             return word

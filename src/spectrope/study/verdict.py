@@ -181,6 +181,8 @@ def _weighed(part: Part) -> Evidence | None:
 def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str) -> tuple[Word, str]:
     refused: Word = "not testable here"
     deciding = next((finding for finding in findings if finding.headline), None)
+    if seen.rows and not findings:
+        return refused, "no difference that is worth explaining"
     if not seen.rows or not any(finding.n_seeds for finding in findings):
         return refused, seen.withdrawn or ("no complete seed yet" if seen.rows else "not run")
     if untestable:
@@ -188,7 +190,7 @@ def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable:
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
         return refused, f"a control {_told(bad)}: {bad.part.quantity}"
     if deciding is None:
-        return refused, "no difference that is worth explaining"
+        return refused, "rows do not tell what its headline part is to judge"
     if not deciding.enough:
         return refused, f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}"
     return deciding.word, WORDS[deciding.word]

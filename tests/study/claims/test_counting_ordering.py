@@ -29,7 +29,7 @@ def say(final):
         (CountingTable(), ALIKE, "saturated"),
         (CountingBiases(), TABLE, "reproduced"),
         (CountingBiases(), TEXT, "reproduced"),
-        (CountingBiases(), ALIKE, "contradicted"),
+        (CountingBiases(), ALIKE, "saturated"),
         (CountingBiases(), TABLE | {"alibi": 75.0}, "contradicted"),
         (CountingBiases(), TABLE | {"t5": 70.0}, "contradicted"),
     ],

@@ -51,7 +51,7 @@ def say(multiplicative=40.0, additive=1.0, gathered=("rope", "shuffled"), odd=()
         (say(odd=("rope/sgd",)), "contradicted"),  # No deposit by gradient descent.
         (say(odd=("additive/small",)), "contradicted"),  # One without multiplication.
         (say(odd=("shuffled",)), "contradicted"),
-        (say(gathered=()), "contradicted"),  # Gradients do not gather.
+        (say(gathered=()), "saturated"),  # Gradients do not gather.
         (say(multiplicative=10.5), "undecided"),
     ],
 )

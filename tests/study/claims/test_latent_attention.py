@@ -24,7 +24,7 @@ NEAR = {**TABLE_1, "distance": TABLE_1["distance"] | {"mla": 82.7}}
     ("tell", "outcome"),
     [
         (say(TABLE_1), "reproduced"),
-        (say(ALIKE), "contradicted"),
+        (say(ALIKE), "undecided"),
         (say(TABLE_1, gaps=(30.0, 1.0, 1.0)), "contradicted"),
         (say(NEAR), "undecided"),
     ],

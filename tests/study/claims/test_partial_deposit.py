@@ -21,7 +21,7 @@ def say(moved=SECOND, whole=FIRST, at="4"):
         (say(), "reproduced"),
         (say(moved=FIRST), "saturated"),  # It stays in layer 0 for every k.
         (say(whole=SECOND), "undecided"),  # There is none in layer 0 that could move.
-        (say(moved=NONE), "undecided"),  # No head stands out at that k.
+        (say(moved=NONE), "saturated"),  # No head stands out at that k.
     ],
 )
 def test_known_places(tell, outcome):

@@ -92,7 +92,7 @@ class EarlyLearning(Claim, name="early-learning"):
             )
         yield Part(
             quantity="P4: heads whose largest eigenvalue of Gauss–Newton rotation does not lower",
-            prediction=AtLeast(UNCONTRACTED, "of heads"),
+            prediction=AtLeast(UNCONTRACTED, "of heads", null=None),
             values=seen.values("rope", uncontracted),
         )
         yield from _growth(seen)

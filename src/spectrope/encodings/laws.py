@@ -67,10 +67,9 @@ class LawCheck:
     def note(self) -> str:
         """What is wrong, with the remedy; empty where nothing is."""
         if not self.honest:
-            remedy = "remove it from `tags`" if self.declared else "add it to `tags`"
-            return f"the declaration is wrong; {remedy}"
+            return f"the declaration is wrong; {'remove' if self.declared else 'add'} the tag"
         if self.rounds:
-            return "holds but for float32 rounding; compute with `pos.double()` to be exact at far positions"
+            return "float32 rounding alone; `pos.double()` is exact"
         return ""
 
 

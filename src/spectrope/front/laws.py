@@ -38,7 +38,7 @@ class Laws(Shown):
         """A row per law: whether it is declared, whether it holds, its two errors, and a note."""
         rows = [
             (
-                check.law.name.lower().replace("_", " "),
+                check.law.name.lower().replace("_", "-"),
                 check.declared,
                 check.holds,
                 check.error,

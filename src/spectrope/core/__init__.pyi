@@ -58,6 +58,7 @@ __all__ = [
     "to_dict",
     "torch_stream",
     "unwatched",
+    "with_fields",
 ]
 
 from .config import (
@@ -70,6 +71,7 @@ from .config import (
     from_dict,
     strict_json,
     to_dict,
+    with_fields,
 )
 from .device import (
     Device,

@@ -114,6 +114,53 @@ def no_such_field(cls: type, name: str) -> ConfigError:
     return ConfigError(f"{cls.__qualname__} has no field {name!r}{hint}")
 
 
+def with_fields(config: C, changes: Mapping[str, Any]) -> C:
+    """A configuration with some fields changed, each found by its name at any depth.
+
+    Args:
+        config: The configuration; it stays as it is.
+        changes: New values by name, "learning_rate", or by path, "training.learning_rate". Of fields with one
+            name, the one nearest to the surface is meant.
+
+    Raises:
+        ConfigError: If no field has the name, two at one depth have it, or a value breaks a rule.
+    """
+    for name, value in changes.items():
+        config = _changed(config, _path_of(config, name), value)
+    return config
+
+
+def _path_of(config: Any, name: str) -> tuple[str, ...]:
+    level: list[tuple[tuple[str, ...], Any]] = [((), config)]
+    first, *rest = name.split(".")
+    while level:
+        holders = [path for path, one in level if first in _names(one)]
+        if len(holders) > 1:
+            choices = " or ".join(repr(".".join((*path, name))) for path in holders)
+            raise ConfigError(f"{name!r} could be {choices}; give the whole path.")
+        if holders:
+            return (*holders[0], first, *rest)
+        level = [
+            ((*path, inner), getattr(one, inner))
+            for path, one in level
+            for inner in _names(one)
+            if is_dataclass(getattr(one, inner))
+        ]
+    raise no_such_field(type(config), name)
+
+
+def _names(config: Any) -> list[str]:
+    return [field.name for field in dataclass_fields(config)] if is_dataclass(config) else []
+
+
+def _changed(config: Any, path: tuple[str, ...], value: Any) -> Any:
+    name, *rest = path
+    if name not in _names(config):
+        raise no_such_field(type(config), name)
+    inner = _changed(getattr(config, name), tuple(rest), value) if rest else value
+    return from_dict(type(config), {one: getattr(config, one) for one in _names(config)} | {name: inner})
+
+
 def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
     """A configuration from Python arguments: given as it is, or by its fields.
 

@@ -11,7 +11,7 @@ from spectrope.core import ConfigError, configured
 from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, LawCheck, Sizes
 from spectrope.encodings.laws import check_laws as checks_of
 
-COLUMNS = ("law", "declared", "holds", "error", "error in float64", "note")
+COLUMNS = ("law", "declared", "holds", "error", "in float64", "note")
 
 
 @dataclass(frozen=True, repr=False)

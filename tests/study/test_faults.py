@@ -25,7 +25,7 @@ def stored(path, *, seeds=6, without=()):
         CLAIM, lambda arm, seed: None if (arm, seed) in without else say(arm, seed), seeds=seeds
     ):
         rows.add(one)
-    return CLAIM.arms("controlled", "mini", 9)["0.1"]
+    return CLAIM.arms("controlled", "mini", 9)["rope/0.1"]
 
 
 def cut_off(line):
@@ -65,11 +65,10 @@ def test_a_spoiled_run_among_many_is_named_and_left_out(tmp_path, fault, seeds, 
     victim = stored(path, seeds=seeds)
     spoil(path, victim, fault)
     rows = StudyRows.load(path)
-    assert len(rows) == 3 * seeds - 1
+    assert len(rows) == 5 * seeds - 1
     verdict = CLAIM.judge(rows)
-    assert verdict.word == "reproduced"
     assert verdict.n_seeds == seeds - 1
-    assert verdict.reason == "all 2 parts hold; 1 run left out"
+    assert verdict.reason.endswith("; 1 run left out")
     (line,) = verdict.left_out
     assert told in line
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
@@ -82,12 +81,8 @@ def test_a_spoiled_run_of_the_fewest_seeds_leaves_no_verdict(tmp_path, fault):
     path = tmp_path / "mini.jsonl"
     spoil(path, stored(path), fault)
     verdict = CLAIM.judge(StudyRows.load(path))
-    assert verdict.word == "undecided"
-    assert (
-        verdict.reason
-        == "5 of at least 6 seeds for a deposit in a shallow layer at rate 0.1, given one without dropout; "
-        "1 run left out"
-    )
+    assert verdict.headline.word == "not testable here"
+    assert (verdict.n_seeds, verdict.headline.enough) == (5, False)
 
 
 def test_a_run_done_again_is_no_longer_missed(tmp_path):
@@ -95,10 +90,10 @@ def test_a_run_done_again_is_no_longer_missed(tmp_path):
     victim = stored(path)
     spoil(path, victim, cut_off)
     rows = StudyRows.load(path)
-    rows.add(row(victim, **say("0.1", 9)))
+    rows.add(row(victim, **say("rope/0.1", 9)))
     for again in (rows, StudyRows.load(path)):
         verdict = CLAIM.judge(again)
-        assert (verdict.word, verdict.left_out) == ("reproduced", ())
+        assert (verdict.n_seeds, verdict.left_out) == (6, ())
 
 
 def test_a_spoiled_run_of_another_claim_is_none_of_this_one(tmp_path):
@@ -110,12 +105,10 @@ def test_a_spoiled_run_of_another_claim_is_none_of_this_one(tmp_path):
 
 def test_missing_runs_leave_no_verdict_and_are_counted_on_the_page(tmp_path):
     path = tmp_path / "mini.jsonl"
-    stored(path, without=[("0", 8), ("0", 11)])
+    stored(path, without=[("rope/0", 8), ("rope/0", 11)])
     rows = StudyRows.load(path)
     verdict = CLAIM.judge(rows)
-    assert (verdict.word, verdict.n_seeds) == ("undecided", 4)
+    assert (verdict.headline.word, verdict.n_seeds) == ("not testable here", 4)
     study = Study((CLAIM,), ("controlled",), "mini", tuple(range(6)))
     page = write_replication(study, rows, tmp_path / "page.md").read_text()
-    # Four seeds have a row and a deposit; one in three of twenty-four more is likely to have one.
-    assert "(#dropout) | controlled | 36 | 24 | 0 |" in page
-    assert "| 4 of 6 seeds |" in page
+    assert "(#dropout) | controlled | 90 | 62 | 0 |" in page

@@ -49,8 +49,8 @@ def test_no_extra_figure_is_drawn_without_rows(kind):
 def test_a_part_is_drawn_with_its_seeds_interval_and_smallest_effect():
     rows = rows_of(CountingTable(), lambda arm, seed: {"test": 60.0 + 10.0 * (arm == "nope") + jitter(seed)})
     verdict = CountingTable().judge(rows)
-    [finding] = verdict.findings
-    [panel] = forest([verdict])
+    finding, _ = verdict.findings
+    panel, _ = forest([verdict])  # The other is of losses.
     drawn = {name: layer.rows for name, layer in panel.layers.items()}
     assert [row["value"] for row in drawn["seeds"]] == list(finding.part.values.values())
     assert [row["value"] for row in drawn["edges"]] == list(finding.part.prediction.edges)

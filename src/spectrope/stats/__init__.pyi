@@ -29,6 +29,8 @@ __all__ = [
     "lower_bounds",
     "mcnemar_p",
     "mean_intervals",
+    "net_loss_interval",
+    "net_loss_p",
     "randomisation_test",
     "rank_correlation",
     "ratio_exceedance_p",
@@ -44,7 +46,15 @@ from .bootstrap import reflected_intervals, resampled_means
 from .concentration import INDICES, MIN_TOTAL, gini, index_ranges, indices, shares
 from .examples import jackknife_intervals, mean_intervals
 from .interval import Interval, Intervals, ends, holm
-from .paired import Discordance, difference_intervals, exceedance_p, lower_bounds, mcnemar_p
+from .paired import (
+    Discordance,
+    difference_intervals,
+    exceedance_p,
+    lower_bounds,
+    mcnemar_p,
+    net_loss_interval,
+    net_loss_p,
+)
 from .power import detectable_difference, detectable_equality, detectable_proportion
 from .randomisation import RandomisationTest, randomisation_test
 from .rank import rank_correlation

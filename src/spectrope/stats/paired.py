@@ -6,7 +6,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
-from spectrope.stats.interval import Intervals
+from spectrope.stats.interval import Interval, Intervals
+
+NUISANCE = 101  # Points of the grid of a share that is not known.
+BISECTIONS = 30
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,48 @@ def exceedance_p(pairs: Discordance, margin: float) -> Float[np.ndarray, "*k"]:
     """One-sided p-values of "the difference is at most `margin`" (a fraction); inverts `lower_bounds`."""
     centre, error = _adjusted(pairs)
     return stats.norm.sf((centre - margin) / error)
+
+
+def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, float]:
+    r"""Exact p-values of "the first is ahead by at least `excess`" and of "by at most that", of few pairs.
+
+    The statistic is the net loss :math:`T = L - G`. Where :math:`p_L - p_G` is `excess`, its distribution
+    depends on :math:`p_G`, which is not known: the p-value is the largest over a grid of it, so that no size
+    exceeds the level, however few the pairs.
+
+    Args:
+        lost: Pairs that the first alone gets right.
+        gained: Pairs that the second alone gets right.
+        n: Pairs in all.
+        excess: Difference of the two shares, from -1 to 1.
+
+    References:
+        Exact Unconditional Tests for a 2 x 2 Matched-Pairs Design (Berger and Sidik, 2003).
+    """
+    first = np.linspace(max(0.0, -excess), (1 - excess) / 2, NUISANCE)  # Share gained.
+    angles = 2j * np.pi * np.arange(2 * n + 1) / (2 * n + 1)
+    shares = first * np.exp(angles)[:, None] + (first + excess) * np.exp(-angles)[:, None]
+    chances = np.fft.fft((shares + 1 - 2 * first - excess) ** n, axis=0).real / (2 * n + 1)
+    chances = np.roll(chances, n, axis=0)[::-1]  # By net loss, from -n to n.
+    at = lost - gained + n
+    return float(min(1.0, chances[: at + 1].sum(0).max())), float(min(1.0, chances[at:].sum(0).max()))
+
+
+def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> Interval:
+    """The differences of the two shares that neither of these tests rejects."""
+    alpha, net = (1 - level) / 2, (lost - gained) / n
+
+    def edge(side: int, end: float) -> float:
+        if net_loss_p(lost, gained, n, end)[side] > alpha:
+            return end
+        inside, outside = net, end
+        for _ in range(BISECTIONS):
+            middle = (inside + outside) / 2
+            rejected = net_loss_p(lost, gained, n, middle)[side] <= alpha
+            inside, outside = (inside, middle) if rejected else (middle, outside)
+        return outside
+
+    return Interval(estimate=net, low=edge(1, -1.0), high=edge(0, 1.0), level=level, method="exact, paired")
 
 
 def mcnemar_p(pairs: Discordance) -> Float[np.ndarray, "*k"]:

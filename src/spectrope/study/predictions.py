@@ -16,10 +16,9 @@ from scipy import stats
 
 from spectrope.stats import (
     MIN_SEEDS,
-    Discordance,
     Interval,
-    difference_intervals,
-    exceedance_p,
+    net_loss_interval,
+    net_loss_p,
     seed_proportion,
     t_interval,
 )
@@ -181,7 +180,7 @@ class LostInRuns(Prediction):
     A value is 1 where a seed shows the event without a treatment and not with it, -1 where it is the other
     way round, else 0. Seeds may differ in how ready they are to show it: an intercept for each in a logistic
     model leaves the pairs that differ alone, and this compares those. Intervals and p-values are of the
-    difference of the two shares (adjusted Wald, `spectrope.stats.difference_intervals`).
+    difference of the two shares, exact for few pairs (`spectrope.stats.net_loss_p`).
     """
 
     interest: float = 0.2
@@ -191,16 +190,9 @@ class LostInRuns(Prediction):
         return f"in at most {100 * self.interest:.0f} % of runs"
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
-        pairs = Discordance(
-            lost=np.array([np.sum(values > 0)]), gained=np.array([np.sum(values < 0)]), n=len(values)
-        )
-        ends = difference_intervals(pairs, LEVEL)
-        low, high = float(ends.low[0]), float(ends.high[0])
-        interval = Interval(
-            estimate=float(values.mean()), low=low, high=high, level=LEVEL, method="adjusted Wald over pairs"
-        )
-        more = float(exceedance_p(pairs, self.interest)[0])
-        return Evidence(interval, 1.0 - more, more)
+        lost, gained, n = int(np.sum(values > 0)), int(np.sum(values < 0)), len(values)
+        fewer, more = net_loss_p(lost, gained, n, self.interest)
+        return Evidence(net_loss_interval(lost, gained, n, LEVEL), fewer, more)
 
 
 def largest(candidates: Mapping[str, Values]) -> str:

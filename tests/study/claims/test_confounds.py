@@ -152,7 +152,7 @@ def test_either_quantity_of_a_subject_asks_for_its_switches(change):
 def test_every_switch_must_fall_short_for_the_claim_to_fail():
     def tell(arm, seed):
         base = say({"R1": -27.0, "R2": -26.5, "R7": -5.0})(arm, seed)
-        noise = 6 * jitter(seed) if arm == "distance/nope/R2" else 0.0
+        noise = 12 * jitter(seed) if arm == "distance/nope/R2" else 0.0
         return base | {"test": base["test"] + noise}
 
     assert together(judged(tell)) == "undecided"

@@ -51,6 +51,7 @@ __all__ = [
     "peak_memory",
     "reason",
     "require",
+    "require_type",
     "seconds",
     "stop_on_signal",
     "stream_seed",
@@ -96,6 +97,7 @@ from .errors import (
     UnknownNameError,
     UnsupportedError,
     require,
+    require_type,
 )
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
 from .memory import keep_freed_memory

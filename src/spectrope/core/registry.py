@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.core.errors import ConfigError, UnknownNameError, require_type
 from spectrope.core.foreign import digest_of, is_foreign, load_object, reason
 
 Member = TypeVar("Member")
@@ -69,6 +69,7 @@ class Registry(Generic[Member]):
             ConfigError: If the file cannot be run, or its class is not registered here or has fields without
                 defaults.
         """
+        require_type(spec, str, f"the name of {self._article} {self.what}", "text")
         if not is_foreign(spec):
             _ = self[spec]
             return self._written_as(spec)
@@ -124,6 +125,7 @@ class Registry(Generic[Member]):
         return {} if digest is None else {kind: digest}
 
     def __getitem__(self, name: str) -> Member:
+        require_type(name, str, f"the name of {self._article} {self.what}", "text")
         for more in (self._import_modules, self._load_plugins):  # No more than it takes.
             if name not in self._members:
                 more()
@@ -142,6 +144,10 @@ class Registry(Generic[Member]):
     def __len__(self) -> int:
         self._discover()
         return len(self._members)
+
+    @property
+    def _article(self) -> str:
+        return "an" if self.what[0] in "aeiou" else "a"
 
     def _written_as(self, name: str) -> str:
         """The registered name that differs from this one in case, hyphens and underscores alone, if any."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.core import SpectropeError, SpectropeWarning, StoreError
+from spectrope.core import SpectropeError, SpectropeWarning, StoreError, require_type
 from spectrope.lab import DECODER, MARK, OWN, fullest, has_diverged
 from spectrope.store import Run, survey
 
@@ -56,6 +56,7 @@ def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
         >>> [run.config["encoding_name"] for run in sp.runs("my-runs")]
         ['nope']
     """
+    require_type(folder, (str, Path), "folder", "the path of a folder")
     readable, broken = survey(folder)
     for path, reason in broken:
         warnings.warn(f"left out: {path.name}: {reason}", SpectropeWarning, stacklevel=2)
@@ -83,7 +84,7 @@ def table(runs: Run | Iterable[Run]) -> pl.DataFrame:
         >>> sp.table(sp.runs("my-runs")).select("task", "encoding", "seed").rows()
         [('distance', 'nope', 0)]
     """
-    chosen = [runs] if isinstance(runs, Run) else list(runs)
+    chosen = [runs] if isinstance(runs, Run) else _several(runs)
     return pl.DataFrame([_row(run) for run in chosen], schema=SCHEMA)
 
 
@@ -101,10 +102,23 @@ def as_runs(runs: Run | Iterable[Run] | str | Path) -> list[Run]:
     if isinstance(runs, Run):
         return [runs]
     if not isinstance(runs, str | Path):
-        return list(runs)
+        return _several(runs)
     chosen = [run for run in _runs_of(runs) if _is_shown(run)]
     if not chosen:
         raise StoreError(f"no finished run in {runs}; `spectrope compare` makes some.")
+    return chosen
+
+
+def _several(runs: Iterable[Run]) -> list[Run]:
+    """The runs that an argument holds.
+
+    Raises:
+        ConfigError: If it holds anything else.
+    """
+    require_type(runs, Iterable, "runs", "a run, several, or a folder of them")
+    chosen = list(runs)
+    for one in chosen:
+        require_type(one, Run, "every one of the runs", "a run, as sp.runs and sp.train return them")
     return chosen
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, require_type
 from spectrope.encodings import EncodingConfig
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
@@ -36,9 +36,11 @@ def comparison_plan(
         ConfigError: If there is nothing to compare, or a value breaks a rule.
         UnknownNameError: If a name is not known.
     """
-    chosen = (encodings,) if isinstance(encodings, str | EncodingConfig) else tuple(encodings)
-    on = (tasks,) if isinstance(tasks, str) else tuple(tasks)
-    numbers = (seeds,) if isinstance(seeds, int) else tuple(seeds)
+    for name, given in (("encodings", encodings), ("tasks", tasks), ("seeds", seeds)):
+        require_type(given, (Sequence, EncodingConfig, int), name, "one or a list")
+    chosen = (encodings,) if isinstance(encodings, str | EncodingConfig | int) else tuple(encodings)
+    on = (tasks,) if isinstance(tasks, str | int) else tuple(tasks)
+    numbers = (seeds,) if isinstance(seeds, int | str) else tuple(seeds)
     for name, values in (("encodings", chosen), ("tasks", on), ("seeds", numbers)):
         if not values:
             raise ConfigError(f"a comparison's {name} must be at least one; got none.")

@@ -145,6 +145,9 @@ class Registry(Generic[Member]):
         self._discover()
         return len(self._members)
 
+    def __repr__(self) -> str:
+        return f"{len(self)} of the kind {self.what!r}: {', '.join(self)}"
+
     @property
     def _article(self) -> str:
         return "an" if self.what[0] in "aeiou" else "a"

@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from spectrope.stats.paired import Discordance, difference_intervals, exceedance_p, lower_bounds, mcnemar_p
+from spectrope.stats.paired import (
+    Discordance,
+    difference_intervals,
+    exceedance_p,
+    lower_bounds,
+    mcnemar_p,
+    net_loss_interval,
+    net_loss_p,
+)
 
 
 def pairs(lost, gained, n):
@@ -57,3 +65,17 @@ def test_mcnemar_equals_the_binomial_test():
         for a, b in zip(lost, gained, strict=True)
     ]
     np.testing.assert_allclose(mcnemar_p(pairs(lost, gained, 20)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("lost", "gained", "n"), [(0, 0, 6), (3, 1, 12), (11, 0, 18)])
+def test_the_interval_of_a_net_loss_ends_where_its_tests_reject(lost, gained, n):
+    found = net_loss_interval(lost, gained, n)
+    mirrored = net_loss_interval(gained, lost, n)
+    assert (found.low, found.high) == pytest.approx((-mirrored.high, -mirrored.low), abs=1e-6)
+    assert net_loss_p(lost, gained, n, found.low - 0.01)[1] <= 0.025
+    assert net_loss_p(lost, gained, n, found.low + 0.01)[1] > 0.025
+
+
+def test_a_net_loss_far_from_what_is_supposed_has_the_smallest_p_value():
+    assert net_loss_p(0, 0, 36, 0.9) == (0.001, 0.001)
+    assert net_loss_p(6, 0, 6, 0.2)[1] == pytest.approx(0.6**6 + 0.001, abs=1e-6)

@@ -74,15 +74,15 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
 @pytest.mark.parametrize(
     ("seeds", "test", "told"),
     [
-        (6, 95.0, "**reproduced** 2."),
-        (6, 60.2, "**undecided** 0.0"),
+        (6, 90.0, "**reproduced** 1."),
+        (6, 61.5, "**undecided** "),
         (3, 95.0, "not testable here: 3 of at least 6 seeds for RoPE on all heads minus on half of them"),
     ],
 )
 def test_a_verdict_is_a_word_with_its_effect_or_a_reason(seeds, test, told):
     claim = PartialRoPE()
     rows = rows_of(
-        claim, lambda arm, seed: {"test": test + 3 * jitter(seed) if arm == "8" else 60.0}, seeds=seeds
+        claim, lambda arm, seed: {"test": test + 5 * jitter(seed) if arm == "8" else 60.0}, seeds=seeds
     )
     assert headline_cell(claim.judge(rows)).startswith(told)
 
@@ -254,7 +254,7 @@ def test_one_condition_alone_can_be_told(tmp_path, condition):
     page = write_replication(
         study(DistanceOrdering(), conditions=(condition,)), StudyRows(), tmp_path / "replication.md"
     )
-    assert f"| claim | {condition} |" in page.read_text()
+    assert f"| what decides here | {condition} |" in page.read_text()
 
 
 def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):

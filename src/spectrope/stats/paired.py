@@ -8,6 +8,7 @@ from scipy import stats
 
 from spectrope.stats.interval import Interval, Intervals
 
+GAMMA = 0.001  # Chance that the number of discordant pairs is outside of its interval.
 NUISANCE = 101  # Points of the grid of a share that is not known.
 BISECTIONS = 30
 
@@ -74,8 +75,9 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
     r"""Exact p-values of "the first is ahead by at least `excess`" and of "by at most that", of few pairs.
 
     The statistic is the net loss :math:`T = L - G`. Where :math:`p_L - p_G` is `excess`, its distribution
-    depends on :math:`p_G`, which is not known: the p-value is the largest over a grid of it, so that no size
-    exceeds the level, however few the pairs.
+    depends on :math:`p_G`, which is not known: the p-value is the largest over a grid of it, as far as the
+    number of discordant pairs allows at level :math:`1 - \gamma`, plus :math:`\gamma = 0.001`, so that no
+    size exceeds the level, however few the pairs.
 
     Args:
         lost: Pairs that the first alone gets right.
@@ -84,15 +86,20 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
         excess: Difference of the two shares, from -1 to 1.
 
     References:
-        Exact Unconditional Tests for a 2 x 2 Matched-Pairs Design (Berger and Sidik, 2003).
+        P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and Boos, 1994).
     """
-    first = np.linspace(max(0.0, -excess), (1 - excess) / 2, NUISANCE)  # Share gained.
+    allowed = stats.binomtest(lost + gained, n).proportion_ci(1 - GAMMA, method="exact")
+    least, most = max(abs(excess), float(allowed.low)), min(1.0, float(allowed.high))
+    if least > most:
+        return GAMMA, GAMMA
+    first = (np.linspace(least, most, NUISANCE) - excess) / 2  # Share gained.
     angles = 2j * np.pi * np.arange(2 * n + 1) / (2 * n + 1)
     shares = first * np.exp(angles)[:, None] + (first + excess) * np.exp(-angles)[:, None]
     chances = np.fft.fft((shares + 1 - 2 * first - excess) ** n, axis=0).real / (2 * n + 1)
     chances = np.roll(chances, n, axis=0)[::-1]  # By net loss, from -n to n.
     at = lost - gained + n
-    return float(min(1.0, chances[: at + 1].sum(0).max())), float(min(1.0, chances[at:].sum(0).max()))
+    below, above = chances[: at + 1].sum(0).max(), chances[at:].sum(0).max()
+    return float(min(1.0, below + GAMMA)), float(min(1.0, above + GAMMA))
 
 
 def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> Interval:

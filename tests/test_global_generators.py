@@ -163,7 +163,7 @@ def tiny(encoding: str = "t5", **fields: Any) -> Any:
 def test_training_and_ablating(tmp_path):
     def call(seed):
         (run,) = spectrope.execute([tiny()], tmp_path / str(seed), device="cpu")
-        return [tables(run), weights(spectrope.load_model(run, CPU))]
+        return [tables(run), weights(spectrope.load_model(run, device="cpu"))]
 
     unaffected(call)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "house.svg"
+PROGRAM = {"cli", "front"}
 APPLICATIONS = {"study", "checkpoints", "grokking", "fast"}
 WIDTH, MARGIN, FLOOR, GAP = 880, 20, 52, 8
 FILLS = {"program": "#f3e9d8", "application": "#e3edf7", "library": "#eef2ea"}
@@ -34,7 +35,7 @@ def purpose(room: str) -> str:
 
 def kind(room: str) -> str:
     """Whether a room is the program, an application, or part of the library."""
-    return "program" if room == "cli" else "application" if room in APPLICATIONS else "library"
+    return "program" if room in PROGRAM else "application" if room in APPLICATIONS else "library"
 
 
 def drawn(house: list[list[str]]) -> str:

@@ -3,31 +3,57 @@
 __all__ = [
     "ENCODINGS",
     "TASKS",
+    "AblatedRun",
+    "Comparison",
     "Context",
     "Decoder",
     "DecoderConfig",
+    "Drawing",
     "Encoding",
+    "OwnModel",
     "Run",
     "Task",
+    "__version__",
+    "ablate",
+    "ablated",
     "audit",
+    "check_laws",
+    "compare",
     "diff",
+    "encodings",
     "execute",
     "experiment",
-    "find_runs",
+    "figure",
+    "lab",
+    "load_encoding",
     "load_model",
     "load_run",
     "register_attention",
-    "save_figure",
-    "write_report",
+    "report",
+    "runs",
+    "spectrum",
+    "table",
+    "tasks",
+    "train",
+    "unwatched",
 ]
 
+from . import encodings, lab, tasks
 from .checkpoints.adapters.attention import register_attention
+from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
+from .core.progress import unwatched
+from .core.version import __version__
 from .encodings.base import ENCODINGS, Context, Encoding
-from .figures import save_figure, write_report
-from .lab.engines.local import execute
-from .lab.runs import load_model
+from .front.ablate import AblatedRun, ablate, ablated
+from .front.compare import Comparison, compare
+from .front.figure import Drawing, figure, report
+from .front.laws import check_laws, load_encoding
+from .front.load import load_model
+from .front.runs import runs, table
+from .front.spectrum import spectrum
+from .front.train import execute, train
 from .lab.training.scales import experiment
 from .models.decoder import Decoder, DecoderConfig
-from .store import Run, find_runs, load_run
+from .store import Run, load_run
 from .tasks.base import TASKS, Task

@@ -8,10 +8,22 @@ from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
 
-RECORD = {"ok", "model", "architecture", "dtype", "noise", "length", "absolutes", "layers", "paths"}
+RECORD = {
+    "ok",
+    "findings",
+    "model",
+    "architecture",
+    "dtype",
+    "noise",
+    "length",
+    "absolutes",
+    "layers",
+    "paths",
+}
+RECORD |= {"unread", "without"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
-ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale"}
+ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "sees_future"}
 TURNING = {
     "start",
     "width",
@@ -23,6 +35,7 @@ TURNING = {
     "phase_error",
     "base",
     "sense",
+    "key_offset",
 }
 HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}
@@ -54,7 +67,8 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "128 positions in float32" in out
     assert "rotary, base 500000" in out
     assert "cached decoding" in out
-    assert "Every layer applies what the configuration declares." in out
+    assert "Every layer applies what the configuration declares, as far as its kernel shows" in out
+    assert "Not looked at: values" in out
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):
@@ -73,7 +87,7 @@ def test_a_mismatch_ends_with_1_and_says_why(checkpoints, tmp_path, capsys):
     (lying / "config.json").write_text(json.dumps(config | {"no_rope_layers": [1, 0]}))
     assert main(("audit", str(lying), "--length", "32")) == 1
     out = capsys.readouterr().out
-    assert "layer 1: encoding: none declared, rotary, base 10000 effective" in out
+    assert "layer 1: SPE110 encoding: none declared, rotary, base 10000 effective" in out
     assert "Every layer" not in out
 
 
@@ -95,7 +109,7 @@ def test_the_page_is_written(checkpoints, tmp_path, capsys):
     page = tmp_path / "new" / "page.html"
     assert main(("audit", str(checkpoints / "one"), "--length", "32", "--out", str(page))) == 0
     assert str(page) in capsys.readouterr().out
-    assert "Every layer applies what the configuration declares." in page.read_text()
+    assert "Every layer applies what the configuration declares, as far" in page.read_text()
 
 
 def test_a_page_that_cannot_be_written_is_refused_before_the_audit(checkpoints, tmp_path, capsys):
@@ -134,8 +148,8 @@ def test_an_undeclared_layer_gets_its_reason(checkpoints, tmp_path, capsys):
     FAMILIES["bert"]().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(config | {"position_embedding_type": "relative"}))
-    assert main(("audit", str(tmp_path), "--length", "16")) == 1
-    assert "undeclared" in capsys.readouterr().out
+    assert main(("audit", str(tmp_path), "--length", "16")) == 3
+    assert "positions are added, of which the configuration says nothing" in capsys.readouterr().out
 
 
 def test_diff_of_two_checkpoints(checkpoints, capsys):

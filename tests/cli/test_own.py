@@ -83,6 +83,7 @@ def test_a_run_of_it_is_a_recipe(tmp_path, capsys, monkeypatch):
     assert main(("train", "--encoding", "mine.py:Mine", "--epochs", "1", "--examples", "60")) == 0
     (run,) = find_runs(tmp_path / "runs")
     recipe = ("train", "--recipe", str(run.path / "config.json"))
+    capsys.readouterr()
     forget(monkeypatch)
     run_unasked(capsys, *recipe)
     assert main((*recipe, "--own", "mine.py:Mine")) == 0

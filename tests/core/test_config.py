@@ -103,7 +103,8 @@ def test_integers_are_uniform():
             r"^RoPE\.Config\.head_dim must be even and positive; got 7\. ",
         ),
         ({"d_model": "x"}, r"^DecoderConfig\.d_model: Input should be a valid integer.*; got 'x'\.$"),
-        ({"width": 3}, r"^DecoderConfig\.width: Unexpected keyword argument; got 3\.$"),
+        ({"width": 3}, r"^DecoderConfig has no field 'width'\.$"),
+        ({"n_layer": 3}, r"^DecoderConfig has no field 'n_layer'; did you mean n_layers"),
     ],
 )
 def test_a_configuration_that_cannot_be_read_gets_one_short_line(fields, message):

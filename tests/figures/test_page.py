@@ -189,11 +189,12 @@ def test_a_report_is_written_without_torch_or_the_lab(tmp_path):
     make_run(tmp_path / "runs", "rope").write_tensors("weights", {"x": torch.ones(2)}, {})
     code = """
 import sys
-from spectrope import find_runs, save_figure, write_report
+import spectrope as sp
 
-runs = find_runs("runs")
-write_report(runs, "page.html")
-save_figure(runs, "accuracy", "accuracy.svg")
+runs = sp.runs("runs")
+sp.table(runs)
+sp.report(runs, "page.html")
+sp.figure(runs, "accuracy").save("accuracy.svg")
 lab = ("spectrope.lab.training", "spectrope.lab.engines")
 forbidden = ("torch", "spectrope.models", "spectrope.attention", *lab)
 print(len(runs), *(name for name in forbidden if name in sys.modules))

@@ -61,7 +61,7 @@ def test_a_file_keeps_withdrawn_rows_apart_and_tells_how_many_there_are(tmp_path
     assert {one.experiment for one in rows} == {stands, falls}
     assert rows.complaints == []
     ((name, count, reason),) = rows.withdrawals.lines()
-    assert (name, count) == ("released, all but MLA", 2)
+    assert (name, count) == ("released (all but MLA)", 2)
     assert "betas" in reason
     (runs,) = rows.withdrawals.runs.values()
     assert runs == {one.run: one.experiment for one in old}

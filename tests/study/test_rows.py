@@ -278,5 +278,5 @@ def test_jobs_of_the_grokking_laboratory_are_done_like_the_others(tmp_path):
     (row,) = kept
     assert row.experiment == job.experiment
     assert row.tables["progress"]["step"].to_list() == [0, 2, 3]
-    with pytest.raises(UnsupportedError, match="'ablation' is measured on sequences"):
+    with pytest.raises(UnsupportedError, match="a run of laboratory 'grokking' measures itself"):
         Job(job.experiment)

@@ -2,21 +2,38 @@
 
 __all__ = [
     "LENGTH",
-    "CheckpointAblation",
+    "AblatedModel",
     "CheckpointFill",
+    "CheckpointSubject",
     "Checkpoints",
-    "Measured",
+    "Content",
+    "ModelSpectrum",
+    "OwnModel",
+    "Tokenizer",
+    "ablate_model",
+    "evaluating",
     "is_checkpoint",
+    "open_model",
+    "open_tokenizer",
+    "parse_layers",
     "plan_checkpoint",
     "register_attention",
+    "sequences_for",
+    "spectrum_of_model",
     "trained_length",
+    "zeroed_heads",
 ]
 
-from .ablation.show import CheckpointAblation
+from .ablation.show import AblatedModel, Content, ablate_model
+from .ablation.subject import CheckpointSubject
 from .ablation.sweep import CheckpointFill
+from .ablation.zeroed import zeroed_heads
+from .adapters import evaluating, open_model, open_tokenizer, parse_layers
 from .adapters.attention import register_attention
 from .adapters.inputs import trained_length
+from .adapters.own import OwnModel
 from .adapters.structure import is_checkpoint
+from .adapters.texts import Tokenizer
 from .attention_plan import plan_checkpoint
 from .options import Checkpoints
-from .spectrum_show import LENGTH, Measured
+from .spectrum_show import LENGTH, ModelSpectrum, sequences_for, spectrum_of_model

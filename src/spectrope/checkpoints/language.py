@@ -77,6 +77,26 @@ def text_sequences(
     return _asking(model, tokenizer, ids, wanted, lengths, seed)
 
 
+def token_sequences(
+    model: nn.Module, ids: Int[Tensor, "n t"], tokenizer: Tokenizer | None = None, seed: int = 0
+) -> Sequences:
+    """Tokens without padding, each to be predicted, or hidden ones where the model sees both ways.
+
+    Args:
+        model: A Hugging Face model or an `OwnModel`.
+        ids: Token ids.
+        tokenizer: Knows how to hide a token; needed where the model sees both ways.
+        seed: Of the choice of hidden tokens.
+
+    Raises:
+        ConfigError: If rows have fewer than two tokens, or there is nothing to hide tokens with.
+    """
+    if ids.shape[1] < 2:
+        raise ConfigError(f"sequences must have at least two tokens; got {ids.shape[1]}.")
+    wanted = torch.ones_like(ids, dtype=torch.bool)
+    return _asking(model, tokenizer, ids, wanted, torch.full((len(ids),), ids.shape[1]), seed)
+
+
 def whole_sequences(model: nn.Module, ids: Int[Tensor, "n t"]) -> Sequences:
     """Tokens for a model to run on; an encoder reads the first half of each row, a decoder the second.
 
@@ -130,6 +150,8 @@ def _asking(
 def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:
     if not sees_ahead(model):
         return None
+    if (hidden := getattr(model, "mask_token", None)) is not None:  # As an `OwnModel` says.
+        return hidden
     if tokenizer is None or tokenizer.mask is None:
         raise ConfigError(
             f"{type(model).__name__} sees both ways, so tokens must be hidden from it, and its checkpoint "

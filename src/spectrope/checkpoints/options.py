@@ -1,6 +1,8 @@
 """Options of the commands that open a checkpoint, and their progress."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
@@ -9,7 +11,7 @@ from torch import nn
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.console import DeviceOption
-from spectrope.core import ConfigError, choose_device
+from spectrope.core import ConfigError, UnsupportedError, choose_device
 
 LengthOption = Annotated[
     int | None, tyro.conf.arg(help="Positions; None takes 512, or as many as the model takes.")
@@ -19,6 +21,12 @@ LayersOption = Annotated[
     str | None,
     tyro.conf.arg(help="Load and measure these layers alone, such as 0:4, -2: or 7; None takes all."),
 ]
+
+
+def _as_options(message: str) -> str:
+    """A message whose arguments of Python's are named as options of the command line."""
+    names = re.compile(r"\b(allow_download|trust_remote_code|allow_pickle)=True\b")
+    return names.sub(lambda match: "--" + match[1].replace("_", "-"), message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,14 +42,17 @@ class Checkpoints:
     def open(self, source: str, layers: str | None = None) -> nn.Module:
         """The model of a checkpoint, or some of its layers."""
         device = choose_device(self.device)
-        model = open_model(
-            source,
-            allow_download=self.allow_download,
-            trust_remote_code=self.trust_remote_code,
-            allow_pickle=self.allow_pickle,
-            dtype=self.dtype,
-            layers=None if layers is None else parse_layers(layers),
-        )
+        try:
+            model = open_model(
+                source,
+                allow_download=self.allow_download,
+                trust_remote_code=self.trust_remote_code,
+                allow_pickle=self.allow_pickle,
+                dtype=self.dtype,
+                layers=None if layers is None else parse_layers(layers),
+            )
+        except (ConfigError, UnsupportedError) as error:
+            raise type(error)(_as_options(str(error))) from error
         return model.to(device)
 
     def tokenizer(self, source: str) -> Tokenizer | None:
@@ -52,3 +63,19 @@ class Checkpoints:
             )
         except ConfigError:
             return None
+
+    def tokenizer_for(self, source: str, texts: Path | None) -> Tokenizer | None:
+        """The tokenizer of a checkpoint, if it has one; texts need it.
+
+        Raises:
+            ConfigError: If there are texts and no tokenizer.
+        """
+        tokenizer = self.tokenizer(source)
+        if texts is not None and tokenizer is None:
+            raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
+        return tokenizer
+
+    @staticmethod
+    def chosen(layers: str | None) -> slice | None:
+        """The layers that an option names; None takes all."""
+        return None if layers is None else parse_layers(layers)

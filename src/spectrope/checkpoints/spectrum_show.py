@@ -1,87 +1,120 @@
-"""`spectrope spectrum` on a checkpoint: what its heads' logits owe to the lag."""
+"""What a checkpoint's heads owe to the lag: measured, and shown."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, parse_layers
+from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded
 from spectrope.checkpoints.language import read_texts, whole_sequences
 from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console import counted, frame, show_heads
-from spectrope.core import ConfigError, numpy_stream
-from spectrope.lab import Tables
+from spectrope.console import Shown, head_parts
+from spectrope.core import ConfigError, Watch, numpy_stream, unwatched
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
-    """What a checkpoint's heads are measured on.
+@dataclass(frozen=True, repr=False)
+class ModelSpectrum(Shown):
+    """Spectra of the heads of a model.
 
     Args:
-        texts: File with a text per line, or None for random tokens.
-        examples: Sequences of random tokens, and most of a file.
-        length: Tokens of each; shorter texts are left out.
-        layers: Layers to measure, None for all.
-        draws: Permutations in the test of Toeplitz shares.
-        batch: Sequences in one pass, None for all.
-        quantities: Of heads, beside the installed ones; file.py:Class is run.
+        tables: "spectrum", with a row per head, "shares", "kernel" and, where all coordinates turn, "bands".
     """
 
-    texts: Path | None
-    examples: int
-    length: int
-    layers: str | None
-    draws: int
-    batch: int | None
-    quantities: tuple[str, ...] = ()
+    tables: Mapping[str, pl.DataFrame]
 
-    def tables(self, model: nn.Module, tokenizer: Tokenizer | None) -> Tables:
-        """Measure, print, and return the tables."""
-        layers = slice(None) if self.layers is None else parse_layers(self.layers)
-        ids = self.ids(model, tokenizer)
-        with counted("measuring") as watch:
-            spectrum = checkpoint_spectrum(
-                model,
-                whole_sequences(model, ids),
-                layers=layers,
-                batch=self.batch,
-                draws=self.draws,
-                quantities=self.quantities,
-                watch=watch,
-            )
-        _show(spectrum)
-        return spectrum
+    def to_frame(self) -> pl.DataFrame:
+        """Table "spectrum": a row per layer and head."""
+        return self.tables["spectrum"]
 
-    def ids(self, model: nn.Module, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
-        """The sequences: random tokens, or the first texts that are long enough."""
-        return self._random(model) if self.texts is None else self._of_texts(model, self.texts, tokenizer)
-
-    def _random(self, model: nn.Module) -> Int[Tensor, "b t"]:
-        known, rng = drawable_tokens(model), numpy_stream(0, "spectrum", "tokens")
-        pool = rng.choice(known, min(TOKENS, len(known)), replace=False)
-        return torch.from_numpy(rng.choice(pool, (self.examples, self.length)))
-
-    def _of_texts(self, model: nn.Module, path: Path, tokenizer: Tokenizer | None) -> Int[Tensor, "b t"]:
-        if tokenizer is None:
-            raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
-        rows = encoded(model, tokenizer, read_texts(path), self.length)
-        full = [row for row in rows if len(row) == self.length][: self.examples]
-        if len(full) < 2:
-            raise ConfigError(
-                f"{path} holds {len(full)} texts of {self.length} tokens; spectra need two. Lower --length."
-            )
-        return torch.from_numpy(np.array(full))
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        measured = self.to_frame()
+        first = measured.row(0, named=True)
+        data = f"{first['examples']} sequences of {first['positions']} tokens"
+        named = ["role", "layer"] if "role" in measured.columns else ["layer"]
+        yield from head_parts(measured, data, [*named, "head"])
+        shares = self.tables["shares"].pivot("part", index=named, values="share")
+        yield "shares of the variance of hidden states", shares
 
 
-def _show(tables: Tables) -> None:
-    measured = tables["spectrum"]
-    first = measured.row(0, named=True)
-    named = ["role", "layer"] if "role" in measured.columns else ["layer"]
-    show_heads(measured, f"{first['examples']} sequences of {first['positions']} tokens", [*named, "head"])
-    shares = tables["shares"].pivot("part", index=named, values="share")
-    frame("shares of the variance of hidden states", shares)
+def spectrum_of_model(
+    model: nn.Module,
+    on: Path | Sequence[str] | Tensor | None = None,
+    *,
+    tokenizer: Tokenizer | None = None,
+    examples: int = 64,
+    length: int = LENGTH,
+    layers: slice = slice(None),
+    draws: int = 199,
+    batch: int | None = None,
+    quantities: Sequence[str] = (),
+    watch: Watch = unwatched,
+) -> ModelSpectrum:
+    """Measure the spectra of a model's heads.
+
+    Args:
+        model: A Hugging Face model, or an `OwnModel`.
+        on: A file with a text per line, texts, token ids without padding, with shape (n, t), or None for
+            random tokens.
+        tokenizer: The model's, for texts.
+        examples: Sequences of random tokens, and most of texts.
+        length: Tokens of each; shorter texts are left out, and ids have theirs.
+        layers: Layers to measure, of each stack.
+        draws: Permutations in the test of Toeplitz shares.
+        batch: Sequences in one pass; None takes all.
+        quantities: Of heads, beside the installed ones; file.py:Class is run.
+        watch: Called with the layers done.
+
+    Raises:
+        ConfigError: If there are no such contents.
+        UnsupportedError: If no attention kernel could be observed.
+    """
+    ids = sequences_for(model, on, tokenizer, examples, length)
+    data = whole_sequences(model, ids)
+    tables = checkpoint_spectrum(
+        model,
+        data,
+        layers=layers,
+        batch=batch,
+        draws=draws,
+        quantities=tuple(quantities),
+        watch=watch,
+    )
+    return ModelSpectrum(tables)
+
+
+def sequences_for(
+    model: nn.Module,
+    on: Path | Sequence[str] | Tensor | None,
+    tokenizer: Tokenizer | None,
+    examples: int,
+    length: int,
+) -> Int[Tensor, "b t"]:
+    """Sequences of one length: those given, random tokens, or the first texts that are long enough."""
+    if isinstance(on, Tensor):
+        return on
+    if on is None:
+        return _random(model, examples, length)
+    if tokenizer is None:
+        raise ConfigError("texts need the model's tokenizer, and it has none that can be read.")
+    texts = read_texts(on) if isinstance(on, Path) else on
+    rows = encoded(model, tokenizer, texts, length)
+    full = [row for row in rows if len(row) == length][:examples]
+    if len(full) < 2:
+        place = on if isinstance(on, Path) else "the list"
+        raise ConfigError(
+            f"{place} holds {len(full)} texts of {length} tokens; spectra need two. Lower the length."
+        )
+    return torch.from_numpy(np.array(full))
+
+
+def _random(model: nn.Module, examples: int, length: int) -> Int[Tensor, "b t"]:
+    known, rng = drawable_tokens(model), numpy_stream(0, "spectrum", "tokens")
+    pool = rng.choice(known, min(TOKENS, len(known)), replace=False)
+    return torch.from_numpy(rng.choice(pool, (examples, length)))

@@ -3,8 +3,8 @@
 import os
 import sys
 import traceback
-from collections.abc import Sequence
-from importlib.metadata import version
+import warnings
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,9 +12,10 @@ import tyro
 
 from spectrope.cli.catalogue import command, commands
 from spectrope.console.terminal import complain, say
-from spectrope.core.errors import Interrupted, SpectropeError
+from spectrope.core.errors import Interrupted, SpectropeError, SpectropeWarning
 from spectrope.core.foreign import blamed, loaded_files
 from spectrope.core.memory import keep_freed_memory
+from spectrope.core.version import __version__
 
 BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
@@ -27,8 +28,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command whose output nobody reads any more with 141.
     """
     keep_freed_memory()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", SpectropeWarning)
+        warnings.showwarning = _complain_of(warnings.showwarning)
+        return _ended(list(sys.argv[1:] if arguments is None else arguments))
+
+
+def _complain_of(others: Callable[..., None]) -> Callable[..., None]:
+    """How warnings are shown: those of this package as a line, others as they were."""
+
+    def shown(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, SpectropeWarning):
+            complain(str(message))
+        else:
+            others(message, category, *place)
+
+    return shown
+
+
+def _ended(arguments: list[str]) -> int:
     try:
-        return _run(list(sys.argv[1:] if arguments is None else arguments))
+        return _run(arguments)
     except Interrupted as stop:
         complain(f"{stop} The same command goes on from there.")
         return INTERRUPTED
@@ -54,7 +74,7 @@ def _run(arguments: list[str]) -> int:
         _show_help()
         return 0 if arguments else BAD_INPUT
     if arguments[0] == "--version":
-        say(f"spectrope {version('spectrope')}")
+        say(f"spectrope {__version__}")
         return 0
     chosen = command(arguments[0])
     parsed: Any = tyro.cli(

@@ -10,6 +10,7 @@ __all__ = [
     "Own",
     "RunsRoot",
     "Scale",
+    "Shown",
     "StopAfter",
     "bars",
     "complain",
@@ -17,19 +18,20 @@ __all__ = [
     "counted",
     "explain",
     "frame",
+    "head_parts",
     "lasting",
     "named",
     "plan_bar",
     "refuse_given",
     "resolve_own",
     "say",
-    "show_heads",
+    "show",
     "table",
     "try_own",
     "try_task",
-    "warn_of_failure",
 ]
 
+from .display import Shown, show
 from .options import (
     ROOT,
     WORKERS,
@@ -44,6 +46,5 @@ from .options import (
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
-from .runs import warn_of_failure
-from .spectra import show_heads
+from .spectra import head_parts
 from .terminal import complain, console, explain, frame, lasting, say, table

@@ -1,6 +1,8 @@
 """Encodings and tasks of the user's own on the command line: named by their file, tried before training."""
 
+import inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 import tyro
@@ -71,27 +73,28 @@ class HasHeads(Protocol):
     def head_dim(self) -> int: ...
 
 
-def try_own(spec: str, model: HasHeads) -> None:
+def try_own(model: HasHeads) -> None:
     """Print which laws of an encoding hold that comes from a file; of others none is printed.
 
     Args:
-        spec: What the user calls it.
-        model: In heads of whose sizes it is tried.
+        model: In heads of whose sizes its encoding is tried.
 
     Raises:
         ConfigError: If it fails there, with the line of the file.
     """
-    if not is_foreign(spec):
-        return
     name = model.encoding.kind
+    member = ENCODINGS[name]
+    if digest_of(member) is None:
+        return
     sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
+    spec = f"{Path(inspect.getfile(member)).name}:{member.__name__}"
     checks = _tried(spec, lambda: laws_of(name, sizes))
     rows = [
         (
             check.law.name.lower().replace("_", " "),
             "declared" if check.declared else "not declared",
-            "holds" if check.holds else f"broken, error {check.error:.1e}",
-            "" if check.honest else "the declaration is wrong",
+            "holds" if check.holds else f"broken, error {check.widened_error:.1e}",
+            check.note,
         )
         for check in checks
     ]
@@ -112,8 +115,8 @@ def _tried(what: str, attempt: Callable[[], Tried]) -> Tried:
     try:
         return attempt()
     except Exception as error:
-        told = blamed(error, loaded_files())
-        if told is None and isinstance(error, SpectropeError):
+        cause = blamed(error, loaded_files())
+        if cause is None and isinstance(error, SpectropeError):
             raise
-        told = told or reason(error)
-        raise ConfigError(f"{what} fails when it is tried: {told}.") from error
+        cause = cause or reason(error)
+        raise ConfigError(f"{what} fails when it is tried: {cause}.") from error

@@ -1,4 +1,4 @@
-"""Progress on the terminal: bars while work runs, lines where output is no terminal."""
+"""Progress: bars in a terminal and in a notebook while work runs, lines where output is neither."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Display
 
+from spectrope.console.notebook import NotebookBars, notebook_bars, notebook_display
 from spectrope.console.terminal import console, errors, lasting, say
 from spectrope.core import Progress, Watch
 from spectrope.lab import Pace
@@ -31,9 +32,7 @@ class Bars:
 
     def watch(self, progress: Progress) -> None:
         """Show the progress of a job in the bar of its number."""
-        stage = STAGES[progress.stage]
-        if progress.accuracy is not None:
-            stage += f", held-out {100 * progress.accuracy:.1f} %"
+        stage = stage_of(progress)
         bar = self.bars[progress.job]
         self.display.start_task(bar)
         self.display.update(bar, completed=progress.done, total=progress.total, stage=stage)
@@ -43,9 +42,19 @@ class Bars:
                 say(f"{self.labels[progress.job]}: {stage}")
 
 
+def stage_of(progress: Progress) -> str:
+    """What is being done, and the accuracy so far, in a few words."""
+    accuracy = "" if progress.accuracy is None else f", held-out {100 * progress.accuracy:.1f} %"
+    return STAGES.get(progress.stage, progress.stage) + accuracy
+
+
 @contextlib.contextmanager
-def bars(labels: Sequence[str]) -> Iterator[Bars]:
+def bars(labels: Sequence[str]) -> Iterator[Bars | NotebookBars]:
     """Progress bars for the experiments of these labels while the block runs."""
+    if (display_cell := notebook_display()) is not None:
+        with notebook_bars(display_cell, labels, stage_of) as cell:
+            yield cell
+        return
     width = max(map(len, labels))
     columns = (
         TextColumn(f"{{task.description:<{width}}}"),
@@ -84,7 +93,11 @@ def plan_bar(labels: Sequence[str], pace: Pace) -> Iterator[Watch]:
 
 @contextlib.contextmanager
 def counted(label: str) -> Iterator[Watch]:
-    """A bar on standard error while the block runs, if that is a terminal."""
+    """A bar while the block runs, in a notebook, or on standard error if that is a terminal."""
+    if (display_cell := notebook_display()) is not None:
+        with notebook_bars(display_cell, [label], lambda at: f"{at.done} of {at.total}") as cell:
+            yield cell.watch
+        return
     columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
     with Display(*columns, console=errors, transient=True, disable=not errors.is_terminal) as display:
         bar = display.add_task(label, total=None)

@@ -1,5 +1,6 @@
 """What commands print: words, tables and one-line mistakes."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     import polars as pl
+
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class Piped(Console):
@@ -45,20 +48,41 @@ def table(
     """Print a table; columns named in `numeric` are aligned to the right."""
     if title:
         say(title)
+    console.print(drawn_table(columns, rows, numeric))
+
+
+def frame(title: str, data: "pl.DataFrame") -> None:
+    """Print a data frame, numbers rounded and to the right."""
+    table(title, data.columns, *shown_cells(data))
+
+
+def drawn_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()) -> Table:
+    """A table as the terminal draws it."""
     drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         side = "right" if column in numeric else "left"
         drawn.add_column(escape(column), justify=side, overflow="fold")  # Nothing is cut off.
     for row in rows:
         drawn.add_row(*map(escape, row))
-    console.print(drawn)
+    return drawn
 
 
-def frame(title: str, data: "pl.DataFrame") -> None:
-    """Print a data frame, numbers rounded and to the right."""
+def drawn_frame(data: "pl.DataFrame") -> Table:
+    """A data frame as the terminal draws it."""
+    return drawn_table(data.columns, *shown_cells(data))
+
+
+def shown_cells(data: "pl.DataFrame") -> tuple[list[tuple[str, ...]], list[str]]:
+    """The rows of a data frame as text, numbers rounded, and its columns of numbers, also those as text."""
     rows = [tuple(map(_cell, row)) for row in data.iter_rows()]
-    numeric = [name for name, dtype in data.schema.items() if dtype.is_numeric()]
-    table(title, data.columns, rows, numeric)
+    return rows, [name for name in data.columns if _is_numeric(data[name])]
+
+
+def _is_numeric(column: "pl.Series") -> bool:
+    if column.dtype.is_numeric():
+        return True
+    known = column.drop_nulls().to_list()
+    return bool(known) and all(isinstance(one, str) and NUMBER.fullmatch(one) for one in known)
 
 
 def _cell(value: object) -> str:

@@ -13,18 +13,22 @@ __all__ = [
     "Registry",
     "SeededModule",
     "SpectropeError",
+    "SpectropeWarning",
     "Stop",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
     "Watch",
+    "__version__",
     "blamed",
     "choose_device",
     "choose_dtype",
     "config_hash",
+    "configured",
     "digest_of",
     "dtype_name",
     "each_within",
+    "fields_signature",
     "finite",
     "from_dict",
     "in_precision",
@@ -47,6 +51,7 @@ __all__ = [
     "peak_memory",
     "reason",
     "require",
+    "require_type",
     "seconds",
     "stop_on_signal",
     "stream_seed",
@@ -54,9 +59,21 @@ __all__ = [
     "to_dict",
     "torch_stream",
     "unwatched",
+    "with_fields",
 ]
 
-from .config import Configured, OneOf, config_hash, finite, from_dict, strict_json, to_dict
+from .config import (
+    Configured,
+    OneOf,
+    config_hash,
+    configured,
+    fields_signature,
+    finite,
+    from_dict,
+    strict_json,
+    to_dict,
+    with_fields,
+)
 from .device import (
     Device,
     Precision,
@@ -75,10 +92,12 @@ from .errors import (
     ConfigError,
     Interrupted,
     SpectropeError,
+    SpectropeWarning,
     StoreError,
     UnknownNameError,
     UnsupportedError,
     require,
+    require_type,
 )
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
 from .memory import keep_freed_memory
@@ -96,3 +115,4 @@ from .random import (
     torch_stream,
 )
 from .registry import Registry
+from .version import __version__

@@ -1,10 +1,13 @@
 """Frozen dataclasses as the one form of configuration: read, write, compare, hash."""
 
+import difflib
 import hashlib
+import inspect
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, is_dataclass
+from dataclasses import fields as dataclass_fields
 from functools import cache
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -36,7 +39,7 @@ class Configured:
     @model_serializer(mode="wrap")
     def _written(self, handler: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         written = handler(self)
-        for field in fields(cast(Any, self)):
+        for field in dataclass_fields(cast(Any, self)):
             if field.name in self.added_later and getattr(self, field.name) == _default(field):
                 del written[field.name]
         return written
@@ -97,8 +100,97 @@ def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
         broken_rule = first.get("ctx", {}).get("error")
         if isinstance(broken_rule, ConfigError):
             raise broken_rule from None
+        if first["type"] == "unexpected_keyword_argument" and len(first["loc"]) == 1:
+            raise no_such_field(cls, str(first["loc"][0])) from None
         where = ".".join([cls.__qualname__, *map(str, first["loc"])])
         raise ConfigError(f"{where}: {first['msg']}; got {first['input']!r}.") from None
+
+
+def no_such_field(cls: type, name: str) -> ConfigError:
+    """The error that says that a configuration has no field of a name, with the nearest that it has."""
+    names = [field.name for field in dataclass_fields(cast(Any, cls))]
+    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return ConfigError(f"{cls.__qualname__} has no field {name!r}{hint}")
+
+
+def with_fields(config: C, changes: Mapping[str, Any]) -> C:
+    """A configuration with some fields changed, each found by its name at any depth.
+
+    Args:
+        config: The configuration; it stays as it is.
+        changes: New values by name, "learning_rate", or by path, "training.learning_rate". Of fields with one
+            name, the one nearest to the surface is meant.
+
+    Raises:
+        ConfigError: If no field has the name, two at one depth have it, or a value breaks a rule.
+    """
+    for name, value in changes.items():
+        config = _changed(config, _path_of(config, name), value)
+    return config
+
+
+def _path_of(config: Any, name: str) -> tuple[str, ...]:
+    level: list[tuple[tuple[str, ...], Any]] = [((), config)]
+    first, *rest = name.split(".")
+    while level:
+        holders = [path for path, one in level if first in _names(one)]
+        if len(holders) > 1:
+            choices = " or ".join(repr(".".join((*path, name))) for path in holders)
+            raise ConfigError(f"{name!r} could be {choices}; give the whole path.")
+        if holders:
+            return (*holders[0], first, *rest)
+        level = [
+            ((*path, inner), getattr(one, inner))
+            for path, one in level
+            for inner in _names(one)
+            if is_dataclass(getattr(one, inner))
+        ]
+    raise no_such_field(type(config), name)
+
+
+def _names(config: Any) -> list[str]:
+    return [field.name for field in dataclass_fields(config)] if is_dataclass(config) else []
+
+
+def _changed(config: Any, path: tuple[str, ...], value: Any) -> Any:
+    name, *rest = path
+    if name not in _names(config):
+        raise no_such_field(type(config), name)
+    inner = _changed(getattr(config, name), tuple(rest), value) if rest else value
+    return from_dict(type(config), {one: getattr(config, one) for one in _names(config)} | {name: inner})
+
+
+def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
+    """A configuration from Python arguments: given as it is, or by its fields.
+
+    Args:
+        cls: What is asked for.
+        config: An instance of it, or None.
+        fields: Its fields by name, where there is no instance.
+
+    Raises:
+        ConfigError: If both are given, the instance is of another class, or a field is unknown or wrong.
+    """
+    owner = cls.__qualname__.removesuffix(".Config")
+    if config is None:
+        return from_dict(cls, fields)
+    if isinstance(config, cls) and not fields:
+        return config
+    surplus = f"both a configuration and {next(iter(fields))}=" if fields else f"{config!r}"
+    raise ConfigError(f"{owner} takes a {cls.__qualname__}, or its fields by name; got {surplus}.")
+
+
+def fields_signature(cls: type) -> inspect.Signature:
+    """How a class is called that `configured` reads: a configuration, or its fields by name."""
+    config = inspect.Parameter("config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    shown = [
+        parameter.replace(annotation=getattr(parameter.annotation, "__origin__", parameter.annotation))
+        if hasattr(parameter.annotation, "__metadata__")
+        else parameter
+        for parameter in inspect.signature(cls).parameters.values()
+    ]
+    return inspect.Signature([config, *shown])
 
 
 def config_hash(*parts: Any) -> str:

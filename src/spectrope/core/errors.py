@@ -1,11 +1,16 @@
 """What goes wrong because of what a user asked for; everything else is a bug and keeps its traceback."""
 
 import difflib
+import reprlib
 from collections.abc import Iterable
 
 
 class SpectropeError(Exception):
     """Base of all errors that a user can mend; the command line prints its one line and exits with 2."""
+
+
+class SpectropeWarning(UserWarning):
+    """What to know of a result that is given all the same; the command line prints its one line."""
 
 
 class ConfigError(SpectropeError, ValueError):
@@ -41,6 +46,22 @@ class DeviceError(SpectropeError):
 
 class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
     """Work stopped at a safe point, with everything saved."""
+
+
+def require_type(value: object, types: type | tuple[type, ...], where: str, rule: str) -> None:
+    """Raise `ConfigError`, such as `experiment(epochs=...) must be a whole number; got '2'.`
+
+    Args:
+        value: What was given.
+        types: What it may be an instance of; a truth value is no number.
+        where: The function or argument it was given to.
+        rule: What it must be, to follow the words "must be".
+
+    Raises:
+        ConfigError: If it is of another type.
+    """
+    if isinstance(value, bool) or not isinstance(value, types):
+        raise ConfigError(f"{where} must be {rule}; got {reprlib.repr(value)}.")
 
 
 def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> None:

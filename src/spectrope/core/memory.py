@@ -1,4 +1,4 @@
-"""How the C library gives back the memory that a program frees."""
+"""Tune glibc to retain freed memory."""
 
 import ctypes
 import platform

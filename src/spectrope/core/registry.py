@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.core.errors import ConfigError, UnknownNameError, require_type
 from spectrope.core.foreign import digest_of, is_foreign, load_object, reason
 
 Member = TypeVar("Member")
@@ -15,6 +15,8 @@ Member = TypeVar("Member")
 
 class Registry(Generic[Member]):
     """The members of one family by name, such as encodings or tasks.
+
+    Names match without regard to case, hyphens and underscores: "RoPE", "per-head".
 
     Every module of `package` is imported when a name is first looked up that is not registered yet, and so is
     every module that an installed distribution names in the entry point group called like the package. The
@@ -67,9 +69,10 @@ class Registry(Generic[Member]):
             ConfigError: If the file cannot be run, or its class is not registered here or has fields without
                 defaults.
         """
+        require_type(spec, str, f"the name of {self._article} {self.what}", "text")
         if not is_foreign(spec):
             _ = self[spec]
-            return spec
+            return self._written_as(spec)
         member: Any = load_object(spec)
         name = spec.rpartition(":")[2]
         if not isinstance(member, type):
@@ -122,16 +125,17 @@ class Registry(Generic[Member]):
         return {} if digest is None else {kind: digest}
 
     def __getitem__(self, name: str) -> Member:
+        require_type(name, str, f"the name of {self._article} {self.what}", "text")
         for more in (self._import_modules, self._load_plugins):  # No more than it takes.
             if name not in self._members:
                 more()
-        if name not in self._members:
+        if (written := self._written_as(name)) not in self._members:
             raise UnknownNameError(self.what, name, self._members)
-        return self._members[name]
+        return self._members[written]
 
     def __contains__(self, name: object) -> bool:
         self._discover()
-        return name in self._members
+        return isinstance(name, str) and self._written_as(name) in self._members
 
     def __iter__(self) -> Iterator[str]:
         self._discover()
@@ -140,6 +144,19 @@ class Registry(Generic[Member]):
     def __len__(self) -> int:
         self._discover()
         return len(self._members)
+
+    def __repr__(self) -> str:
+        return f"{len(self)} of the kind {self.what!r}: {', '.join(self)}"
+
+    @property
+    def _article(self) -> str:
+        return "an" if self.what[0] in "aeiou" else "a"
+
+    def _written_as(self, name: str) -> str:
+        """The registered name that differs from this one in case, hyphens and underscores alone, if any."""
+        if name in self._members:
+            return name
+        return next((known for known in self._members if _folded(known) == _folded(name)), name)
 
     def _discover(self) -> None:
         """Import the package's modules and all plug-ins, once."""
@@ -164,6 +181,10 @@ class Registry(Generic[Member]):
         self._loaded = True
         for plugin in entry_points(group=self.package):
             plugin.load()
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
 
 
 def _origin(member: object) -> tuple[object, object]:

@@ -51,8 +51,7 @@ class ALiBi(LagBias, name="alibi"):
         def __post_init__(self) -> None:
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "ALiBi.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "ALiBi.Config") -> None:
         slopes = (alibi_slopes if config.slopes == "standard" else exponential_slopes)(config.n_heads)
         self.symmetric = config.symmetric
         self.fixed, self.trained = Constant(slopes), None

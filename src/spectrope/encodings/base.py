@@ -10,7 +10,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from spectrope.core import Configured, Registry, SeededModule, UnsupportedError, initial_weights
+from spectrope.core import (
+    Configured,
+    Registry,
+    SeededModule,
+    UnsupportedError,
+    configured,
+    fields_signature,
+    initial_weights,
+)
 
 Side = Literal["query", "key"]
 C = TypeVar("C", bound="Sized")
@@ -125,6 +133,11 @@ def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
     return value.fitted(**sizes) if hasattr(value, "fitted") else value
 
 
+def _positions(x: Float[Tensor, "b h t d"], pos: Tensor | None) -> Tensor:
+    """Positions (b or 1, t) of vectors: 0, 1, ... where none are given."""
+    return torch.arange(x.shape[-2], device=x.device)[None] if pos is None else torch.atleast_2d(pos)
+
+
 class Encoding(SeededModule):
     r"""No encoding at all (NoPE), and the base of all others: every method is the identity or absent.
 
@@ -135,8 +148,22 @@ class Encoding(SeededModule):
     A class states its form, tags and scope, and whether what it does to some tokens is the same however many
     follow (`prefix_consistent`); an instance whose configuration decides these overrides them.
 
+    An encoding is built from its configuration, or from the fields of that, and acts on plain tensors:
+
+        >>> import torch
+        >>> q, k = torch.randn(2, 1, 8, 16, 64)  # (b, h, t, d) each
+        >>> rope = sp.encodings.RoPE(head_dim=64)
+        >>> rope(q, k).shape  # Logits of 16 queries and 16 keys, at positions 0 to 15.
+        torch.Size([1, 8, 16, 16])
+        >>> sp.encodings.ALiBi(n_heads=8).lag_bias(torch.arange(3))[:, 0]  # Of head 0, lag by lag.
+        tensor([ 0.0000, -0.5000, -1.0000])
+
     Args:
-        config: The encoding's own configuration.
+        config: The encoding's own configuration, an instance of its `Config`.
+        fields: Fields of that configuration, where none is given; the others keep their defaults.
+
+    Raises:
+        ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
     """
 
     Config: ClassVar[type[EncodingConfig]] = EncodingConfig
@@ -150,14 +177,41 @@ class Encoding(SeededModule):
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
         super().__init_subclass__(**kwargs)
+        cls.__signature__ = fields_signature(cls.Config)
         if name is not None:
             if "Config" not in cls.__dict__:
                 raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
             ENCODINGS.register(name, cls)
 
-    def __init__(self, config: EncodingConfig) -> None:
+    def __init__(self, config: EncodingConfig | None = None, **fields: Any) -> None:
         super().__init__()
-        self.config = config
+        self.config = configured(type(self).Config, config, fields)
+        self.setup(self.config)
+
+    def setup(self, config: Any) -> None:
+        """Make what the encoding computes with, from its configuration: what subclasses define."""
+
+    def forward(
+        self,
+        q: Float[Tensor, "b h i d"],
+        k: Float[Tensor, "b h j d"],
+        q_pos: Tensor | None = None,
+        k_pos: Tensor | None = None,
+        *,
+        x_q: Tensor | None = None,
+        x_k: Tensor | None = None,
+    ) -> Float[Tensor, "b h i j"]:
+        """Attention logits of plain queries and keys, before the mask; `embed`, if any, comes before them.
+
+        Args:
+            q: Queries before rotation.
+            k: Keys before rotation.
+            q_pos: Positions of the queries, (i,) or (b or 1, i); default: 0, 1, ...
+            k_pos: The same for the keys.
+            x_q: Hidden states of the query side (b, i, c), for encodings that look at content.
+            x_k: The same for the key side.
+        """
+        return self.logits(Context(q, k, _positions(q, q_pos), _positions(k, k_pos), x_q, x_k))
 
     @property
     def factors(self) -> bool:

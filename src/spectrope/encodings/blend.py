@@ -45,8 +45,7 @@ class Blend(Encoding, name="blend"):
             require(even, self, "head_dim", "even and positive", "Blend rotates pairs of coordinates.")
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "Blend.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "Blend.Config") -> None:
         rotation = RoPE.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)
         self.rope = RoPE(rotation)
         self.tags = self.rope.tags - {Tag.ISOMETRIC, Tag.CONTENT_FREE}

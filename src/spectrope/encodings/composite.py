@@ -1,6 +1,8 @@
 """What encodings are together, from what each of them is."""
 
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from torch import nn
 
@@ -13,13 +15,24 @@ class Composite(Encoding):
 
     Args:
         config: The composite's own configuration.
-        terms: The encodings that it is made of, at least one.
+        terms: The encodings that it is made of, at least one; None builds those that the configuration names.
+        fields: Fields of the configuration, where none is given.
     """
 
     family = "composite"
 
-    def __init__(self, config: EncodingConfig, terms: Sequence[Encoding]) -> None:
-        super().__init__(config)
+    def __init__(
+        self, config: EncodingConfig | None = None, terms: Sequence[Encoding] | None = None, **fields: Any
+    ) -> None:
+        super().__init__(config, **fields)
+        self.compose(self.config, self.built(self.config) if terms is None else terms)
+
+    @abstractmethod
+    def built(self, config: Any) -> list[Encoding]:
+        """The encodings that a configuration names."""
+
+    def compose(self, config: Any, terms: Sequence[Encoding]) -> None:
+        """Take encodings over, and derive from them what the whole is."""
         self.form = max((term.form for term in terms), key=lambda form: form.value)
         self.tags = joint_tags(terms)
         shared = all(term.scope is Scope.MODEL for term in terms)

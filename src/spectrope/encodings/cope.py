@@ -37,8 +37,7 @@ class CoPE(Encoding, name="cope"):
             require(self.head_dim >= 1, self, "head_dim", "at least 1")
             require(self.n_positions >= 1, self, "n_positions", "at least 1")
 
-    def __init__(self, config: "CoPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "CoPE.Config") -> None:
         self.table = nn.Parameter(torch.zeros(config.n_positions, config.head_dim))
 
     def bias(self, ctx: Context) -> Tensor:

@@ -43,8 +43,7 @@ class DeBERTa(Encoding, name="deberta"):
                 require(getattr(self, field) >= 1, self, field, "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "DeBERTa.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "DeBERTa.Config") -> None:
         self.reach, inner = config.max_distance, config.n_heads * config.head_dim
         self.table = nn.Parameter(torch.randn(2 * config.max_distance, config.d_model) * config.std)
         self.keys = nn.Linear(config.d_model, inner, bias=False)

@@ -1,6 +1,7 @@
 """Biases that grow with what happened between two tokens: the forgetting Transformer and CABLE."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,10 +18,7 @@ class Decay(Encoding):
     Queries are taken to be the last tokens among the keys. Where nothing masks the future, it decays as the
     past does.
 
-    Args:
-        config: The encoding's own configuration.
-        d_model: Width of the hidden states.
-        n_heads: Number of heads, each with a gate.
+    Configurations have `d_model`, the width of the hidden states, and `n_heads`, each of which has a gate.
     """
 
     family = "content-aware"
@@ -28,9 +26,8 @@ class Decay(Encoding):
     tags = frozenset({Tag.SHIFT_INVARIANT, Tag.LEARNED})
     scope = Scope.LAYER
 
-    def __init__(self, config: EncodingConfig, d_model: int, n_heads: int) -> None:
-        super().__init__(config)
-        self.gate = nn.Linear(d_model, n_heads)
+    def setup(self, config: Any) -> None:
+        self.gate = nn.Linear(config.d_model, config.n_heads)
 
     def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
         """What each token adds to the sum: at most 0."""
@@ -68,9 +65,6 @@ class FoX(Decay, name="fox"):
             require(self.d_model >= 1, self, "d_model", "at least 1")
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "FoX.Config") -> None:
-        super().__init__(config, config.d_model, config.n_heads)
-
     def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
         return F.logsigmoid(self.gate(x))
 
@@ -98,8 +92,8 @@ class CABLE(Decay, name="cable"):
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "CABLE.Config") -> None:
-        super().__init__(config, config.d_model, config.n_heads)
+    def setup(self, config: "CABLE.Config") -> None:
+        super().setup(config)
         nn.init.normal_(self.gate.weight, std=config.std)
         nn.init.zeros_(self.gate.bias)
 

@@ -44,8 +44,7 @@ class FactorisedTable(LagBias, name="factorised"):
                 require(getattr(self, field) >= 1, self, field, "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "FactorisedTable.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "FactorisedTable.Config") -> None:
         self.reach = config.max_length - 1
         self.heads = nn.Parameter(torch.randn(config.n_heads, config.rank) * config.std)
         self.lags = nn.Parameter(torch.randn(2 * self.reach + 1, config.n_heads, config.rank) * config.std)

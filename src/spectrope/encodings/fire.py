@@ -41,8 +41,7 @@ class FIRE(Encoding, name="fire"):
             require(self.compression > 0, self, "compression", "positive")
             require(self.threshold > 0, self, "threshold", "positive")
 
-    def __init__(self, config: "FIRE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "FIRE.Config") -> None:
         self.network = nn.Sequential(
             nn.Linear(1, config.width), nn.ReLU(), nn.Linear(config.width, config.n_heads)
         )

@@ -52,8 +52,7 @@ class FoPE(Encoding, name="fope"):
             require(self.base > 1, self, "base", "above 1")
             require(self.gain >= 0, self, "gain", "at least 0")
 
-    def __init__(self, config: "FoPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "FoPE.Config") -> None:
         self.pairing: Pairing = config.pairs
         frequencies = geometric(config.base, config.head_dim)
         trained = frequencies[frequencies * config.max_length >= 2 * math.pi]

@@ -41,8 +41,7 @@ class HARoPE(Encoding, name="harope"):
             require(even, self, "head_dim", "even and positive", "HARoPE acts on pairs of coordinates.")
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "HARoPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "HARoPE.Config") -> None:
         self.rope = RoPE(RoPE.Config(head_dim=config.head_dim, schedule=config.schedule))
         self.tags = (self.rope.tags - {Tag.ISOMETRIC}) | {Tag.LEARNED}
         self.prefix_consistent = self.rope.prefix_consistent

@@ -1,6 +1,7 @@
 """Kernelised relative positions."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,11 +18,11 @@ class Kerple(LagBias):
     family = "relative bias"
     tags = LagBias.tags | {Tag.LEARNED}
     scope = Scope.LAYER
+    widest: ClassVar[tuple[float, float]]  # Initial numbers are uniform below these.
 
-    def __init__(self, config: EncodingConfig, n_heads: int, scales: tuple[float, float]) -> None:
-        super().__init__(config)
-        self.amplitude = nn.Parameter(torch.rand(n_heads) * scales[0])
-        self.shape = nn.Parameter(torch.rand(n_heads) * scales[1])
+    def setup(self, config: Any) -> None:
+        self.amplitude = nn.Parameter(torch.rand(config.n_heads) * self.widest[0])
+        self.shape = nn.Parameter(torch.rand(config.n_heads) * self.widest[1])
 
 
 def kept_within(parameter: Tensor, most: float = float("inf")) -> Tensor:
@@ -48,8 +49,7 @@ class KerpleLog(Kerple, name="kerple_log"):
         def __post_init__(self) -> None:
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "KerpleLog.Config") -> None:
-        super().__init__(config, config.n_heads, (2.0, 1.0))
+    widest = (2.0, 1.0)
 
     def lag_bias(self, lag: Tensor) -> Tensor:
         distance = lag.abs()[..., None].to(torch.promote_types(lag.dtype, torch.float32))
@@ -76,8 +76,7 @@ class KerplePower(Kerple, name="kerple_power"):
         def __post_init__(self) -> None:
             require(self.n_heads >= 1, self, "n_heads", "at least 1")
 
-    def __init__(self, config: "KerplePower.Config") -> None:
-        super().__init__(config, config.n_heads, (1.0, 2.0))
+    widest = (1.0, 2.0)
 
     def lag_bias(self, lag: Tensor) -> Tensor:
         distance = lag.abs()[..., None].to(torch.promote_types(lag.dtype, torch.float32))

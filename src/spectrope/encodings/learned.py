@@ -37,8 +37,7 @@ class Learned(Encoding, name="learned"):
             require(self.max_length >= 1, self, "max_length", "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "Learned.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "Learned.Config") -> None:
         self.table = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.std)
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:

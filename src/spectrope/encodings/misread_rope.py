@@ -41,8 +41,7 @@ class MisreadRoPE(Encoding, name="misread_rope"):
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "MisreadRoPE acts on pairs of coordinates.")
 
-    def __init__(self, config: "MisreadRoPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "MisreadRoPE.Config") -> None:
         self.pairing: Pairing = config.pairs
         learned = config.schedule.tags & {Tag.LEARNED}
         self.tags, self.scope, self.gain = (

@@ -1,5 +1,6 @@
 """Rotation of part of each head's coordinates."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -8,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core import OneOf, require
-from spectrope.encodings.base import ENCODINGS, EncodingConfig, Form, Side
+from spectrope.encodings.base import ENCODINGS, Encoding, EncodingConfig, Form, Side
 from spectrope.encodings.composite import Composite, require_no_input
 from spectrope.encodings.rope import RoPE
 
@@ -41,10 +42,13 @@ class PartialDims(Composite, name="partial_dims"):
             whole = replace(self, head_dim=sizes.get("head_dim", self.head_dim))
             return replace(whole, inner=self.inner.fitted(**{**sizes, "head_dim": whole.width}))
 
-    def __init__(self, config: "PartialDims.Config") -> None:
-        inner = config.inner.build()
-        super().__init__(config, [inner])
-        require_no_input([inner], config, "inner")
+    def built(self, config: "PartialDims.Config") -> list[Encoding]:
+        return [config.inner.build()]
+
+    def compose(self, config: "PartialDims.Config", terms: Sequence[Encoding]) -> None:
+        super().compose(config, terms)
+        (inner,) = terms
+        require_no_input(terms, config, "inner")
         turns = inner.form is Form.DOT
         require(turns, config, "inner", "an encoding that rotates queries and keys and adds nothing")
         self.width = config.width

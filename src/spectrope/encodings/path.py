@@ -49,8 +49,7 @@ class PaTH(Encoding, name="path"):
                 raise ConfigError("PaTH transports keys from the past alone; it needs a causal model.")
             return super().fitted(**sizes)
 
-    def __init__(self, config: "PaTH.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "PaTH.Config") -> None:
         inner = config.n_heads * config.head_dim
         self.down = nn.Linear(config.d_model, config.rank, bias=False)
         self.up = nn.Linear(config.rank, inner, bias=False)

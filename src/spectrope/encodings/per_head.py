@@ -57,12 +57,14 @@ class PerHead(Composite, name="per_head"):
         def build_layers(self, n_layers: int) -> list[Encoding]:
             return [PerHead(self, terms) for terms in layered(self.encodings, n_layers)]
 
-    def __init__(self, config: "PerHead.Config", terms: Sequence[Encoding] | None = None) -> None:
-        terms = [part.build() for part in config.encodings] if terms is None else terms
+    def built(self, config: "PerHead.Config") -> list[Encoding]:
+        return [part.build() for part in config.encodings]
+
+    def compose(self, config: "PerHead.Config", terms: Sequence[Encoding]) -> None:
         bounds = [0, *accumulate(group.heads for group in config.groups)]
         if bounds[-1] == config.n_heads:
             terms = terms[:-1]  # no heads are left over
-        super().__init__(config, terms)
+        super().compose(config, terms)
         require_no_input(terms, config, "groups")
         ends = [*bounds[1:], config.n_heads]
         self.slices = [slice(a, b) for a, b in zip(bounds, ends, strict=True)][: len(terms)]

@@ -1,5 +1,6 @@
 """A different encoding for some layers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -44,8 +45,11 @@ class PerLayer(Composite, name="per_layer"):
             require_no_input([e for encodings in built for e in encodings], self, "layers")
             return [built[layer % cycle][layer // cycle] for layer in range(n_layers)]
 
-    def __init__(self, config: "PerLayer.Config") -> None:
-        super().__init__(config, [part.build() for part in config.layers])
+    def built(self, config: "PerLayer.Config") -> list[Encoding]:
+        return [part.build() for part in config.layers]
+
+    def compose(self, config: "PerLayer.Config", terms: Sequence[Encoding]) -> None:
+        super().compose(config, terms)
         require_no_input(self.terms, config, "layers")
         first = self.terms[0]
         self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER

@@ -40,8 +40,7 @@ class RandomVectors(Encoding, name="random"):
             require(self.d_model >= 1, self, "d_model", "at least 1")
             require(self.max_length >= 1, self, "max_length", "at least 1")
 
-    def __init__(self, config: "RandomVectors.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "RandomVectors.Config") -> None:
         stream = torch_stream(config.seed, "random positions")
         table = torch.randn(config.max_length, config.d_model, generator=stream)
         if config.trainable:

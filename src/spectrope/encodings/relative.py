@@ -38,8 +38,7 @@ class RelativeTable(LagBias, name="relative"):
             require(self.max_length >= 1, self, "max_length", "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "RelativeTable.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "RelativeTable.Config") -> None:
         self.reach = config.max_length - 1
         self.table = nn.Parameter(torch.randn(2 * self.reach + 1, config.n_heads) * config.std)
 

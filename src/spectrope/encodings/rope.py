@@ -38,8 +38,7 @@ class RoPE(Encoding, name="rope"):
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "Rotary acts on pairs of coordinates.")
 
-    def __init__(self, config: "RoPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "RoPE.Config") -> None:
         self.pairing: Pairing = config.pairs
         self.tags, self.scope, self.gain = config.schedule.tags, config.schedule.scope, config.schedule.gain
         self.prefix_consistent = config.schedule.prefix_consistent

@@ -38,8 +38,7 @@ class Sandwich(LagBias, name="sandwich"):
             require(self.width > 0 and self.width % 2 == 0, self, "width", "even and positive")
             require(self.base > 0, self, "base", "positive")
 
-    def __init__(self, config: "Sandwich.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "Sandwich.Config") -> None:
         self.frequencies = Constant(geometric(config.base, config.width) * config.base ** (-2 / config.width))
         heads = torch.arange(1, config.n_heads + 1, dtype=torch.float64)
         self.weights = Constant(config.n_heads / (8 * heads))

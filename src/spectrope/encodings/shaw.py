@@ -39,8 +39,7 @@ class Shaw(Encoding, name="shaw"):
             require(self.max_distance >= 1, self, "max_distance", "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "Shaw.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "Shaw.Config") -> None:
         self.reach = config.max_distance
         rows = 2 * config.max_distance + 1
         self.keys = nn.Parameter(torch.randn(rows, config.head_dim) * config.std)

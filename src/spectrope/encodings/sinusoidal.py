@@ -39,8 +39,7 @@ class Sinusoidal(Encoding, name="sinusoidal"):
             require(even, self, "d_model", "even and positive", "Each frequency takes a sine and a cosine.")
             require(self.base > 0, self, "base", "positive")
 
-    def __init__(self, config: "Sinusoidal.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "Sinusoidal.Config") -> None:
         self.joined = torch.stack if config.layout == "interleaved" else torch.cat
         self.angles = Geometric(base=config.base).build(config.d_model)
 

@@ -44,8 +44,11 @@ class Sum(Composite, name="sum"):
         def build_layers(self, n_layers: int) -> list[Encoding]:
             return [Sum(self, terms) for terms in layered(self.parts, n_layers)]
 
-    def __init__(self, config: "Sum.Config", terms: Sequence[Encoding] | None = None) -> None:
-        super().__init__(config, [part.build() for part in config.parts] if terms is None else terms)
+    def built(self, config: "Sum.Config") -> list[Encoding]:
+        return [part.build() for part in config.parts]
+
+    def compose(self, config: "Sum.Config", terms: Sequence[Encoding]) -> None:
+        super().compose(config, terms)
         general = [term for term in self.terms if term.form is Form.GENERAL]
         require(len(general) <= 1, config, "parts", "at most one encoding of form GENERAL")
         self.logit_scale = math.prod(term.logit_scale for term in self.terms)

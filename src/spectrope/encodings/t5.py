@@ -69,8 +69,7 @@ class T5(LagBias, name="t5"):
             )
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "T5.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "T5.Config") -> None:
         self.bidirectional = not config.causal
         self.n_buckets, self.max_distance = config.n_buckets, config.max_distance
         self.table = nn.Parameter(torch.randn(config.n_buckets, config.n_heads) * config.std)

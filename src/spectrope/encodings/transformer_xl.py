@@ -43,8 +43,7 @@ class TransformerXL(Encoding, name="transformer_xl"):
             require(self.base > 0, self, "base", "positive")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "TransformerXL.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "TransformerXL.Config") -> None:
         size = config.n_heads, 1, config.head_dim
         self.content_query = nn.Parameter(torch.randn(size) * config.std)
         self.lag_query = nn.Parameter(torch.randn(size) * config.std)

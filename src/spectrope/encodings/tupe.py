@@ -44,8 +44,7 @@ class TUPE(Encoding, name="tupe"):
                 require(getattr(self, field) >= 1, self, field, "at least 1")
             require(self.std >= 0, self, "std", "at least 0")
 
-    def __init__(self, config: "TUPE.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "TUPE.Config") -> None:
         self.n_heads = config.n_heads
         self.table = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.std)
         self.norm = nn.LayerNorm(config.d_model)

@@ -42,8 +42,7 @@ class XPos(Encoding, name="xpos"):
             require(self.gamma > 0, self, "gamma", "positive")
             require(self.scale_base > 0, self, "scale_base", "positive")
 
-    def __init__(self, config: "XPos.Config") -> None:
-        super().__init__(config)
+    def setup(self, config: "XPos.Config") -> None:
         self.pairing: Pairing = config.pairs
         schedule = config.schedule
         self.tags, self.scope, self.gain = schedule.tags - {Tag.ISOMETRIC}, schedule.scope, schedule.gain

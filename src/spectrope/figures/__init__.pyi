@@ -15,6 +15,7 @@ __all__ = [
     "check_figure",
     "check_page",
     "exact",
+    "figure_spec",
     "legend",
     "panels_spec",
     "rendered",
@@ -25,12 +26,13 @@ __all__ = [
     "write_page",
     "write_report",
     "write_spec",
+    "written_svg",
 ]
 
 from .base import FIGURES, Marks, Panel, exact, span
 from .kinds.measured import legend
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report
-from .save import check_figure, save_figure, write_spec
+from .save import check_figure, figure_spec, save_figure, write_spec, written_svg
 from .shell import Section, Table, check_page, rendered, templates_of, write_page
 from .spec import INK, QUIET, panels_spec

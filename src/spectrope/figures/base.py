@@ -146,7 +146,7 @@ def exact(field: str, title: str, form: str = ".2f") -> alt.Tooltip:
 
 def span(values: Iterable[float], least: float) -> list[float]:
     """The range of some values with 0, at least `least` wide, and some air at its ends."""
-    known = [0.0, *values]
-    low, high = min(known), max(known)
+    with_zero = [0.0, *values]
+    low, high = min(with_zero), max(with_zero)
     high = max(high, low + least)
     return [low - 0.04 * (high - low), high + 0.04 * (high - low)]

@@ -20,7 +20,7 @@ SVG_FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
 WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
-    ".svg": lambda spec: _svg(spec).encode(),
+    ".svg": lambda spec: written_svg(spec).encode(),
     ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
     ".html": lambda spec: _html(spec).encode(),
     ".json": lambda spec: json.dumps(spec, indent=2, allow_nan=False).encode(),
@@ -28,14 +28,12 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 
 
 def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
-    """Draw one figure from run folders.
+    """Draw one figure from run folders into a file; see `figure_spec` and `write_spec`.
 
     Args:
         runs: Finished runs.
-        name: A registered figure, such as "accuracy", "heatmap" or "kernel", or one in a file
-            (`file.py:Class`), which is run.
-        path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
-            nothing) or .json (the Vega-Lite specification).
+        name: A registered figure, or one in a file (`file.py:Class`), which is run.
+        path: File to write.
 
     Returns:
         The path.
@@ -45,9 +43,27 @@ def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
         ConfigError: If the suffix is another, there is no run, or a file cannot be run.
         StoreError: If a run lacks what the figure draws, or the file cannot be written.
     """
-    figure, path = FIGURES[FIGURES.resolve(name)], Path(path)
+    name, path = FIGURES.resolve(name), Path(path)
     check_figure(path)
-    return write_spec(file_spec(figure(), read_tables(runs, declared_tables([figure]))), path)
+    return write_spec(figure_spec(runs, name)[1], path)
+
+
+def figure_spec(runs: Sequence[Run], name: str) -> tuple[str, dict[str, Any]]:
+    """The name of a figure, and its Vega-Lite specification with the data of some runs in it.
+
+    Args:
+        runs: Finished runs.
+        name: A registered figure, such as "accuracy", "heatmap" or "kernel", or one in a file
+            (`file.py:Class`), which is run.
+
+    Raises:
+        UnknownNameError: If no figure has that name.
+        ConfigError: If there is no run, or a file cannot be run.
+        StoreError: If a run lacks what the figure draws.
+    """
+    name = FIGURES.resolve(name)
+    figure = FIGURES[name]
+    return name, file_spec(figure(), read_tables(runs, declared_tables([figure])))
 
 
 def check_figure(path: Path) -> None:
@@ -58,13 +74,18 @@ def check_figure(path: Path) -> None:
         StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() not in WRITERS:
-        known = ", ".join(WRITERS)
-        raise ConfigError(f"a figure is saved as {known}; got {path.name!r}. Change the suffix of --out.")
+        suffixes = ", ".join(WRITERS)
+        raise ConfigError(f"a figure is saved as {suffixes}; got {path.name!r}. Change the suffix of --out.")
     check_place(path)
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> Path:
     """Draw a specification into a file, whole or not at all, and return its path.
+
+    Args:
+        spec: A Vega-Lite specification.
+        path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
+            nothing) or .json (the specification).
 
     Raises:
         ConfigError: If the file's suffix says nothing of how.
@@ -78,7 +99,8 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
     return path
 
 
-def _svg(spec: dict[str, Any]) -> str:
+def written_svg(spec: dict[str, Any]) -> str:
+    """A specification as an SVG picture."""
     lettered = spec | {"config": spec.get("config", {}) | {"font": SVG_FONT}}
     return vl_convert.vegalite_to_svg(lettered, vl_version=VEGA_LITE)
 

@@ -60,13 +60,13 @@ def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
 
 
 def _lead(task: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    told, distribution = model["kind"], task["distribution"]
+    model_text, distribution = model["kind"], task["distribution"]
     if "encoding" in model:
         layers = model["n_layers"]
-        told += f", {layers} layer{'s' * (layers != 1)}, encoding {model['encoding']['kind']}"
+        model_text += f", {layers} layer{'s' * (layers != 1)}, encoding {model['encoding']['kind']}"
     bound = f" with k = {distribution['k']}" if "k" in distribution else ""
     share = f"{100 * task['fraction']:.0f} % of all pairs train"
-    return f"{told}; {share}, distribution {distribution['kind']}{bound}."
+    return f"{model_text}; {share}, distribution {distribution['kind']}{bound}."
 
 
 def _sections(runs: Sequence[Run]) -> list[Section]:
@@ -109,5 +109,5 @@ def _interval(row: dict[str, Any], name: str) -> str:
     if value is None:
         return ""
     form = "{:.0f}" if name == "lead" else "{:.2f}"
-    known = low is not None and low == low
-    return form.format(value) + (f" [{form.format(low)}, {form.format(high)}]" if known else "")
+    is_defined = low is not None and low == low
+    return form.format(value) + (f" [{form.format(low)}, {form.format(high)}]" if is_defined else "")

@@ -33,13 +33,8 @@ def write_shapes(runs: Sequence[Run], path: Path) -> Path:
     """
     if not runs:
         raise ConfigError("a page needs at least one run; got none.")
-    return write_page(render_shapes(runs), path)
-
-
-def render_shapes(runs: Sequence[Run]) -> str:
-    """The page as text."""
     sections = _sections(runs)
-    return rendered(
+    page = rendered(
         "grok.html",
         [panel for section in sections for panel in section.panels],
         package="spectrope.grokking",
@@ -48,6 +43,7 @@ def render_shapes(runs: Sequence[Run]) -> str:
         tables=[runs_table(runs)],
         sections=sections,
     )
+    return write_page(page, path)
 
 
 def _sections(runs: Sequence[Run]) -> list[Section]:

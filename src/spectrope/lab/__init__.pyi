@@ -1,8 +1,11 @@
 """The instrument on models that are trained here: training, ablation, probes, engines."""
 
 __all__ = [
+    "COMPARED",
+    "COMPARED_TASKS",
     "CONDITIONS",
     "DATA_VERSION",
+    "DECODER",
     "DEFAULT_RULE",
     "EXAMPLES",
     "FACTORS",
@@ -55,11 +58,14 @@ __all__ = [
     "Tuning",
     "Variant",
     "ablate",
+    "ablated",
+    "as_jobs",
     "bands_table",
     "calibrate",
     "capture_heads",
     "changes_in",
     "choose_protocol",
+    "comparison_plan",
     "derangement",
     "encoding_kernels",
     "execute",
@@ -93,6 +99,7 @@ __all__ = [
 
 from .ablation.fills.base import FILLS, Fill, LayerFill, Site
 from .ablation.gather import derangement
+from .ablation.heads import ablated
 from .ablation.interventions import HeadAblation, Variant
 from .ablation.methods import (
     EXAMPLES,
@@ -110,15 +117,13 @@ from .ablation.methods import (
 from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
+from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError
 from .engines.cost import JobCost, calibrate
-from .engines.local import Local, execute, threads_each
+from .engines.local import Local, as_jobs, execute, threads_each
 from .engines.pace import Pace, makespan
 from .engines.ray import Ray
 from .experiments import (
-    MARK,
-    OWN,
-    OWN_TASKS,
     AnyExperiment,
     Laboratory,
     TrainingTime,
@@ -126,7 +131,7 @@ from .experiments import (
     written,
 )
 from .job import Job, train
-from .manifest import has_diverged, is_near_chance
+from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
 from .measures.base import MEASURES
 from .probes.heads import LayerHeads, capture_heads

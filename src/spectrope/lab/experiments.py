@@ -20,14 +20,11 @@ from spectrope.core import (
     unwatched,
 )
 from spectrope.encodings import ENCODINGS
+from spectrope.lab.manifest import DECODER, MARK, OWN, OWN_TASKS
 from spectrope.lab.training.probe import Probe
 from spectrope.store import Run
 from spectrope.tasks import TASKS
 
-MARK = "laboratory"  # Field of a written experiment that names its laboratory; the decoder's has none.
-DECODER = "decoder"
-OWN = "own_encodings"  # Field with the digests of files that encodings come from, where any does.
-OWN_TASKS = "own_tasks"  # The same of tasks.
 OWNERS: Mapping[str, Registry[Any]] = {OWN: ENCODINGS, OWN_TASKS: TASKS}
 
 

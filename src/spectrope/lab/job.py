@@ -52,8 +52,8 @@ class Job:
         object.__setattr__(self, "tables", tuple(map(MEASURES.resolve, self.tables)))
         if self.tables and not laboratory_of(self.experiment).measured:
             raise UnsupportedError(
-                f"{self.tables[0]!r} is measured on sequences; a run of the grokking laboratory "
-                "measures itself while it trains."
+                f"{self.tables[0]!r} is measured on sequences; a run of laboratory "
+                f"{self.experiment.laboratory!r} measures itself while it trains."
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,8 +1,12 @@
-"""What the manifest of a training run says, read without loading its model."""
+"""What the configuration and the manifest of a run say, read without loading torch."""
 
 from collections.abc import Mapping
 from typing import Any
 
+MARK = "laboratory"  # Field of a written experiment that names its laboratory; the decoder's has none.
+DECODER = "decoder"
+OWN = "own_encodings"  # Field with the digests of files that encodings come from, where any does.
+OWN_TASKS = "own_tasks"  # The same of tasks.
 LEARNED = 0.1  # Of the way from guessing to the ceiling: with less, a model counts as near chance.
 
 

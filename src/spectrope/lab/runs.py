@@ -34,11 +34,11 @@ def experiment_of(run: Run) -> Experiment:
     """The experiment that a run folder was made for.
 
     Raises:
-        ConfigError: If it is none of the decoder's, or its encoding is not to be had.
+        ConfigError: If it is of another laboratory, or its encoding is unavailable.
     """
     experiment = read_experiment(run.config)
     if not isinstance(experiment, Experiment):
-        raise ConfigError(f"run {run.id} is of the grokking laboratory and has no decoder.")
+        raise ConfigError(f"run {run.id} is of laboratory {experiment.laboratory!r} and has no decoder.")
     return experiment
 
 

@@ -157,8 +157,9 @@ class Decoder(SeededModule):
         """Input of the first layer, and what all layers share."""
         n, width = batch.inputs.shape
         real = torch.arange(width, device=batch.inputs.device) < batch.lengths[:, None]
-        given = batch.positions
-        pos = given if given is not None else self.positions(n, width, batch.inputs.device)
+        pos = batch.positions
+        if pos is None:
+            pos = self.positions(n, width, batch.inputs.device)
         x = self.encoding_of(0).embed(self.tokens(batch.inputs), pos)
         # Right-padded keys lie in the future of every token, so a causal layer needs no mask for them.
         masked = self.config.padding == "masked" and not self.config.causal

@@ -15,7 +15,7 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
 
-from spectrope.core import StoreError, config_hash
+from spectrope.core import StoreError, config_hash, require_type
 from spectrope.store.files import (
     disk_errors,
     is_temporary,
@@ -199,6 +199,7 @@ def load_run(path: str | Path) -> Run:
     Raises:
         StoreError: If the folder is missing, not a run, of another version, or one of its files is cut off.
     """
+    require_type(path, (str, Path), "path", "the path of a run folder")
     path = Path(path)
     with disk_errors(path, "read"):
         if not path.is_dir():

@@ -73,7 +73,8 @@ def _add_sinusoid(rotary: EncodingConfig) -> EncodingConfig:
     return Sum.Config(parts=(rotary, Sinusoidal.Config(layout="halves")))
 
 
-def _sines_first(whole: Sum.Config) -> EncodingConfig:
+def _sines_first(whole: EncodingConfig) -> EncodingConfig:
+    assert isinstance(whole, Sum.Config)
     halves = (
         replace(part, layout="halves") if isinstance(part, Sinusoidal.Config) else part
         for part in whole.parts

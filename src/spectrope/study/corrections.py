@@ -27,8 +27,8 @@ class Correction:
 
     @property
     def name(self) -> str:
-        """Such as "released, MLA"."""
-        return f"{self.condition}, {'MLA' if self.latent else 'all but MLA'}"
+        """Such as "released (MLA)"."""
+        return f"{self.condition} ({'MLA' if self.latent else 'all but MLA'})"
 
     def concerns(self, experiment: AnyExperiment) -> bool:
         """Whether an experiment is of this condition, in any edition."""

@@ -2,12 +2,18 @@
 
 __all__ = [
     "TASKS",
+    "Addition",
     "Batch",
+    "Counting",
+    "Distance",
     "Size",
     "Task",
     "TaskConfig",
     "check_task",
 ]
 
+from .addition import Addition
 from .base import TASKS, Batch, Size, Task, TaskConfig
 from .checks import check_task
+from .counting import Counting
+from .distance import Distance

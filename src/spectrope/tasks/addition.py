@@ -56,10 +56,6 @@ class Addition(Task, name="addition"):
         "paper": Size(config=Config(n_digits=20), pooling="last"),
     }
 
-    def __init__(self, config: "Addition.Config") -> None:
-        super().__init__(config)
-        self.config = config
-
     @property
     def n_classes(self) -> int:
         return 10
@@ -75,13 +71,13 @@ class Addition(Task, name="addition"):
     def sample(self, n: int, seed: int, start: int = 0) -> Batch:
         d, index = self.config.n_digits, np.arange(start, start + n)
         digits = indexed_integers(seed, "addition/digits", index, 2 * d, 10).reshape(n, 2, d)
-        given = indexed_integers(seed, "addition/given", index, 1, d + 1)[:, 0]
+        shown_digits = indexed_integers(seed, "addition/given", index, 1, d + 1)[:, 0]
         total = add(digits)
         signs = (np.full((n, 1), sign) for sign in (PLUS, EQUALS))
         parts = digits[:, 0] + ZERO, next(signs), digits[:, 1] + ZERO, next(signs), total[:, :d] + ZERO
-        inputs, lengths = np.concatenate(parts, axis=1), 2 * d + 2 + given
+        inputs, lengths = np.concatenate(parts, axis=1), 2 * d + 2 + shown_digits
         inputs[np.arange(self.max_length) >= lengths[:, None]] = PADDING
-        labels = total[np.arange(n), given]
+        labels = total[np.arange(n), shown_digits]
         shown = {"inputs": inputs, "labels": labels, "lengths": lengths}
         tensors = {name: torch.from_numpy(values) for name, values in shown.items()}
         is_digit = (tensors["inputs"] >= ZERO) & (tensors["inputs"] < PLUS)
@@ -92,8 +88,8 @@ class Addition(Task, name="addition"):
         """The next digit of the sum of the operands that stand in each sequence."""
         d, inputs = self.config.n_digits, batch.inputs.cpu().numpy()
         digits = np.stack([inputs[:, :d], inputs[:, d + 1 : 2 * d + 1]], axis=1) - ZERO
-        given = batch.lengths.cpu().numpy() - 2 * d - 2
-        return torch.from_numpy(add(digits)[np.arange(len(inputs)), given])
+        shown_digits = batch.lengths.cpu().numpy() - 2 * d - 2
+        return torch.from_numpy(add(digits)[np.arange(len(inputs)), shown_digits])
 
     def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
         """1: the sequence decides its label."""

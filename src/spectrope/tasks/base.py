@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core import ConfigError, Configured, Registry
+from spectrope.core import ConfigError, Configured, Registry, configured, fields_signature
 
 PADDING = 0
 TASKS: Registry[type["Task"]] = Registry("task", "spectrope.tasks", "Task")
@@ -86,8 +86,19 @@ class Task:
     A subclass names itself (`class Counting(Task, name="counting")`) and may declare its `sizes`; commands,
     experiments at every scale and comparisons follow.
 
+    A task is built from its configuration or from the fields of that:
+
+        >>> task = sp.tasks.Counting(max_count=5)
+        >>> batch = task.sample(3, seed=0)
+        >>> bool((task.solve(batch, seed=0) == batch.labels).all())
+        True
+
     Args:
-        config: The task's own configuration.
+        config: The task's own configuration, an instance of its `Config`.
+        fields: Fields of that configuration, where none is given; the others keep their defaults.
+
+    Raises:
+        ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
     """
 
     Config: ClassVar[type[TaskConfig]] = TaskConfig
@@ -96,13 +107,18 @@ class Task:
     def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
         """Register the class under `name`; without one it is a base for others."""
         super().__init_subclass__(**kwargs)
+        cls.__signature__ = fields_signature(cls.Config)
         if name is not None:
             if "Config" not in cls.__dict__:
                 raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
             TASKS.register(name, cls)
 
-    def __init__(self, config: TaskConfig) -> None:
-        self.config = config
+    def __init__(self, config: TaskConfig | None = None, **fields: Any) -> None:
+        self.config: Any = configured(type(self).Config, config, fields)
+        self.setup(self.config)
+
+    def setup(self, config: Any) -> None:
+        """Make what the task draws from, where its configuration says; subclasses may define it."""
 
     @property
     def n_classes(self) -> int:

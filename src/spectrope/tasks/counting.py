@@ -67,9 +67,8 @@ class Counting(TriggerTask, name="counting"):
         "paper": Size(n_examples=50_000, epochs=150),
     }
 
-    def __init__(self, config: "Counting.Config") -> None:
-        super().__init__(config)
-        self.config, self.n_triggers = config, config.n_triggers
+    def setup(self, config: "Counting.Config") -> None:
+        self.n_triggers = config.n_triggers
 
     @property
     def n_classes(self) -> int:

@@ -66,10 +66,6 @@ class Distance(TriggerTask, name="distance"):
     }
     n_triggers = 2
 
-    def __init__(self, config: "Distance.Config") -> None:
-        super().__init__(config)
-        self.config = config
-
     @property
     def n_classes(self) -> int:
         return self.config.max_gap + 2

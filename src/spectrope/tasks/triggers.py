@@ -47,10 +47,6 @@ class TriggerTask(Task):
     Config = TriggerConfig
     n_triggers: int
 
-    def __init__(self, config: TriggerConfig) -> None:
-        super().__init__(config)
-        self.config = config
-
     @property
     def vocabulary(self) -> int:
         return self.config.vocabulary

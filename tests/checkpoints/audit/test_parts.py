@@ -135,7 +135,9 @@ def test_a_model_without_a_visible_kernel_is_refused():
     model = build("GPT2", "LMHeadModel", **GPT2)
     for block in model.transformer.h:
         block.attn.forward = lambda states, *_, **__: (states, None)
-    with pytest.raises(UnsupportedError, match="GPT2LMHeadModel shows no attention kernel"):
+    with pytest.raises(
+        UnsupportedError, match="GPT2LMHeadModel has no softmax attention, so there is no attention kernel"
+    ):
         attention_modules(model)
 
 
@@ -153,8 +155,11 @@ def test_an_error_of_the_model_s_own_is_not_hidden(monkeypatch):
         raise RuntimeError("broken inside")
 
     monkeypatch.setattr(model.transformer.ln_f, "forward", broken)
-    with pytest.raises(RuntimeError, match="broken inside"):
+    with pytest.raises(
+        UnsupportedError, match="does not run on tokens alone: RuntimeError: broken inside"
+    ) as got:
         audit(model, length=16)
+    assert isinstance(got.value.__cause__, RuntimeError)
 
 
 def test_a_slowly_turning_model_of_another_head_count_is_not_compared():

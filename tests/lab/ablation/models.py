@@ -1,9 +1,12 @@
 """Small decoders and data for the tests of ablation, and heads ablated by plain arithmetic."""
 
+from itertools import combinations
+
 import torch
 
 from spectrope.attention.latent import Latent
 from spectrope.encodings.base import ENCODINGS
+from spectrope.lab.ablation.interventions import HeadAblation, Variant, single_heads
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.base import Batch
 
@@ -33,3 +36,14 @@ def examples(n=20, *, seed=0, width=12):
     inputs = torch.randint(1, 17, (n, width), generator=draw)
     inputs[torch.arange(width) >= lengths[:, None]] = 0
     return Batch(inputs, torch.randint(0, 7, (n,), generator=draw), lengths)
+
+
+def head_pairs(config: DecoderConfig, fill: str = "zero") -> list[Variant]:
+    """Every pair of heads, of the same layer or of two."""
+    return [one + other for one, other in combinations(single_heads(config, fill), 2)]
+
+
+def whole_layers(config: DecoderConfig, fill: str = "zero") -> list[Variant]:
+    """All heads of each layer."""
+    heads = range(config.n_heads)
+    return [tuple(HeadAblation(layer, h, fill) for h in heads) for layer in range(config.n_layers)]

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.lab.ablation.models import LATENT, decoder, examples
+from tests.lab.ablation.models import LATENT, decoder, examples, head_pairs, whole_layers
 from torch.testing import assert_close
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
@@ -15,13 +15,7 @@ from spectrope.lab.ablation import passes
 from spectrope.lab.ablation.engine import ablated_logits, correctness
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.lab.ablation.heads import ablated, forward_per_variant
-from spectrope.lab.ablation.interventions import (
-    HeadAblation,
-    growing,
-    head_pairs,
-    single_heads,
-    whole_layers,
-)
+from spectrope.lab.ablation.interventions import HeadAblation, growing, single_heads
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import correct, predict
 

@@ -1,11 +1,11 @@
 import pytest
 import torch
-from tests.lab.ablation.models import decoder, examples
+from tests.lab.ablation.models import decoder, examples, whole_layers
 
 from spectrope.core.errors import ConfigError
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.heads import ablated
-from spectrope.lab.ablation.interventions import HeadAblation, single_heads, whole_layers
+from spectrope.lab.ablation.interventions import HeadAblation, single_heads
 from spectrope.lab.evaluation.score import predict
 from spectrope.tasks.base import Batch
 

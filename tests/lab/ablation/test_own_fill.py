@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.lab.ablation.models import decoder, examples
+from tests.lab.ablation.models import decoder, examples, whole_layers
 from tests.lab.ablation.test_engine import CLOSE, engine, one_by_one
 from tests.lab.engines.test_local import tiny
 from tests.own_files import run_no_file_yet
@@ -13,7 +13,7 @@ from spectrope.core.foreign import digest_of
 from spectrope.lab.ablation.fills.base import FILLS, LayerFill
 from spectrope.lab.ablation.gather import data_means
 from spectrope.lab.ablation.heads import ablated
-from spectrope.lab.ablation.interventions import HeadAblation, single_heads, whole_layers
+from spectrope.lab.ablation.interventions import HeadAblation, single_heads
 from spectrope.lab.ablation.methods import Adaptive, Cumulative, Exact, Screen, ablate, choose_protocol
 from spectrope.lab.ablation.protocols import Protocol
 from spectrope.lab.ablation.screening import screen

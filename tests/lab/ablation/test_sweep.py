@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 import torch
-from tests.lab.ablation.models import decoder, examples
+from tests.lab.ablation.models import decoder, examples, head_pairs, whole_layers
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError
 from spectrope.lab.ablation.deposit import analyse
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.heads import ablated
-from spectrope.lab.ablation.interventions import HeadAblation, growing, head_pairs, single_heads, whole_layers
+from spectrope.lab.ablation.interventions import HeadAblation, growing, single_heads
 from spectrope.lab.ablation.protocols import PROTOCOLS, Protocol, joined
 from spectrope.lab.ablation.sweep import sweep
 from spectrope.lab.evaluation.score import predict
@@ -46,22 +46,23 @@ def test_fills_are_passed_on(fill):
 
 
 def test_r9_leaves_the_last_head_of_each_earlier_layer_off():
-    """Simulated as the public code does it: weights are zeroed, and put back one head too late."""
+    """Simulated as the public code does it: value rows are zeroed, and put back one head too late."""
     model, data = decoder(), examples(60)
     original = {n: v.clone() for n, v in model.state_dict().items()}
     inner, width, hits = model.blocks[0].heads.inner, model.config.head_dim, []
     for layer in range(3):
-        kept = model.blocks[layer].heads.qkv.weight.detach().clone()
+        qkv = model.blocks[layer].heads.qkv
+        kept = {name: value.clone() for name, value in qkv.state_dict().items()}
         for head in range(4):
             with torch.no_grad():
-                model.blocks[layer].heads.qkv.weight.copy_(kept)
+                qkv.load_state_dict(kept)
                 rows = slice(2 * inner + head * width, 2 * inner + (head + 1) * width)
-                model.blocks[layer].heads.qkv.weight[rows] = 0
+                qkv.weight[rows], qkv.bias[rows] = 0, 0
             hits.append((predict(model, data).argmax(-1) == data.labels).numpy())
     model.load_state_dict(original)
     found = sweep(model, data, protocol=PROTOCOLS["R9"])
     np.testing.assert_array_equal(found.ablated.reshape(12, -1), hits)
-    clean = sweep(model, data, protocol=Protocol(fill="value-bias"))
+    clean = sweep(model, data)
     np.testing.assert_array_equal(found.ablated[0], clean.ablated[0])
     assert (found.ablated[1:] != clean.ablated[1:]).any()
 

@@ -353,9 +353,11 @@ def test_impossible_settings_get_one_line(change, message):
 
 
 def test_impossible_experiments_get_one_line():
+    with pytest.raises(ConfigError, match="edition must be at least 1; got 0"):
+        replace(tiny(), edition=0)
     with pytest.raises(ConfigError, match="n_test must be at least 1; got 0"):
         tiny(n_test=0)
     with pytest.raises(ConfigError, match="seed must be at least 0; got -1"):
         tiny(seed=-1)
-    with pytest.raises(ConfigError, match=r"Experiment\.learning_rate: Unexpected keyword argument"):
+    with pytest.raises(ConfigError, match=r"Experiment has no field .learning_rate."):
         from_dict(Experiment, to_dict(tiny()) | {"learning_rate": 1})

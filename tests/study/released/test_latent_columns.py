@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.lab.ablation.models import LATENT, decoder, examples
+from tests.lab.ablation.models import LATENT, decoder, examples, whole_layers
 from tests.lab.ablation.test_engine import CLOSE, engine, one_by_one
 from torch.testing import assert_close
 
 from spectrope.core.errors import UnsupportedError
 from spectrope.lab.ablation.engine import correctness
-from spectrope.lab.ablation.interventions import HeadAblation, single_heads, whole_layers
+from spectrope.lab.ablation.interventions import HeadAblation, single_heads
 from spectrope.lab.ablation.protocols import PROTOCOLS
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.evaluation.score import predict

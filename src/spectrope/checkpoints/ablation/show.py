@@ -1,19 +1,21 @@
-"""`spectrope ablate` on a checkpoint: what every head is worth to a language model."""
+"""What every head is worth to a language model, measured and shown."""
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
-from torch import nn
+from torch import Tensor, nn
 
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import CheckpointFill, CheckpointSweep, checkpoint_sweep
-from spectrope.checkpoints.adapters import Tokenizer, parse_layers
-from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences
+from spectrope.checkpoints.adapters import Tokenizer
+from spectrope.checkpoints.language import read_texts, task_sequences, text_sequences, token_sequences
 from spectrope.checkpoints.sequences import Sequences
-from spectrope.console import counted, explain, frame
-from spectrope.core import ConfigError, UnsupportedError, strict_json
+from spectrope.console import Shown
+from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
 
 HEADS_SHOWN = 12
 COLUMNS = {
@@ -26,70 +28,102 @@ COLUMNS = {
     "drop_low": "drop from",
     "drop_high": "drop to",
 }
+Content = str | Path | Sequence[str] | Tensor
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckpointAblation:
-    """What a checkpoint is ablated on, and how.
+@dataclass(frozen=True, repr=False)
+class AblatedModel(Shown):
+    """What changing each head of a language model costs it.
 
     Args:
-        task: Of repeated tokens, where there are no texts.
-        texts: File with a text per line, or None.
-        examples: Sequences of a task, and most of a file.
-        length: Tokens of each, at most those of a text.
-        batch: Sequences in one batch, changed copies included; None takes what fills the device.
-        layers: Layers whose heads to change, None for all.
-        fill: What takes the place of a head's output.
-        json: Whether to print the whole result as JSON.
+        on: What it was scored on, in words.
+        length: Most tokens of a sequence.
+        sweep: Loss and accuracy of every sequence, for the intact model and with each head changed.
     """
 
-    task: str
-    texts: Path | None
-    examples: int
+    on: str
     length: int
-    batch: int | None
-    layers: str | None
-    fill: CheckpointFill
-    json: bool
+    sweep: CheckpointSweep
 
-    def run(self, model: nn.Module, tokenizer: Tokenizer | None) -> None:
-        """Ablate every head and print what it costs."""
-        layers = slice(None) if self.layers is None else parse_layers(self.layers)
-        subject, data = CheckpointSubject.of(model), self._data(model, tokenizer)
-        tokens = None if self.batch is None else self.batch * data.width
-        with counted("ablating") as watch:
-            sweep = checkpoint_sweep(subject, data, fill=self.fill, layers=layers, tokens=tokens, watch=watch)
-        if not math.isfinite(sweep.loss):
-            raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
-        if self.json:
-            print(strict_json({"on": self.scored_on, "length": data.width, **sweep.to_dict()}))
-        else:
-            self._show(sweep, data)
+    def to_frame(self) -> pl.DataFrame:
+        """A row per head, layer by layer, with the columns of `HeadCost`."""
+        return pl.DataFrame(self.sweep.costs())
 
-    @property
-    def scored_on(self) -> str:
-        """What the model is scored on, in words."""
-        return self.task if self.texts is None else str(self.texts)
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        return {"on": self.on, "length": self.length, **self.sweep.to_dict()}
 
-    def _data(self, model: nn.Module, tokenizer: Tokenizer | None) -> Sequences:
-        if self.texts is None:
-            return task_sequences(model, self.task, self.examples, self.length, tokenizer)
-        if tokenizer is None:
-            raise ConfigError("--texts needs the checkpoint's tokenizer, and it has none that can be read.")
-        return text_sequences(model, read_texts(self.texts)[: self.examples], self.length, tokenizer)
-
-    def _show(self, sweep: CheckpointSweep, data: Sequences) -> None:
-        rows = pl.DataFrame(sweep.costs()).sort("loss_increase", descending=True).head(HEADS_SHOWN)
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        rows = self.to_frame().sort("loss_increase", descending=True).head(HEADS_SHOWN)
         two_stacks = bool((rows["role"] != "").any())
         asked = (
             " The encoder reads the first half, the decoder is asked for the second." if two_stacks else ""
         )
-        explain(
-            f"{self.scored_on}: loss {sweep.loss:.4g} nats per token, accuracy {100 * sweep.accuracy:.1f} % "
-            f"on {len(data)} sequences of up to {data.width} tokens.{asked} With a head's output replaced "
-            f"({self.fill}): loss in nats, drop of accuracy in points, 95 % intervals over sequences; layers "
-            "and heads count from 0.",
+        sweep = self.sweep
+        yield (
+            f"{self.on}: loss {sweep.loss:.4g} nats per token, accuracy {100 * sweep.accuracy:.1f} % "
+            f"on {len(sweep.intact)} sequences of up to {self.length} tokens.{asked} With a head's output "
+            f"replaced ({sweep.fill}): loss in nats, drop of accuracy in points, 95 % intervals over "
+            "sequences; layers and heads count from 0."
         )
         names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
         shown = rows.with_columns(layer=names) if two_stacks else rows
-        frame("", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items()))
+        yield "", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items())
+
+
+def ablate_model(
+    model: nn.Module,
+    on: Content,
+    *,
+    tokenizer: Tokenizer | None = None,
+    examples: int = 32,
+    length: int = 64,
+    layers: slice = slice(None),
+    fill: CheckpointFill = "zero",
+    batch: int | None = None,
+    watch: Watch = unwatched,
+) -> AblatedModel:
+    """Change every head of a language model by itself and measure what it costs.
+
+    Args:
+        model: A Hugging Face model, or an `OwnModel`.
+        on: A task of repeated tokens ("induction" or "distance"), a file with a text per line, texts, or
+            token ids without padding, with shape (n, t), each of which is to be predicted from those before.
+        tokenizer: The model's, for texts, and to hide tokens from a model that sees both ways.
+        examples: Sequences of a task, and most of texts.
+        length: Tokens of each, at most those of a text; ids have theirs.
+        layers: Layers whose heads to change, of each stack.
+        fill: What takes the place of a head's output.
+        batch: Sequences in one batch, changed copies included; None takes what fills the device.
+        watch: Called with the heads done.
+
+    Raises:
+        ConfigError: If there are no such contents.
+        UnsupportedError: If it is no language model, or its loss is not finite.
+    """
+    subject, data = CheckpointSubject.of(model), contents(model, on, tokenizer, examples, length)
+    tokens = None if batch is None else batch * data.width
+    sweep = checkpoint_sweep(subject, data, fill=fill, layers=layers, tokens=tokens, watch=watch)
+    if not math.isfinite(sweep.loss):
+        raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
+    return AblatedModel(_words(on), data.width, sweep)
+
+
+def contents(
+    model: nn.Module, on: Content, tokenizer: Tokenizer | None, examples: int, length: int
+) -> Sequences:
+    """What a model is scored on; see `ablate_model`."""
+    if isinstance(on, str):
+        return task_sequences(model, on, examples, length, tokenizer)
+    if isinstance(on, Tensor):
+        return token_sequences(model, on, tokenizer)
+    if tokenizer is None:
+        raise ConfigError("texts need the model's tokenizer, and it has none that can be read.")
+    texts = read_texts(on) if isinstance(on, Path) else on
+    return text_sequences(model, texts[:examples], length, tokenizer)
+
+
+def _words(on: Content) -> str:
+    if isinstance(on, str | Path):
+        return str(on)
+    return "tokens" if isinstance(on, Tensor) else "texts"

@@ -7,6 +7,7 @@ from spectrope.checkpoints.adapters.hooks import (
     evaluating,
     running,
     states_of,
+    with_all_states,
     with_states,
 )
 from spectrope.checkpoints.adapters.inputs import Inputs, runs_at, trained_length
@@ -23,7 +24,13 @@ from spectrope.checkpoints.adapters.sites import (
     rest_of,
 )
 from spectrope.checkpoints.adapters.slices import parse_layers
-from spectrope.checkpoints.adapters.structure import block_of, declared_config, is_checkpoint, layer_name
+from spectrope.checkpoints.adapters.structure import (
+    block_of,
+    declared_config,
+    is_checkpoint,
+    layer_name,
+    sees_future,
+)
 from spectrope.checkpoints.adapters.texts import (
     Tokenizer,
     check_tokenizer,
@@ -66,7 +73,9 @@ __all__ = [
     "running",
     "runs_at",
     "sees_ahead",
+    "sees_future",
     "states_of",
     "trained_length",
+    "with_all_states",
     "with_states",
 ]

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from spectrope.core import UnsupportedError
+
 
 class Enough(Exception):  # noqa: N818
     """Ends a pass once what it is run for is known."""
@@ -49,15 +51,49 @@ def after(model: nn.Module, names: Iterable[str], act: Callable[[str, Any], None
 
 
 def states_of(args: tuple[Any, ...], given: dict[str, Any]) -> Tensor:
-    """The hidden states among a layer's arguments."""
-    return args[0] if args and isinstance(args[0], Tensor) else given["hidden_states"]
+    """The hidden states among a layer's arguments: the first tensor of three axes.
+
+    Raises:
+        UnsupportedError: If there is none.
+    """
+    named = [given["hidden_states"]] if "hidden_states" in given else []
+    candidates = [value for value in (*args[:1], *named, *args, *given.values()) if isinstance(value, Tensor)]
+    for value in candidates:
+        if value.ndim == 3:
+            return value
+    for value in candidates:
+        if value.ndim == 4:  # several streams
+            return value
+    raise UnsupportedError(
+        "a layer whose arguments hold no hidden states (batch, positions, width) is not read."
+    )
 
 
 def with_states(args: tuple[Any, ...], given: dict[str, Any], states: Tensor) -> tuple[Any, dict[str, Any]]:
-    """The arguments with other hidden states."""
-    if args and isinstance(args[0], Tensor):
-        return (states, *args[1:]), given
-    return args, given | {"hidden_states": states}
+    """The arguments with other hidden states, wherever these stand among them.
+
+    A module whose queries, keys and values come from one tensor may take it three times, as torch's does.
+    """
+    before = states_of(args, given)
+
+    def other(value: Any) -> Any:
+        return states if value is before else value
+
+    return tuple(map(other, args)), {key: other(value) for key, value in given.items()}
+
+
+def with_all_states(
+    args: tuple[Any, ...], given: dict[str, Any], states: Tensor
+) -> tuple[Any, dict[str, Any]]:
+    """The arguments with other hidden states, also where a layer takes queries and keys apart."""
+    before = states_of(args, given)
+
+    def other(value: Any) -> Any:
+        alike = isinstance(value, Tensor) and value.shape == before.shape and value.dtype == before.dtype
+        return states if alike else value
+
+    named = {key: value if "pos" in key else other(value) for key, value in given.items()}
+    return tuple(map(other, args)), named
 
 
 @contextlib.contextmanager

@@ -10,6 +10,18 @@ from torch import Tensor, nn
 
 from spectrope.core import SpectropeError, UnsupportedError
 
+# What a model's own code may raise in a forward pass.
+FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -77,31 +89,50 @@ def _skipped(model: nn.Module, rows: int) -> int:
 
 @contextmanager
 def runs_at(length: int, model: nn.Module) -> Iterator[None]:
-    """Turn an index beyond a table, or the lack of an image, into an error that a user can mend.
+    """Say why a model does not run, or cannot be measured, in one line.
 
     Raises:
-        UnsupportedError: If what is run fails, and the configuration says that it is too long, or that the
-            model takes more than tokens.
+        UnsupportedError: If what is run fails: because it is too long, because the model takes more than
+            tokens, or because its attention is of a form that is not read.
     """
     try:
         yield
     except SpectropeError:
         raise
-    except (IndexError, RuntimeError) as error:
-        limit = trained_length(model)
-        beyond = limit is not None and length > limit
-        if not beyond:
-            raise
-        raise UnsupportedError(
+    except FAILURES as error:
+        raise UnsupportedError(_why(model, length, error)) from error
+
+
+def _why(model: nn.Module, length: int, error: Exception) -> str:
+    """What keeps a model from being measured: length, inputs beside tokens, or the form of its attention."""
+    limit, others = trained_length(model), " and ".join(_beside_text(model))
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        return f"{_name(model)} at length {length} needs more memory than there is; give a smaller length."
+    if isinstance(error, IndexError | RuntimeError) and limit is not None and length > limit:
+        return (
             f"{_name(model)} does not run at length {length}; its configuration gives it {limit} positions."
-        ) from error
-    except (AttributeError, TypeError, ValueError) as error:
-        others = " and ".join(_beside_text(model))
-        if not others:
-            raise
-        raise UnsupportedError(
-            f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
-        ) from error
+        )
+    if others:
+        return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
+    if (own := _failure(model)) is not None:
+        return f"{_name(model)} does not run on tokens alone: {first_line(own)}"
+    return f"{_name(model)} has attention of a form that is not supported yet: {first_line(error)}"
+
+
+@torch.no_grad()
+def _failure(model: nn.Module) -> Exception | None:
+    """What a plain forward pass raises, if anything."""
+    try:
+        model(**Inputs(batch=2, length=8).of(model))
+    except FAILURES as error:
+        return error
+    return None
+
+
+def first_line(error: Exception) -> str:
+    """Type and first line of an error of the library's."""
+    lines = str(error).strip().splitlines()
+    return ": ".join([type(error).__name__, *lines[:1]]).rstrip(".") + "."
 
 
 def _name(model: nn.Module) -> str:

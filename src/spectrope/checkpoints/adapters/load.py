@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.checks import check_folder
 from spectrope.checkpoints.adapters.slices import (
+    INDEX,
     LAYER,
     Chosen,
     chosen_layers,
@@ -18,7 +20,6 @@ from spectrope.checkpoints.adapters.slices import (
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
-PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def open_model(
@@ -49,12 +50,15 @@ def open_model(
     """
     transformers = _library()
     folder = Path(source)
+    if not str(source).strip():
+        raise ConfigError("a checkpoint is a folder or the id of a model; got an empty name.")
     if _is_file(folder):
         raise ConfigError(f"{folder} is a file; give the folder of a checkpoint.")
-    if folder.is_dir():
-        _check_weights(folder, allow_pickle)
     options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
-    with _explained(str(source), allow_download):
+    with _quiet(transformers), _explained(str(source), allow_download):
+        folder = folder if folder.is_dir() else _cached(transformers, str(source), not allow_download)
+        if folder is not None:
+            check_folder(folder, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
         config = transformers.AutoConfig.from_pretrained(str(source), **options)
         cls = _model_class(transformers, config)
         if layers is not None:
@@ -171,26 +175,36 @@ def _model_class(transformers: Any, config: Any) -> Any:
     )
 
 
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without the library's progress bars and reports, whose matter is said here in one line."""
+    logging = transformers.utils.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _cached(transformers: Any, source: str, local: bool) -> Path | None:
+    """The folder in the local cache that holds a model, with its index of weights; None if it has none."""
+    find, options = transformers.utils.hub.cached_file, {"local_files_only": local}
+    options["_raise_exceptions_for_missing_entries"] = False
+    config = find(source, "config.json", **options)
+    if config is None or find(source, INDEX, **options) is None:
+        return None  # single files have no index that could lead elsewhere
+    return Path(config).parent
+
+
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:  # as for a name that is too long
         raise ConfigError(f"{path} is no folder and no id of a model: {error.strerror}.") from None
-
-
-def _check_weights(folder: Path, allow_pickle: bool) -> None:
-    if not (folder / "config.json").is_file():
-        raise ConfigError(f"{folder} holds no config.json, so it is no checkpoint.")
-    if any(folder.glob("*.safetensors")):
-        return
-    pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
-    if not pickled:
-        raise ConfigError(f"{folder} holds no weights: no *.safetensors file.")
-    if not allow_pickle:
-        raise UnsupportedError(
-            f"{folder} holds pickled weights alone ({pickled[0]}), and unpickling can run code; save them as "
-            "safetensors with save_pretrained where you trust them, or give --allow-pickle."
-        )
 
 
 @contextlib.contextmanager
@@ -204,18 +218,42 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
         if Path(source).is_dir() or allow_download:
             raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
         raise ConfigError(
-            f"{source} is no folder and not in the local cache; --allow-download fetches it from the hub."
+            f"{source} is no folder and not in the local cache; allow_download=True fetches it from the hub."
         ) from None
     except ValueError as error:
         if "trust_remote_code" in str(error):
             raise UnsupportedError(
                 f"{source} needs code that comes with it, which is not run; read it first, then give "
-                "--trust-remote-code."
+                "trust_remote_code=True."
             ) from None
         raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
+    except KeyError as error:
+        raise ConfigError(f"{source} cannot be loaded: {_missing(error)}") from error
     except Exception as error:  # what broken configurations and files raise inside the library is of any kind
         what = f"{type(error).__name__}: {_reason(error)}"
         raise ConfigError(f"{source} cannot be loaded: {what}") from error
+
+
+def _missing(error: KeyError) -> str:
+    """What a name stands for that the library looked up in vain, such as a kind of rotary scaling."""
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    name = error.args[0] if error.args else ""
+    if error.__traceback__ is None or not _looked_up_rope(error):
+        return f"{type(error).__name__}: {_reason(error)}"
+    hints = {"su": "; it is called 'longrope' now", "mrope": "; it is 'default' with mrope_section now"}
+    known = ", ".join(sorted({"default", *ROPE_INIT_FUNCTIONS}))
+    return f"rope_type {name!r} is not known to transformers{hints.get(name, '')}; known: {known}."
+
+
+def _looked_up_rope(error: KeyError) -> bool:
+    """Whether a rotary module looked for its kind of scaling."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and "Rotary" in str(
+        trace.tb_frame.f_locals.get("self", type(None)).__class__.__name__
+    )
 
 
 def _reason(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """What attention kernels receive: queries, keys, biases and masks, read as a model runs."""
 
 import contextlib
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
@@ -12,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-FORBIDDEN = -3e4  # An additive mask at or below it forbids; float16, the narrowest dtype, ends at -65504.
+FORBIDDEN = -9e3  # An additive mask at or below it forbids; the oldest models add -10000.
 RECORDER = "spectrope_recorder"
 SINKS = ("s_aux", "sinks")  # Names under which the library's models hand sinks to a kernel.
 
@@ -73,7 +74,7 @@ _sink: ContextVar[Callable[..., Tensor] | None] = ContextVar("sink", default=Non
 
 
 @contextlib.contextmanager
-def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[None]:
+def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[list[str]]:
     """While the block runs, hand every attention call of the model to `sink`.
 
     Models that reach their kernel through the library's attention interface run without attention (the output
@@ -85,21 +86,25 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
         model: A Hugging Face model.
         sink: Receives the calls in the order in which they are made.
         attend: Whether every kernel puts out what the model's own code makes of its input.
+
+    Yields:
+        Dotted names of modules inside an attention layer that take a softmax of a form that is not read.
     """
+    unread: list[str] = []
     names = {module: name for name, module in model.named_modules()}
     if uses_interface(model):
         with _interface(model), _receiving(names, sink, attend):
-            yield
+            yield unread
     else:
-        with _Products(model, names, sink):
-            yield
+        with _Products(model, names, sink, unread):
+            yield unread
 
 
 def uses_interface(model: nn.Module) -> bool:
     """Whether the code of the model's attention goes through the library's attention interface."""
     homes = {type(module).__module__ for module in model.modules()}
     return any(
-        hasattr(sys.modules[home], "ALL_ATTENTION_FUNCTIONS")
+        hasattr(sys.modules.get(home), "ALL_ATTENTION_FUNCTIONS")
         for home in homes
         if not home.startswith("torch.")
     )
@@ -196,14 +201,16 @@ class _Products(TorchFunctionMode):
 
     PRODUCTS = frozenset({"matmul", "bmm", "__matmul__", "baddbmm"})
 
-    def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink) -> None:
+    def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink, unread: list[str]) -> None:
         super().__init__()
-        self.model, self.names, self.sink = model, names, sink
+        self.model, self.names, self.sink, self.unread = model, names, sink, unread
         self.running: list[str] = []
+        self.batch = 0
         self.operands: tuple[Tensor, Tensor] | None = None
+        self.multiplying = ""
 
     def __enter__(self) -> "_Products":
-        self.handles = []
+        self.handles = [self.model.register_forward_pre_hook(self._begin, with_kwargs=True)]
         for module, name in self.names.items():
             self.handles += [
                 module.register_forward_pre_hook(lambda *_, name=name: self.running.append(name)),
@@ -216,6 +223,10 @@ class _Products(TorchFunctionMode):
             handle.remove()
         super().__exit__(*error)
 
+    def _begin(self, _: nn.Module, args: tuple[Any, ...], given: dict[str, Any]) -> None:
+        ids = given.get("input_ids", args[0] if args else None)
+        self.batch = len(ids) if isinstance(ids, Tensor) else 0
+
     def _leave(self) -> None:
         self.running.pop()
 
@@ -225,8 +236,10 @@ class _Products(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             self._fused(*args, **kwargs)
         elif name in self.PRODUCTS:
-            self.operands = _operands(name, args, kwargs)
-        elif name == "softmax" and self.operands is not None:
+            self.operands, self.multiplying = _operands(name, args, kwargs), self.running[-1]
+        elif name == "einsum":
+            self.operands, self.multiplying = einsum_operands(*args), self.running[-1]
+        elif name == "softmax":
             self._softmax(args[0])
         return func(*args, **kwargs)
 
@@ -246,18 +259,62 @@ class _Products(TorchFunctionMode):
         self.sink(Call(self.running[-1], query, key, bias, allowed, scale))
 
     def _softmax(self, logits: Tensor) -> None:
-        assert self.operands is not None
-        (left, right), self.operands = self.operands, None
-        if logits.ndim != 4 or (*left.shape[-2:-1], right.shape[-1]) != logits.shape[-2:]:
+        operands, self.operands = self.operands, None
+        if logits.ndim == 3 and self.batch and len(logits) % self.batch == 0:  # heads within the batch
+            logits = logits.unflatten(0, (self.batch, -1))
+        if operands is None or not _read(*operands, logits):
+            self.unread += [self.running[-1]] if "att" in self.running[-1].lower() else []
             return
-        b, h = logits.shape[:2]
+        (left, right), (b, h) = operands, logits.shape[:2]
         q = left.reshape(b, h, *left.shape[-2:])
         k = right.transpose(-1, -2).reshape(b, -1, *right.shape[:-3:-1])
         allowed = logits > FORBIDDEN
-        self.sink(Call(self.running[-1], q, k, None, allowed, None, logits))
+        self.sink(Call(_shared(self.multiplying, self.running[-1]), q, k, None, allowed, None, logits))
+
+
+def _read(left: Tensor, right: Tensor, logits: Tensor) -> bool:
+    """Whether a product of these operands has the shape of logits with a batch and heads."""
+    return (
+        logits.ndim == 4
+        and (*left.shape[-2:-1], *right.shape[-1:]) == logits.shape[-2:]
+        and left.numel() == logits.shape[0] * logits.shape[1] * left.shape[-2] * left.shape[-1]
+    )
+
+
+def _shared(first: str, second: str) -> str:
+    """The innermost module that holds both, as product and softmax may be modules of their own."""
+    parts = zip(first.split("."), second.split("."), strict=False)
+    return ".".join(a for a, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], parts))
 
 
 def _operands(name: str, args: Any, kwargs: Any) -> tuple[Tensor, Tensor]:
     if name == "baddbmm":
         return kwargs.get("batch1", args[1] if len(args) > 1 else None), kwargs.get("batch2", args[-1])
     return args[0], args[1] if len(args) > 1 else kwargs["other"]
+
+
+def einsum_operands(equation: str, *operands: Any) -> tuple[Tensor, Tensor] | None:
+    """The factors of a batched product that an equation writes, such as "bihd,bjhd->bhij"; None of others."""
+    factors = operands[0] if len(operands) == 1 else operands
+    inputs, _, output = equation.replace(" ", "").partition("->")
+    names = inputs.split(",")
+    if len(names) != 2 or len(output) < 2 or "." in equation:
+        return None
+    left, right = zip(names, factors, strict=True)
+    if output[-2] not in left[0]:
+        left, right = right, left
+    (row, column), batch = output[-2:], output[:-2]
+    summed = set(left[0]) - set(output)
+    if len(summed) != 1 or not _is_product(left[0], right[0], batch, row, column):
+        return None
+    inner = summed.pop()
+    return _arranged(*left, batch + row + inner), _arranged(*right, batch + inner + column)
+
+
+def _is_product(left: str, right: str, batch: str, row: str, column: str) -> bool:
+    inner = set(left) - set(batch) - {row}
+    return set(left) == {*batch, row, *inner} and set(right) == {*batch, column, *inner}
+
+
+def _arranged(names: str, factor: Tensor, order: str) -> Tensor:
+    return factor.permute([names.index(name) for name in order])

@@ -35,6 +35,42 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 
 
+EITHER_WAY = frozenset({"blt", "cpmant", "flaubert", "git", "hrm_text", "prophetnet", "xlm", "xlnet"})
+BY_FLAG = frozenset(
+    {"bert-generation"}
+)  # Encoders unless `is_decoder`, beside those of masked language models.
+
+
+def sees_future(model: nn.Module, stack: str) -> bool | None:
+    """Whether a stack's queries should see keys after them, by the model's architecture; None if it is open.
+
+    Decoders of any kind should not; encoders of masked language models should, unless `is_decoder` is set. A
+    configuration that says `is_causal` or `use_bidirectional_attention` decides.
+
+    Args:
+        model: A Hugging Face model.
+        stack: "encoder", "decoder" or "".
+    """
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    config: Any = getattr(model, "whole_config", model.config)
+    text = config.get_text_config()
+    both = getattr(text, "use_bidirectional_attention", None)
+    causal = getattr(text, "is_causal", None)
+    if text.model_type in EITHER_WAY or isinstance(both, str):
+        return None
+    if isinstance(causal, bool) or both:
+        return bool(both) or not causal
+    if stack == "decoder" or config.is_encoder_decoder:
+        return {"decoder": False, "encoder": True}.get(stack)
+    if text.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES or text.model_type in BY_FLAG:
+        return not getattr(text, "is_decoder", False)
+    return False if text.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None
+
+
 def is_checkpoint(source: str) -> bool:
     """Whether a folder, or a model in the local cache, has a configuration of an architecture."""
     try:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
 from spectrope.checkpoints.audit.rotary import rounded
 
@@ -23,6 +24,8 @@ class Discrepancy:
         effective: What was measured.
         note: What it looks like.
         by: How the expectation is called.
+        head: Query head, or key-value head where `what` says so; None for a whole layer.
+        residual: Largest relative departure, where it is a number.
     """
 
     what: str
@@ -30,6 +33,13 @@ class Discrepancy:
     effective: str
     note: str = ""
     by: str = "declared"
+    head: int | None = None
+    residual: float | None = None
+
+    @property
+    def code(self) -> str:
+        """Of the catalogue."""
+        return code_of(self.what)
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
@@ -47,11 +57,11 @@ def compare(
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
     """
-    discrepancies: list[Discrepancy] = []
+    discrepancies = list(_direction(expected.sees_future, effective.sees_future))
     if expected.kind is not None and expected.kind != effective.kind:
-        return [Discrepancy("encoding", expected.describe(), effective.describe())]
+        return [*discrepancies, Discrepancy("encoding", expected.describe(), effective.describe())]
     if expected.turning is not None and effective.turning is not None:
-        discrepancies += _turning(expected.turning, effective.turning, length, noise)
+        discrepancies += rotation_findings(expected.turning, effective.turning, length, noise)
     if expected.slopes is not None and effective.slopes is not None:
         discrepancies += _slopes(expected.slopes, effective.slopes, max(SLOPE, noise))
     if expected.buckets is not None and expected.buckets != effective.buckets:
@@ -64,7 +74,15 @@ def compare(
     return discrepancies
 
 
-def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
+def _direction(expected: bool | None, effective: bool | None) -> Iterator[Discrepancy]:
+    words = {False: "past keys alone", True: "past and future keys"}
+    if expected is not None and effective is not None and expected != effective:
+        yield Discrepancy("direction of the mask", words[expected], words[effective])
+
+
+def rotation_findings(
+    expected: Turning, effective: Turning, length: int, noise: float
+) -> Iterator[Discrepancy]:
     if (
         expected.pairing is not None
         and effective.pairing is not None
@@ -73,6 +91,9 @@ def _turning(expected: Turning, effective: Turning, length: int, noise: float) -
         yield Discrepancy("pairing", expected.pairing, effective.pairing)
     if expected.sense is not None and effective.sense is not None and expected.sense != effective.sense:
         yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
+    if effective.key_offset:
+        way = "ahead of" if effective.key_offset > 0 else "behind"
+        yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")
     if (expected.start, expected.width) != (effective.start, effective.width):
         yield Discrepancy("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
     elif off := differing_pairs(expected, effective, length, noise):
@@ -134,7 +155,9 @@ def _slopes(
         reordered = all(abs(a - b) <= tolerance * abs(a) for a, b in sets)
         note = "the same slopes in another order" if reordered else f"heads {', '.join(map(str, off))}"
         a, b = pairs[off[0]]
-        yield Discrepancy("slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note)
+        yield Discrepancy(
+            "slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note, head=off[0], residual=abs(b / a - 1)
+        )
 
 
 def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Discrepancy]:

@@ -1,7 +1,16 @@
 """What a configuration says that each layer applies, in old and new layouts."""
 
 import math
+from dataclasses import replace
 
+from spectrope.checkpoints.audit.architectures import (
+    POSITIONLESS,
+    ROTATES_BY_DEFAULT,
+    TABLES,
+    declared_gain,
+    first_row,
+    rotates,
+)
 from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.declared_rope import contradictions as twice_declared
 from spectrope.checkpoints.audit.declared_rope import declared_turning, rope_parameters
@@ -9,15 +18,6 @@ from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.encodings import alibi_slopes
 
-# Families whose learned table of positions starts at a row other than 0, or at the row after the padding's.
-TABLES: dict[str, int | str] = {
-    **dict.fromkeys(
-        ("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "bert", "electra", "albert", "distilbert"), 0
-    ),
-    **dict.fromkeys(("opt", "bart", "mbart", "biogpt"), 2),
-    **dict.fromkeys(("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "data2vec-text"), "pad"),
-}
-ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4"})
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
 
 
@@ -35,21 +35,28 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
         return LayerEncoding("bucketed bias", buckets=buckets, mask=mask)
     if (slopes := declared_slopes(declaration)) is not None:
         return LayerEncoding("linear bias", slopes=slopes, mask=mask)
-    if declaration.model_type in TABLES:
-        return LayerEncoding("none", mask=mask)
-    if declaration.get(*ROTARY_KEYS) is None:
-        return LayerEncoding("none" if _declines_alibi(declaration) else None, mask=mask)
-    if not _rotates(declaration, layer):
-        return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, length))
+    named = declaration.get("position_embedding_type") in ("rotary", "rope")
+    if declaration.model_type in TABLES and not named:
+        return LayerEncoding(None if declaration.get("relative_attention") else "none", mask=mask)
+    if not (
+        named or declaration.model_type in ROTATES_BY_DEFAULT or declaration.get(*ROTARY_KEYS) is not None
+    ):
+        none = declaration.model_type in POSITIONLESS or _declines_alibi(declaration)
+        return LayerEncoding("none" if none else None, mask=mask)
+    if not rotates(declaration, layer, kind):
+        return LayerEncoding("none", mask=mask, query_scale=_temperature(declaration, layer, length))
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
+    if turning.gain is not None:
+        turning = replace(turning, gain=declared_gain(declaration, turning.gain))
     return LayerEncoding("rotary", turning=turning, mask=mask)
 
 
 def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]]:
     """What a checkpoint's file says in two ways of the rotation of a layer: the respect, and both values."""
-    if declared_slopes(declaration) is not None or not _rotates(declaration, layer):
+    kind = layer_type(declaration, layer)
+    if declared_slopes(declaration) is not None or not rotates(declaration, layer, kind):
         return []
-    return twice_declared(declaration, layer_type(declaration, layer))
+    return twice_declared(declaration, kind)
 
 
 def layer_type(declaration: Declaration, layer: int) -> str:
@@ -72,10 +79,7 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
 
 def declared_offset(declaration: Declaration) -> int | None:
     """Row of the learned table at which positions start; None where no table is declared."""
-    offset = TABLES.get(declaration.model_type)
-    if declaration.get("position_embedding_type") not in (None, "absolute"):
-        return None
-    return declaration.number("pad_token_id") + 1 if offset == "pad" else offset  # pyright: ignore[reportReturnType]
+    return first_row(declaration)
 
 
 def declared_slopes(declaration: Declaration) -> tuple[float, ...] | None:
@@ -104,18 +108,10 @@ def _buckets(declaration: Declaration, stack: str) -> Buckets | None:
     return Buckets(stack != "decoder", int(n_buckets), int(reach))
 
 
-def _rotates(declaration: Declaration, layer: int) -> bool:
-    """Whether a layer of a rotary model rotates at all."""
-    pattern = declaration.get("no_rope_layers")
-    if pattern:
-        return bool(pattern[layer])
-    if declaration.model_type in ROTATES_IN_WINDOWS_ALONE and declaration.get("sliding_window"):
-        return layer_type(declaration, layer) == "sliding_attention"
-    return True
-
-
-def _temperature(declaration: Declaration, length: int) -> float | None:
-    """Llama 4's factor on the queries of unrotated layers, at the last position."""
+def _temperature(declaration: Declaration, layer: int, length: int) -> float | None:
+    """The factor on the queries of unrotated layers, at the last position: Llama 4's, or Beam's."""
+    if declaration.model_type == "beam":
+        return (1 + (length - 1) / 2048) ** 0.1
     if not declaration.get("attn_temperature_tuning"):
         return None
     floor, scale = declaration.get("floor_scale") or 8192, declaration.get("attn_scale") or 0.1

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core import ConfigError
@@ -35,6 +36,7 @@ ADJACENT = frozenset(
         "ernie4_5",
         "ernie4_5_moe",
         "helium",
+        "roformer",
     }
 )
 HALVES = frozenset(
@@ -110,7 +112,7 @@ def _of_type(parameters: dict[str, Any], layer_type: str) -> dict[str, Any]:
     nested = [value for value in parameters.values() if isinstance(value, dict)]
     if not nested:
         return parameters
-    chosen = parameters.get(layer_type)
+    chosen = parameters.get(layer_type, parameters.get("compress" if "compressed" in layer_type else "main"))
     return chosen if isinstance(chosen, dict) else nested[0]
 
 
@@ -126,7 +128,7 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
     frequencies, gain = _schedule(fields, parameters, width, length)
     return Turning(
         start=start,
-        width=width,
+        width=width + width % 2,  # an odd width has a last pair all the same
         head_dim=head_dim,
         frequencies=tuple(frequencies.tolist()),
         errors=(0.0,) * len(frequencies),
@@ -159,14 +161,16 @@ def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, 
     if (latent := fields.get("qk_rope_head_dim")) is not None:
         still = fields.get("qk_nope_head_dim") or 0
         return still, latent, still + latent
-    heads = fields.get("num_attention_heads", "n_head", "num_heads")
-    head_dim = fields.get("head_dim") or fields.get("hidden_size", "n_embd") // heads
-    if (width := fields.get("rotary_dim")) is not None:
+    head_dim = fields.get("head_dim", "attention_head_dim", "d_kv") or fields.width // fields.n_heads
+    width = fields.get("rotary_dim")
+    if width is not None and fields.model_type in READS_ROTARY_DIM:
         return 0, width, head_dim
     if parameters.get("rope_type") == "proportional":
         return 0, head_dim, head_dim
-    part = parameters.get("partial_rotary_factor") or fields.get("partial_rotary_factor", "rotary_pct") or 1.0
-    return 0, int(head_dim * part), head_dim
+    part = parameters.get("partial_rotary_factor") or fields.get("partial_rotary_factor", "rotary_pct")
+    if part is None and width is not None:
+        part = width / head_dim
+    return 0, int(head_dim * (part or 1.0)), head_dim
 
 
 def _schedule(

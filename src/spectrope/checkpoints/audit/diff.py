@@ -48,7 +48,7 @@ class Difference:
         return {"same": self.same, **dataclasses.asdict(self)}
 
 
-def diff(first: Audit, second: Audit) -> Difference:
+def diff(first: Any, second: Any) -> Difference:
     """Compare what two models apply, each layer with that of the same number.
 
     Args:
@@ -56,8 +56,14 @@ def diff(first: Audit, second: Audit) -> Difference:
         second: That of the other, at the same length.
 
     Raises:
-        ConfigError: If lengths, layers or heads are not as many.
+        ConfigError: If these are no audits, or lengths, layers or heads are not as many.
     """
+    for one in (first, second):
+        if not isinstance(one, Audit):
+            raise ConfigError(
+                f"diff compares two audits, such as diff(audit(one), audit(other)); "
+                f"got a {type(one).__name__}."
+            )
     _check("length", first.length, second.length)
     _check("layers", len(first.layers), len(second.layers))
     embeddings = [
@@ -125,7 +131,8 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
     if a.term is None or b.term is None:
         return
     if a.term.shape != b.term.shape:
-        yield Discrepancy("vectors by position", *(f"{len(one.T)} coordinates" for one in (a.term, b.term)))
+        sizes = [f"{len(one.T)} coordinates" for one in (a.term, b.term)]
+        yield Discrepancy("vectors by position", sizes[0], sizes[1])
         return
     norms = [one.norm().item() for one in (a.term, b.term)]
     apart = (a.term - b.term).norm().item()

@@ -93,6 +93,7 @@ class Turning:
         base: As declared; None where the rotation is measured.
         sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
             the other way, 0 where pairs disagree (frequencies then keep signs); None where nothing says.
+        key_offset: Positions by which keys are ahead of queries; None where it was not seen.
     """
 
     start: int
@@ -105,6 +106,7 @@ class Turning:
     phase_error: float = 0.0
     base: float | None = None
     sense: int | None = None
+    key_offset: int | None = None
 
     @property
     def fraction(self) -> float:
@@ -139,6 +141,7 @@ class LayerEncoding:
         buckets: How lags share entries of a table, if bucketed.
         mask: Which keys each query sees.
         query_scale: Factor on queries at the last position over that at the first.
+        sees_future: Whether some query sees a key after it; None where nothing says.
     """
 
     kind: Kind | None = None
@@ -147,6 +150,7 @@ class LayerEncoding:
     buckets: Buckets | None = None
     mask: Mask | None = None
     query_scale: float | None = None
+    sees_future: bool | None = None
 
     def describe(self, base: float | None = None) -> str:
         """One line for a table; `base` is what slowdowns are measured against."""

@@ -26,6 +26,11 @@ class Declaration:
                     return fields[name]
         return None
 
+    def at(self, layer: int) -> "Declaration":
+        """The same with what it says of one layer apart (`per_layer_config`)."""
+        own = (self.get("per_layer_config") or {}).get(str(layer))
+        return Declaration(self.library, self.file | own) if own else self
+
     def number(self, *names: str) -> int:
         """The first of these fields, as a whole number.
 

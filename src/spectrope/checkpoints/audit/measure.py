@@ -37,7 +37,10 @@ def measure(
     rotation = fit_rotation(q, call.k.double(), kernel.sources, noise)
     still = rotation is None and not _varies(q, noise) and not _varies(call.k.double(), noise)
     encoding = LayerEncoding(
-        "none" if still else "rotary" if rotation else "unknown", mask=mask, query_scale=growth
+        "none" if still else "rotary" if rotation else "unknown",
+        mask=mask,
+        query_scale=growth,
+        sees_future=bool(call.allowed.triu(1).any()),
     )
     if rotation is not None:
         turning = turning_of(rotation)
@@ -91,6 +94,7 @@ def turning_of(rotation: Rotation) -> Turning:
         pairing=rotation.pairing if rotation.width > 2 else None,
         phase_error=rotation.phase_error,
         sense=sense,
+        key_offset=rotation.key_offset,
     )
 
 

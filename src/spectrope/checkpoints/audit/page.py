@@ -13,6 +13,7 @@ from spectrope.checkpoints.audit.figures import (
     pair_panels,
     slope_panels,
 )
+from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
 from spectrope.figures import Section, rendered, write_page
@@ -55,6 +56,7 @@ def render_audit(audit: Audit) -> str:
         "audit.css",
         package="spectrope.checkpoints",
         audit=audit,
+        closing=f"{SEEN} {UNSEEN}",
         counts=_counts(audit),
         rows=[_row(layer) for layer in audit.layers],
         reaches=reaches(audit),
@@ -145,7 +147,7 @@ def _sections(audit: Audit) -> list[Section]:
 def _counts(audit: Audit) -> dict[str, int]:
     """Layers by verdict, matches first."""
     verdicts = [layer.verdict for layer in audit.layers]
-    order = ("matches", "differs", "undeclared", "cannot tell")
+    order = ("matches", "differs", "undeclared", "declaration ambiguous", "cannot tell")
     return {verdict: verdicts.count(verdict) for verdict in order if verdict in verdicts}
 
 

@@ -2,16 +2,22 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.finding import Finding, finding_of
 from spectrope.checkpoints.audit.reach import Reach
+from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
 
-LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell"]
+if TYPE_CHECKING:
+    import polars
+
+LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
+Outcome = Literal["matches", "differs", "incomplete"]
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -51,7 +57,7 @@ class LayerRecord:
         declared: Read from the configuration.
         verdict: Whether they agree.
         findings: Where they differ.
-        reason: Why a verdict is "undeclared" or "cannot tell", else "".
+        reason: Why a verdict is "undeclared", "cannot tell" or "declaration ambiguous", else "".
         scale: Factor on dot products.
         heads: A record per query head.
         reach: How far the pairs turn, for a rotation of a model that states its length.
@@ -118,7 +124,7 @@ class PathRecord:
     reason: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """The audit of a model.
 
@@ -131,6 +137,8 @@ class Audit:
         absolutes: A record per stack of layers.
         layers: A record per attention layer.
         paths: A record per way of serving, where they were asked for.
+        unread: Dotted names of modules whose attention is of a form that is not read.
+        without: Dotted names of blocks that have no softmax attention, as in hybrids.
     """
 
     model: str
@@ -141,12 +149,40 @@ class Audit:
     absolutes: tuple[AbsoluteRecord, ...]
     layers: tuple[LayerRecord, ...]
     paths: tuple[PathRecord, ...] = ()
+    unread: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """Whether all matches, something differs, or nothing does but something could not be judged."""
+        verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.paths)}
+        if "differs" in verdicts:
+            return "differs"
+        return "incomplete" if verdicts - {"matches"} or self.unread else "matches"
 
     @property
     def ok(self) -> bool:
         """Whether every layer, every embedding and every path matches."""
-        records = (*self.absolutes, *self.layers, *self.paths)
-        return all(record.verdict == "matches" for record in records)
+        return self.outcome == "matches"
+
+    def to_frame(self) -> "polars.DataFrame":
+        """A row per layer: its place, what it applies and is declared to apply, and the verdict."""
+        import polars
+
+        return polars.DataFrame(
+            list(map(layer_row, self.layers)), schema=dict.fromkeys(COLUMNS, polars.String)
+        )
+
+    def __str__(self) -> str:
+        """The table of verdicts, then why each one is no match."""
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.model}: {self.outcome}, {len(self.layers)} layers at length {self.length}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return as_html(self)
 
     @property
     def findings(self) -> list[tuple[str, Discrepancy]]:
@@ -158,9 +194,16 @@ class Audit:
         ]
         return [(name, finding) for name, record in named for finding in record.findings]
 
+    @property
+    def records(self) -> tuple[Finding, ...]:
+        """Every finding as a flat record with its code."""
+        numbers = {f"layer {record.name}": record.layer for record in self.layers}
+        return tuple(finding_of(where, numbers.get(where), finding) for where, finding in self.findings)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
-        values = {"ok": self.ok, **dataclasses.asdict(self)}
+        findings = [dataclasses.asdict(record) for record in self.records]
+        values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
         for absolute in values["absolutes"]:
             del absolute["term"]
         return values

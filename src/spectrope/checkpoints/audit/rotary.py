@@ -11,6 +11,7 @@ from torch import Tensor
 from spectrope.encodings import Pairing, complex_pairs, geometric
 
 LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
+OFFSETS = (0, 1, -1, 2, -2)  # Positions at which the first query or key is looked for.
 NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
 
 
@@ -30,6 +31,7 @@ class Rotation:
         phase_error: Largest departure of a pair's phase from a straight line, in radians.
         query_gain: Factor on rotated queries, or None where the vectors before rotation were not seen.
         key_gain: Factor on rotated keys, likewise.
+        key_offset: Positions by which keys are ahead of queries; None where either was not seen.
     """
 
     seen_pairing: Pairing
@@ -42,6 +44,7 @@ class Rotation:
     phase_error: float
     query_gain: float | None
     key_gain: float | None
+    key_offset: int | None = None
 
     @property
     def fraction(self) -> float:
@@ -89,9 +92,9 @@ def fit_rotation(
     if layout is None:
         return None
     frequencies, errors, phase_error = phase_slopes(layout.planes(vectors))
-    seen: list[tuple[Pairing, float] | None] = [
-        gain_of(side.double(), layout, sources, noise) for side in (q, k)
-    ]
+    seen, starts = zip(
+        *(_start_of(x.double(), layout, frequencies, sources, noise) for x in (q, k)), strict=True
+    )
     pairings: list[Pairing] = [one[0] for one in seen if one is not None]
     return Rotation(
         seen_pairing=layout.pairing,
@@ -104,7 +107,23 @@ def fit_rotation(
         phase_error=phase_error,
         query_gain=seen[0][1] if seen[0] else None,
         key_gain=seen[1][1] if seen[1] else None,
+        key_offset=starts[1] - starts[0] if seen[0] and seen[1] else None,
     )
+
+
+def _start_of(
+    x: Float[Tensor, "b h t d"],
+    layout: Layout,
+    frequencies: Float[Tensor, " m"],
+    sources: list[Float[Tensor, "b _"]],
+    noise: float,
+) -> tuple[tuple[Pairing, float] | None, int]:
+    """What `gain_of` finds, and the position by which the first vector has turned."""
+    for start in OFFSETS:
+        back = torch.polar(torch.ones_like(frequencies), -start * frequencies)
+        if (seen := gain_of(x, layout, sources, noise, back)) is not None:
+            return seen, start
+    return None, 0
 
 
 def _moving(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Tensor, " d"]:
@@ -174,11 +193,15 @@ def _doublings(n: int) -> Iterator[int]:
 
 
 def gain_of(
-    x: Float[Tensor, "b h t d"], layout: Layout, sources: list[Float[Tensor, "b _"]], noise: float
+    x: Float[Tensor, "b h t d"],
+    layout: Layout,
+    sources: list[Float[Tensor, "b _"]],
+    noise: float,
+    back: Complex[Tensor, " m"],
 ) -> tuple[Pairing, float] | None:
     """How the weights lay out the pairs, and the factor that the rotation multiplies them by.
 
-    At the first position the rotation is the identity up to that factor, so the vectors before it are found
+    Turned back, the first position is what was rotated up to that factor, so the vectors before it are found
     among the sources as a run of coordinates in the same direction, in one order of the pairs or the other.
 
     Args:
@@ -186,8 +209,9 @@ def gain_of(
         layout: How the kernel sees the pairs.
         sources: What the layer's inner modules put out at the first position.
         noise: Relative rounding error of the model's arithmetic.
+        back: Turns the first position back to where no rotation is.
     """
-    z = layout.planes(x[:, 0, 0])
+    z = layout.planes(x[:, 0, 0]) * back
     if layout.width < 4:  # two coordinates have but one order, and any run is almost in their direction
         return None
     orders: tuple[Pairing, Pairing] = ("halves", "adjacent")

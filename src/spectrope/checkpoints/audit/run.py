@@ -1,5 +1,8 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -10,13 +13,23 @@ from spectrope.checkpoints.adapters import (
     evaluating,
     layer_name,
     open_model,
+    parse_layers,
     runs_at,
+    sees_future,
     trained_length,
 )
+from spectrope.checkpoints.adapters.load import Dtype
+from spectrope.checkpoints.audit.architectures import ambiguity
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
-from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, declared_offset
+from spectrope.checkpoints.audit.declaration import (
+    contradictions,
+    declared_layer,
+    declared_offset,
+    layer_type,
+)
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.heads import by_head
 from spectrope.checkpoints.audit.measure import measure
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.reach import Reach, reach_of
@@ -28,21 +41,27 @@ from spectrope.checkpoints.audit.records import (
     Position,
 )
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
-from spectrope.checkpoints.probes.constant_token import Absolute, constant_token
-from spectrope.core import ConfigError, Progress, Watch, dtype_name, unwatched
+from spectrope.checkpoints.probes.constant_token import Absolute, blocks_without, constant_token
+from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name, unwatched
 
+OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
+AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
 def audit(
-    model: "nn.Module | str | Path",
+    model: object,
     *,
     length: int | None = None,
+    layers: "str | slice | None" = None,
+    dtype: Dtype = "auto",
+    device: Device = "auto",
     paths: bool = False,
     batch: int = 2,
     seed: int = 0,
     watch: Watch = unwatched,
+    **opening: bool,
 ) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
 
@@ -50,20 +69,25 @@ def audit(
     place of each layer's input shows the kernel.
 
     Args:
-        model: A Hugging Face model, or the folder of one (see `open_model` for more ways to load).
+        model: A Hugging Face model, or the folder of one, or the id of one in the local cache.
         length: Positions; None takes 512, or as many as the model takes.
+        layers: Of a checkpoint, load and measure these alone: a slice, or "0:4", "-2:", "7"; None takes all.
+        dtype: Of a checkpoint, to compute in; "auto" keeps its own.
+        device: Of a checkpoint, to compute on.
         paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
             with those of a plain forward pass.
         batch: Random vectors, each one row of the batch.
         seed: Of the random vectors.
         watch: Called with the numbers of layers measured and in all.
+        opening: What may be done to open a checkpoint: `allow_download`, `trust_remote_code`, `allow_pickle`
+            (see `open_model`).
 
     Raises:
-        ConfigError: If `length` is below 8 or `batch` below 2, or the configuration lacks what its
-            architecture needs.
+        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2,
+            the configuration lacks what its architecture needs, or queries or keys are not finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
     """
-    model = model if isinstance(model, nn.Module) else open_model(model)
+    model = _opened(model, layers, dtype, device, opening)
     length = default_length(model) if length is None else length
     if length < 8:
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
@@ -72,28 +96,82 @@ def audit(
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
+    ahead = partial(sees_future, model)
     with evaluating(model), runs_at(length, model):
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
-        layers: list[LayerRecord] = []
+        records: list[LayerRecord] = []
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
 
         def receive(kernel: LayerKernel) -> None:
-            layers.append(layer_record(kernel, declaration, varying, length, noise))
-            watch(Progress("audit", len(layers), len(modules)))
+            require_finite(model, kernel)
+            records.append(layer_record(kernel, declaration, ahead, varying, length, noise))
+            watch(Progress("audit", len(records), len(modules)))
 
         watch(Progress("audit", 0, len(modules)))
-        constant_content(inner, modules, length, receive, contents=batch, seed=seed)
+        unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed)
         served = path_records(model, noise, seed) if paths else ()
     return Audit(
-        model=getattr(model.config, "_name_or_path", "") or type(model).__name__,
+        model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
         dtype=dtype_name(next(model.parameters()).dtype),
         noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
-        layers=tuple(layers),
+        layers=tuple(records),
         paths=served,
+        unread=unread,
+        without=blocks_without(inner, modules),
+    )
+
+
+def _opened(
+    model: object,
+    layers: "str | slice | None",
+    dtype: Dtype,
+    device: Device,
+    opening: dict[str, bool],
+) -> nn.Module:
+    """The model that an argument stands for.
+
+    Raises:
+        ConfigError: If it stands for none, or options of loading are given for a model that is loaded.
+    """
+    if isinstance(model, str | Path):
+        if unknown := sorted(opening.keys() - OPENING):
+            raise ConfigError(
+                f"audit has no argument {unknown[0]!r}; those of loading are {', '.join(OPENING)}."
+            )
+        chosen = parse_layers(layers) if isinstance(layers, str) else layers
+        return open_model(model, dtype=dtype, layers=chosen, **opening).to(choose_device(device))
+    got = f"{type(model).__name__} {model!r}" if not isinstance(model, nn.Module) else type(model).__name__
+    if not isinstance(model, nn.Module) or not hasattr(getattr(model, "config", None), "get_text_config"):
+        raise ConfigError(f"audit takes a Hugging Face model, or the folder or id of one; got {got}.")
+    if layers is not None or dtype != "auto" or device != "auto" or opening:
+        raise ConfigError(
+            f"layers, dtype, device and {', '.join(OPENING)} say how a checkpoint is loaded; got a loaded "
+            f"{got}. Give its folder instead."
+        )
+    return model
+
+
+def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
+    """Refuse queries or keys that are not finite, naming the layer and what in the model is not finite.
+
+    Raises:
+        ConfigError: If some are not.
+    """
+    sides = {"queries": kernel.call.q, "keys": kernel.call.k}
+    wrong = [name for name, x in sides.items() if not bool(x.isfinite().all())]
+    if not wrong:
+        return
+    stack, layer = layer_name(kernel.call.module)
+    tensors = (*model.named_buffers(), *model.named_parameters())
+    causes = (name for name, x in tensors if x.is_floating_point() and not bool(x.isfinite().all()))
+    cause = next(causes, "")
+    why = f"{cause} is not finite" if cause else "they overflow in this arithmetic; compute in float32"
+    raise ConfigError(
+        f"layer {f'{stack} {layer}'.strip()}: {' and '.join(wrong)} hold NaN or infinity: {why}."
     )
 
 
@@ -103,20 +181,32 @@ def default_length(model: nn.Module) -> int:
 
 
 def layer_record(
-    kernel: LayerKernel, declaration: Declaration, varying: dict[str, bool], length: int, noise: float
+    kernel: LayerKernel,
+    declaration: Declaration,
+    ahead: Callable[[str], bool | None],
+    varying: dict[str, bool],
+    length: int,
+    noise: float,
 ) -> LayerRecord:
     """Measure one layer and compare it with its declaration."""
     module = kernel.call.module
     stack, layer = layer_name(module)
-    declared = declared_layer(declaration, stack, layer, length)
+    declaration = declaration.at(layer)
+    declared = replace(declared_layer(declaration, stack, layer, length), sees_future=ahead(stack))
     absolute = next((moves for prefix, moves in varying.items() if module.startswith(prefix)), False)
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
+    findings = by_head(findings, kernel, declared.turning, length, noise)
     findings += [
         Discrepancy(what, values, effective.describe(declared.turning and declared.turning.base))
         for what, values in contradictions(declaration, layer)
     ]
+    doubt = ambiguity(declaration, layer_type(declaration, layer))
+    if doubt:
+        findings = [finding for finding in findings if finding.what not in AMBIGUOUS]
     verdict, reason = judge(declared, effective, findings)
+    if doubt and verdict != "differs":
+        verdict, reason = "declaration ambiguous", doubt
     return LayerRecord(
         module=module,
         stack=stack,
@@ -149,11 +239,11 @@ def judge(
     declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy]
 ) -> tuple[LayerVerdict, str]:
     """The verdict on a layer, and why where it is neither a match nor a difference."""
-    if declared.kind is None:
+    if declared.kind is None and not findings:
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
     if declared.kind == "bucketed bias" and effective.kind == "none":
         return "cannot tell", "the table holds the same value in every bucket"
-    if effective.kind == "unknown":
+    if effective.kind == "unknown" and all(finding.what == "encoding" for finding in findings):
         return "cannot tell", "the kernel varies with position, but as no family known here"
     if findings:
         return "differs", ""

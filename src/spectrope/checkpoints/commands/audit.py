@@ -7,20 +7,24 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import audit as auditing
+from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.page import reaches, write_audit
+from spectrope.checkpoints.audit.text import SHOWN, reasons, shown_rows, title
 from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
 from spectrope.console import counted, explain, say, table
 from spectrope.core import strict_json
 from spectrope.figures import check_page
 
 MISMATCH = 1
+EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Checkpoints):
     """Measure the positional encoding of every layer of a checkpoint and compare it with its configuration.
 
-    Ends with 0 if every layer matches, with 1 if not, with 2 if it cannot be audited.
+    Ends with 0 if every layer matches, with 1 if something differs, with 2 if it cannot be audited, and with
+    3 if nothing differs but something is undeclared, ambiguous, or could not be told.
     """
 
     model: Annotated[
@@ -52,15 +56,12 @@ class Audit(Checkpoints):
             write_audit(audit, self.out)
             if not self.json:
                 say(f"Page: {self.out.resolve()}")
-        return 0 if audit.ok else MISMATCH
+        return EXIT_CODES[audit.outcome]
 
 
 def show(audit: auditing.Audit) -> None:
     """Print a row per layer and path, then every reason for a verdict that is no match."""
-    title = f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
-    table(
-        title, ("layer", "position", "effective", "mask", "verdict"), [*_embeddings(audit), *_layers(audit)]
-    )
+    table(title(audit), SHOWN, shown_rows(audit))
     if audit.paths:
         table("", ("path", "verdict"), [(record.path, record.verdict) for record in audit.paths])
     for names, text in reaches(audit).items():
@@ -69,34 +70,4 @@ def show(audit: auditing.Audit) -> None:
     for where, why in reasons(audit):
         say(f"{where}: {why}")
     if audit.ok:
-        explain("Every layer applies what the configuration declares.")
-
-
-def reasons(audit: auditing.Audit) -> list[tuple[str, str]]:
-    """Where something does not match, and why."""
-    findings = [(where, str(finding)) for where, finding in audit.findings]
-    others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
-    paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
-    return [*findings, *others, *paths]
-
-
-def _embeddings(audit: auditing.Audit) -> list[tuple[str, ...]]:
-    return [
-        ("embeddings", "absolute", f"table {one.table} from row {one.first_row}", "", one.verdict)
-        if one.table
-        else ("embeddings", "absolute" if one.verdict != "matches" else "NoPE", "none", "", one.verdict)
-        for one in audit.absolutes
-    ]
-
-
-def _layers(audit: auditing.Audit) -> list[tuple[str, ...]]:
-    return [
-        (
-            layer.name,
-            layer.position,
-            layer.effective.describe(layer.declared.turning.base if layer.declared.turning else None),
-            str(layer.effective.mask),
-            layer.verdict,
-        )
-        for layer in audit.layers
-    ]
+        explain(f"{SEEN} {UNSEEN}")

@@ -18,11 +18,15 @@ from spectrope.checkpoints.adapters import (
     recorded,
     runs_at,
     states_of,
-    with_states,
+    with_all_states,
 )
+from spectrope.checkpoints.adapters.own import OwnModel
 from spectrope.core import UnsupportedError, torch_stream
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
+
+
+VARIES = 1e-2  # Share of the largest value by which an output varies over positions beyond rounding.
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,18 +69,36 @@ def attending_modules(model: nn.Module) -> dict[str, bool]:
     inputs = Inputs(batch=1, length=4)
 
     def look(name: str, args: Any, given: dict[str, Any]) -> None:
-        if any(given.get(side) is not None for side in ELSEWHERE):
+        crossing = name.rpartition(".")[2] == "encoder_attn"  # of FSMT, whose arguments do not tell
+        if crossing or any(given.get(side) is not None for side in ELSEWHERE):
             elsewhere.add(name)
 
     watched = before(model, dict(model.named_modules()), look)
-    with watched, recorded(model, lambda c: calls.append(c.module)), runs_at(inputs.length, model):
+    recording = recorded(model, lambda call: calls.append(call.module))
+    with watched, recording as unread, runs_at(inputs.length, model):
         model(**inputs.of(model))
     if not set(calls) - elsewhere:
-        raise UnsupportedError(
-            f"{type(model).__name__} shows no attention kernel: it uses neither the library's attention "
-            "interface nor a product followed by a softmax."
-        )
+        raise UnsupportedError(_lacking(model, unread))
     return {name: name in elsewhere for name in calls}
+
+
+def _lacking(model: nn.Module, unread: list[str]) -> str:
+    """Why nothing can be measured of a model that shows no attention kernel."""
+    name = type(model).__name__
+    if unread:
+        return (
+            f"{name} has attention of a form that is not supported yet: the softmax in {unread[0]} is of no "
+            "product of queries (batch, heads, queries, width) and keys."
+        )
+    if isinstance(model, OwnModel):
+        return (
+            f"{model.name} shows no attention kernel: no softmax of a product of queries and keys ran. If it "
+            "computes attention out of sight, OwnModel takes `forwards` that compute it step by step."
+        )
+    return (
+        f"{name} has no softmax attention, so there is no attention kernel to audit: its layers mix "
+        "positions in another way, as state-space, recurrent, Fourier and hashing models do."
+    )
 
 
 @torch.no_grad()
@@ -87,7 +109,7 @@ def constant_content(
     sink: Callable[[LayerKernel], None],
     contents: int = 2,
     seed: int = 0,
-) -> None:
+) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 
     Args:
@@ -97,6 +119,12 @@ def constant_content(
         sink: Receives each layer's kernel as it runs; nothing is kept here.
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
+
+    Returns:
+        Dotted names of modules that attend in a form that is not read.
+
+    Raises:
+        UnsupportedError: If a module that attends to short inputs does not at that length.
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     inner = {
@@ -107,7 +135,11 @@ def constant_content(
     }
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
-        return with_states(args, given, constant_like(states_of(args, given), seed, name))
+        states = states_of(args, given)
+        axes = batch_first(states, contents, length)
+        return with_all_states(
+            args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes))
+        )
 
     def note(part: str, output: Any) -> None:
         first, heard = _first_position(output, contents, length), sources.get(inner[part])
@@ -123,10 +155,31 @@ def constant_content(
     with (
         before(model, modules, replace),
         after(model, inner, note),
-        recorded(model, receive),
+        recorded(model, receive) as unread,
         suppress(Enough),
     ):
         model(**Inputs(batch=contents, length=length).of(model))
+    if sources:
+        raise UnsupportedError(
+            f"{type(model).__name__} has attention of a form that is not supported yet: "
+            f"{next(iter(sources))} shows its kernel for short inputs, but not at length {length}."
+        )
+    return tuple(dict.fromkeys(unread))
+
+
+def batch_first(x: Float[Tensor, "_ _ _"], batch: int, length: int) -> tuple[int, int, int]:
+    """Axes of a layer's states in the order batch, positions, width.
+
+    Some models put the positions first, others the width before the positions, for convolutions.
+    """
+    if x.shape[:2] != (batch, length) and x.shape[:2] == (length, batch):
+        return (1, 0, 2)
+    return (0, 2, 1) if x.shape[1] != length and x.shape[2] == length else (0, 1, 2)
+
+
+def _back(axes: tuple[int, int, int]) -> tuple[int, int, int]:
+    first, second, third = (axes.index(axis) for axis in range(3))
+    return first, second, third
 
 
 def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tensor, "b t c"]:
@@ -136,9 +189,13 @@ def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tens
 
 
 def _first_position(output: Any, batch: int, length: int) -> Tensor | None:
-    """What a module puts out at the first position, flattened per row of the batch."""
+    """What a module puts out at every position alike, flattened per row of the batch; None if it varies."""
     if not isinstance(output, Tensor) or output.ndim < 3 or len(output) != batch:
         return None
-    if output.shape[1] == length:
-        return output[:, 0].flatten(1)
-    return output[:, :, 0].flatten(1) if output.shape[2] == length else None
+    if output.shape[1] != length and output.shape[2] != length:
+        return None
+    time = 1 if output.shape[1] == length else 2
+    first = output.narrow(time, 0, 1)
+    if bool((output - first).abs().max() > VARIES * first.abs().max()):
+        return None  # after the encoding, not before
+    return first.squeeze(time).flatten(1)

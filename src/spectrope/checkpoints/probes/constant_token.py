@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Enough, Inputs, after, before, block_of, recorded, states_of
+from spectrope.checkpoints.probes.constant_content import batch_first
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,32 +56,75 @@ def constant_token(
         length: Positions.
         mask: 1 at tokens and 0 at padding, with shape (1, length); None for no padding.
     """
-    first = {block.rpartition(".")[0]: block for block in map(block_of, reversed(modules))}
-    tables = [name for name, module in model.named_modules() if isinstance(module, nn.Embedding)]
+    entries = _entries(model, modules)
+    tables = [name for name, module in model.named_modules() if _table_of(name, module) is not None]
     entered: dict[str, Tensor] = {}
     rows: dict[str, Tensor] = {}
     values: dict[str, Tensor] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
-        entered.setdefault(name, states_of(args, given)[0])
-        if len(entered) == len(first):
+        states = states_of(args, given)
+        states = states.flatten(2) if states.ndim > 3 else states
+        entered.setdefault(entries[name], states.permute(batch_first(states, 1, length))[0])
+        if len(entered) == len(set(entries.values())):
             raise Enough
 
     def look_up(name: str, output: Any) -> None:
         vectors = output.flatten(0, -2)
         if bool((vectors != vectors[:1]).any()):
             values.setdefault(name, vectors)
-            rows.setdefault(name, matching_rows(model.get_submodule(name).get_parameter("weight"), vectors))
+            table = _table_of(name, model.get_submodule(name))
+            assert table is not None
+            rows.setdefault(name, matching_rows(table, vectors))
 
     with (
-        before(model, first.values(), enter),
+        before(model, entries, enter),
         after(model, tables, look_up),
         recorded(model, lambda _: None),
         contextlib.suppress(Enough),
     ):
         model(**Inputs(batch=1, length=length).of(model, mask))
     whole = {name: indices for name, indices in rows.items() if len(indices) == length}
-    return [_absolute(block, entered[block], whole, values) for block in reversed(first.values())]
+    blocks = dict.fromkeys(entries.values())
+    return [_absolute(block, entered[block], whole, values) for block in blocks]
+
+
+def _entries(model: nn.Module, modules: list[str]) -> dict[str, str]:
+    """Modules whose input is what enters a stack, and the stack's first block.
+
+    That is the block itself, whether it attends or not, or, where its code is called without it, what attends
+    first in it.
+    """
+    entries: dict[str, str] = {}
+    for stack in dict.fromkeys(block_of(module).rpartition(".")[0] for module in modules):
+        inside = [module for module in modules if block_of(module).rpartition(".")[0] == stack]
+        blocks = model.get_submodule(stack)
+        known = isinstance(blocks, nn.ModuleList)
+        block = f"{stack}.{next(iter(blocks._modules))}" if known else block_of(inside[0])
+        entries |= {block: block} | {m: block for m in inside[:1] if block_of(m) == block}
+    return entries
+
+
+def blocks_without(model: nn.Module, modules: list[str]) -> tuple[str, ...]:
+    """Dotted names of the blocks beside those that attend, in the stacks of these modules."""
+    attending = dict.fromkeys(map(block_of, modules))
+    stacks = dict.fromkeys(block.rpartition(".")[0] for block in attending)
+    held = {stack: model.get_submodule(stack) for stack in stacks}
+    names = (
+        f"{stack}.{number}"
+        for stack, blocks in held.items()
+        if isinstance(blocks, nn.ModuleList)
+        for number in blocks._modules
+    )
+    return tuple(name for name in names if name not in attending)
+
+
+def _table_of(name: str, module: nn.Module) -> Tensor | None:
+    """The rows that a module looks up: those of an embedding, or computed ones of positions."""
+    if isinstance(module, nn.Embedding):
+        return module.weight
+    weights = getattr(module, "weights", None)
+    return weights if "position" in name.rpartition(".")[2] and isinstance(weights, Tensor) else None
 
 
 def _absolute(

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, Literal
 
-import polars as pl
 import tyro
 
-from spectrope.checkpoints import CheckpointAblation, CheckpointFill, Checkpoints
-from spectrope.cli.targets import run_or_checkpoint
-from spectrope.console import ROOT, Own, RunsRoot, bars, explain, frame, refuse_given, say
-from spectrope.core import ConfigError, choose_device, require
+from spectrope.checkpoints import AblatedModel, Checkpoints
+from spectrope.console import ROOT, Own, RunsRoot, refuse_given, show
+from spectrope.core import ConfigError, require, strict_json
+from spectrope.front import run_or_checkpoint
+from spectrope.front.ablate import SEQUENCES, ablate
 from spectrope.lab import (
     EXAMPLES,
     FILLS,
@@ -20,15 +20,10 @@ from spectrope.lab import (
     Exact,
     Method,
     Screen,
-    ablate,
     choose_protocol,
-    experiment_of,
-    screening_agreement,
 )
 from spectrope.stats import Precision, Threshold
 from spectrope.store import Run
-
-SEQUENCES = 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,12 +84,13 @@ class Ablate(Checkpoints):
         require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
         target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
-            self._ablate_run(target)
+            foreign = ("task", "texts", "length", "layers", "batch", "json", "dtype")
+            refuse_given(self, foreign, f"is for checkpoints; {target.path} is a run with its own task.")
+            show(ablate(target, method=self.chosen_method(), device=self.device))
         else:
-            self._plan().run(self.open(target), self.tokenizer(target))
+            self._ablate_checkpoint(target)
 
-    def _plan(self) -> CheckpointAblation:
-        """What the options ask of a checkpoint."""
+    def _ablate_checkpoint(self, source: str) -> None:
         if self.method != "exact" or self.protocol != "controlled":
             raise ConfigError(
                 "a checkpoint's heads are measured exactly; --method and --protocol are for runs."
@@ -102,30 +98,22 @@ class Ablate(Checkpoints):
         refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
         if self.task is not None and self.texts is not None:
             raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
-        fill, known = self.fill or "zero", get_args(CheckpointFill)
-        if fill not in known:
-            raise ConfigError(f"a checkpoint's heads are filled with {', '.join(known)}; got {fill!r}.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
-        return CheckpointAblation(
-            task=self.task or "induction",
-            texts=self.texts,
-            examples=self.examples or SEQUENCES,
+        costs = ablate(
+            self.open(source),
+            on=self.texts or self.task,
+            tokenizer=self.tokenizer_for(source, self.texts),
+            examples=self.examples,
             length=self.length,
+            layers=self.chosen(self.layers),
             batch=self.batch,
-            layers=self.layers,
-            fill=cast(CheckpointFill, fill),
-            json=self.json,
+            fill=self.fill,
+            device=self.device,
         )
-
-    def _ablate_run(self, run: Run) -> None:
-        foreign = ("task", "texts", "length", "layers", "batch", "json", "dtype")
-        refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own task.")
-        method = self.chosen_method()
-        with bars([experiment_of(run).label]) as progress:
-            tables = ablate(run, choose_device(self.device), method, progress.watch)
-        say(f"Drops in percentage points; layers and heads count from 0; tables in {run.path}.")
-        for name, table in tables.items():
-            _print(name, table)
+        if self.json and isinstance(costs, AblatedModel):
+            print(strict_json(costs.to_dict()))
+        else:
+            show(costs)
 
     def chosen_method(self) -> Method:
         """The method that the options describe."""
@@ -153,25 +141,3 @@ class Ablate(Checkpoints):
                 )
         if self.method == "screen":
             refuse_given(self, ("protocol",), "does not go with --method screen, which takes --fill alone.")
-
-
-SHOWN = {
-    "ablation": ("layer", "head", "drop", "low", "high", "n"),
-    "deposit": ("layer", "head", "drop", "gap_low", "share_low", "p_adjusted", "deposit"),
-    "adaptive": ("layer", "head", "drop", "drop_low", "drop_high", "n", "saving"),
-    "cumulative": ("n_changed", "layer", "head", "single", "drop", "accuracy"),
-    "screen": ("layer", "head", "drop", "loss_increase_estimate"),
-}
-HEADS_SHOWN = 12
-
-
-def _print(name: str, table: pl.DataFrame) -> None:
-    kind = name.split("-")[0]
-    shown = table.select(SHOWN[kind])
-    if kind in {"ablation", "adaptive", "screen"}:
-        shown = shown.sort("drop", descending=True).head(HEADS_SHOWN)
-    frame(name, shown)
-    if kind == "screen":
-        agreement = screening_agreement(table)
-        rho = "undefined" if agreement.spearman is None else f"{agreement.spearman:.2f}"
-        explain(f"rank correlation of the estimates with the exact drops: {rho}")

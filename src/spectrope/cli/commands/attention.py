@@ -9,11 +9,11 @@ import tyro
 from torch import nn
 from tyro.conf import subcommand
 
-from spectrope.checkpoints import Checkpoints, Measured, plan_checkpoint, trained_length
-from spectrope.cli.targets import run_or_checkpoint
+from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, trained_length
 from spectrope.console import ROOT, Own, RunsRoot, counted, frame, refuse_given, say
 from spectrope.core import choose_device, require, strict_json
 from spectrope.fast import DEFAULT, TOLERANCE, Aim, Bench, Calibrate, Json, Tolerance, plan_run, read_costs
+from spectrope.front import run_or_checkpoint
 from spectrope.store import Run
 
 TOKENS = 512
@@ -71,10 +71,8 @@ class PlanCommand(Checkpoints):
         model = self.open(source)
         tokens = self._tokens(model)
         require(tokens >= 2, self, "tokens", "at least 2")
-        content = Measured(
-            texts=self.texts, examples=self.examples, length=tokens, layers=None, draws=0, batch=None
-        )
-        ids = content.ids(model, self.tokenizer(source))
+        tokenizer = self.tokenizer_for(source, self.texts)
+        ids = sequences_for(model, self.texts, tokenizer, self.examples, tokens)
         with counted("planning") as watch:
             return plan_checkpoint(model, ids, aim, watch), tokens
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.cli.targets import take_up
 from spectrope.console import ROOT, DeviceOption, Own, RunsRoot, bars, frame, say
 from spectrope.core import choose_device
+from spectrope.front import take_up
 from spectrope.lab import MEASURES, experiment_of
 from spectrope.store import resolve_run
 

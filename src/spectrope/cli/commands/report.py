@@ -6,11 +6,10 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console import ROOT, RunsRoot, complain, say
-from spectrope.core import StoreError
-from spectrope.figures import FIGURES, check_figure, check_page, save_figure, write_report
-from spectrope.lab import MARK
-from spectrope.store import Run, resolve_run, survey
+from spectrope.console import ROOT, RunsRoot, say
+from spectrope.figures import FIGURES, check_figure, check_page
+from spectrope.front.figure import figure, report
+from spectrope.store import resolve_run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +36,9 @@ class Report:
     def run(self) -> None:
         """Write the file and print its path last."""
         out = self._out()
-        if self.names:
-            chosen = [resolve_run(self.runs, name) for name in self.names]
-        else:
-            chosen = shown_runs(self.runs)
-        if not chosen:
-            raise StoreError(f"no finished run in {self.runs}; `spectrope compare` makes some.")
-        if self.figure is None:
-            write_report(chosen, out)
-        else:
-            save_figure(chosen, self.figure, out)
-        say(f"Wrote {out.resolve()}")
+        chosen = [resolve_run(self.runs, name) for name in self.names] or self.runs
+        drawn = report(chosen, out) if self.figure is None else figure(chosen, self.figure).save(out)
+        say(f"Wrote {drawn.resolve()}")
 
     def _out(self) -> Path:
         """Where the file goes, once that place is known to be free for it."""
@@ -58,16 +49,3 @@ class Report:
             out = self.out or Path(f"{FIGURES.resolve(self.figure)}.svg")
             check_figure(out)
         return out
-
-
-def shown_runs(root: Path) -> list[Run]:
-    """The finished runs of a folder that belong to a report; those that cannot be read are complained of."""
-    runs, broken = survey(root)
-    for path, reason in broken:
-        complain(f"left out: {path.name}: {reason}")
-    return [run for run in runs if run.finished and is_shown(run)]
-
-
-def is_shown(run: Run) -> bool:
-    """Whether a run belongs to a report without being named: no trial of a rate, of no other laboratory."""
-    return run.config.get("tuning") != "trial" and MARK not in run.config

@@ -16,17 +16,14 @@ from spectrope.console import (
     Own,
     RunsRoot,
     Scale,
-    bars,
     refuse_given,
     resolve_own,
     say,
-    try_own,
-    try_task,
-    warn_of_failure,
 )
-from spectrope.core import ConfigError, choose_device, stop_on_signal
-from spectrope.encodings import ENCODINGS
-from spectrope.lab import Experiment, LearningProbe, experiment, read_experiment, train
+from spectrope.core import ConfigError
+from spectrope.front.train import train
+from spectrope.lab import Experiment, LearningProbe, experiment_of, read_experiment
+from spectrope.store import Run
 from spectrope.tasks import TASKS
 
 PROBES = {"learning": LearningProbe}
@@ -63,42 +60,33 @@ class Train:
         """Train and print the run's folder last."""
         if self.probe is None:
             refuse_given(self, ("every",), "goes with --probe.")
-        one, probe = self.experiment(), PROBES[self.probe](every=self.every) if self.probe else None
-        for spec in self._encodings():
-            try_own(spec, one.model)
-        try_task(one.task)
-        device = choose_device(self.device)
-        with bars([one.label]) as progress, stop_on_signal() as stop:
-            run = train(one, self.runs, device, progress.watch, stop, probe)
-        manifest = run.manifest
+        probe = PROBES[self.probe](every=self.every) if self.probe else None
+        run = self._trained(probe)
+        manifest, one = run.manifest, experiment_of(run)
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
-        warn_of_failure(one.label, manifest)
         say(f"Run: {run.path}")
 
-    def experiment(self) -> Experiment:
-        """The experiment of the recipe, or of the options."""
+    def _trained(self, probe: LearningProbe | None) -> Run:
+        """The run of the recipe, or of the options."""
         if self.recipe is not None:
             refuse_given(self, REPLACED, f"does not go with --recipe; change it in {self.recipe}.")
             for spec in self.own:
                 resolve_own(spec)
-            return read_recipe(self.recipe)
+            return train(read_recipe(self.recipe), root=self.runs, device=self.device, probe=probe)
         refuse_given(self, ("own",), "goes with --recipe; --encoding and --task take file.py:Class.")
-        return experiment(
-            self.task,
+        return train(
             self.encoding,
+            self.task,
             scale=self.scale,
             condition=self.condition,
             seed=self.seed,
             epochs=self.epochs,
             n_examples=self.examples,
+            root=self.runs,
+            device=self.device,
+            probe=probe,
         )
-
-    def _encodings(self) -> list[str]:
-        """What the user calls the encoding: one name, or the classes that a recipe needs."""
-        if self.recipe is None:
-            return [self.encoding]
-        return [spec for spec in self.own if resolve_own(spec)[0] is ENCODINGS]
 
 
 def read_recipe(path: Path) -> Experiment:

@@ -76,7 +76,7 @@ class Grok:
         check_page(self.out)
         plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):
-            try_own(self.encoding, plan[0].model)
+            try_own(plan[0].model)
         done = train_shown(plan, self.runs, self.device)
         write_grok(done, self.out, self._scores(done))
         say(f"Report: {self.out.resolve()}")

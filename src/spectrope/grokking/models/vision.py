@@ -59,8 +59,8 @@ def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
         raise ConfigError(f"{source} holds a {config.model_type}, no ResNet.")
     architecture = (config.layer_type, list(config.depths), config.num_channels)
     if architecture != (BASIC["layer_type"], BASIC["depths"], 3):
-        told = f"{architecture[0]} layers {architecture[1]} on {architecture[2]} channels"
-        raise ConfigError(f"{source} holds no ResNet-18 on three channels; got {told}.")
+        described = f"{architecture[0]} layers {architecture[1]} on {architecture[2]} channels"
+        raise ConfigError(f"{source} holds no ResNet-18 on three channels; got {described}.")
     try:
         return transformers.ResNetForImageClassification.from_pretrained(
             source,

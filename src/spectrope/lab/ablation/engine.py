@@ -26,7 +26,7 @@ BUDGET = {"cpu": 2**19, "cuda": 2**26}
 
 
 @dataclass(frozen=True)
-class Found:
+class VariantLogits:
     """Class logits of some variants on some examples.
 
     Args:
@@ -50,7 +50,7 @@ def ablated_logits(
     tokens: int | None = None,
     means: tuple[LayerMeans, ...] | None = None,
     donors: Batch | None = None,
-) -> Iterator[Found]:
+) -> Iterator[VariantLogits]:
     """Class logits of every variant on every example, piece by piece; the model itself is never touched.
 
     Args:
@@ -86,7 +86,7 @@ def _pieces(
     tokens: int | None,
     means: tuple[LayerMeans, ...] | None,
     donors: Batch | None,
-) -> Iterator[Found]:
+) -> Iterator[VariantLogits]:
     device = next(model.parameters()).device
     tokens = tokens or BUDGET[device.type] // model.config.d_model
     width = min(model.config.n_heads, len(variants))
@@ -94,11 +94,11 @@ def _pieces(
     context = partial(inference, device, dtype)
     for index, batch in by_length(data, size, trim=model.padding_is_inert):
         with context():
-            given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
-            piece = Piece.of(model, batch.to(device), means=means, donors=given)
+            donated = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
+            piece = Piece.of(model, batch.to(device), means=means, donors=donated)
         room = max(1, tokens // batch.inputs.numel())
         for which, logits in each_within(context, Tree(_Stages(piece), variants, room).grow()):
-            yield Found(torch.tensor(which), index, logits.float().cpu())
+            yield VariantLogits(torch.tensor(which), index, logits.float().cpu())
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Changing heads where they are, by hooks that are always taken back: plain, and one forward per variant."""
+"""Change heads in place by hooks that are removed on exit; one forward pass per variant as a reference."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence

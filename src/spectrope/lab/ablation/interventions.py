@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import accumulate, combinations
+from itertools import accumulate
 
 from spectrope.core import require
 from spectrope.lab.ablation.fills.base import FILLS
@@ -47,17 +47,6 @@ Variant = tuple[HeadAblation, ...]  # All that is changed at once; () is the int
 def single_heads(config: DecoderConfig, fill: str = "zero") -> list[Variant]:
     """Every head by itself, layer by layer."""
     return [(HeadAblation(*at, fill),) for at in _heads(config)]
-
-
-def head_pairs(config: DecoderConfig, fill: str = "zero") -> list[Variant]:
-    """Every pair of heads, of the same layer or of two."""
-    return [tuple(HeadAblation(*at, fill) for at in pair) for pair in combinations(_heads(config), 2)]
-
-
-def whole_layers(config: DecoderConfig, fill: str = "zero") -> list[Variant]:
-    """All heads of each layer."""
-    heads = range(config.n_heads)
-    return [tuple(HeadAblation(layer, h, fill) for h in heads) for layer in range(config.n_layers)]
 
 
 def growing(order: Iterable[HeadAblation]) -> list[Variant]:

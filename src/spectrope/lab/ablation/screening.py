@@ -68,8 +68,8 @@ def screen(
     total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)
     for index, batch in by_length(data, batch_size, trim=model.padding_is_inert):
         with in_precision(device, dtype), torch.enable_grad():
-            given = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
-            piece = Piece.of(model, batch.to(device), means=means, donors=given)
+            donated = None if donors is None else donor_outputs(model, donors[index], batch.inputs.shape[1])
+            piece = Piece.of(model, batch.to(device), means=means, donors=donated)
             total += _attribution(piece, batch.labels.to(device), fill)
     return Screening(fill, (total / len(data)).numpy(), len(data))
 

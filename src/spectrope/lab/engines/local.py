@@ -28,6 +28,7 @@ from spectrope.core import (
     keep_freed_memory,
     load_file,
     loaded_files,
+    require_type,
     stop_on_signal,
     unwatched,
 )
@@ -135,7 +136,14 @@ def threads_each(workers: int) -> int:
 
 
 def as_jobs(plan: Sequence[AnyExperiment | Job]) -> list[Job]:
-    """A plan with its experiments made jobs."""
+    """A plan with its experiments made jobs.
+
+    Raises:
+        ConfigError: If it is not a sequence of these.
+    """
+    require_type(plan, Sequence, "a plan", "a list of experiments or jobs")
+    for one in plan:
+        require_type(one, (AnyExperiment, Job), "every entry of a plan", "an experiment or a job")
     return [one if isinstance(one, Job) else Job(one) for one in plan]
 
 

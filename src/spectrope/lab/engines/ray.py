@@ -38,16 +38,16 @@ class Board:
     """Where workers leave what happens and read whether to stop; it lives on the cluster, as an actor."""
 
     def __init__(self) -> None:
-        self.told: list[Progress] = []
+        self.reports: list[Progress] = []
         self.stopping = False
 
     def tell(self, progress: Progress) -> None:
         """Leave the progress of a job."""
-        self.told.append(progress)
+        self.reports.append(progress)
 
     def take(self) -> list[Progress]:
         """Collect what has been left since the last time."""
-        taken, self.told = self.told, []
+        taken, self.reports = self.reports, []
         return taken
 
     def stop(self) -> None:

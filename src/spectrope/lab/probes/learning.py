@@ -16,7 +16,7 @@ from spectrope.encodings import Encoding, Tag
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
 from spectrope.lab.probes.heads import LayerHeads
 from spectrope.lab.probes.observed import spacing
-from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
+from spectrope.lab.probes.rotation import SteadyRotation, encoding_of_head, steady_rotation
 from spectrope.lab.probes.tangents import Kernels, LastRows
 from spectrope.models import Decoder
 from spectrope.spectral import GradientSpectrum, gradient_spectrum, lag_gradients
@@ -169,7 +169,9 @@ def _is_product(encoding: Encoding) -> bool:
     return encoding.factors and Tag.CONTENT_FREE in encoding.tags
 
 
-def _frequencies(encoding: Encoding, rotation: Rotation | None, apart: float) -> Float[Tensor, " m"] | None:
+def _frequencies(
+    encoding: Encoding, rotation: SteadyRotation | None, apart: float
+) -> Float[Tensor, " m"] | None:
     if rotation is not None:
         return rotation.frequencies * apart
     return None if encoding.turns else STILL

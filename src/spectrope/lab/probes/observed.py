@@ -10,7 +10,7 @@ from torch import Tensor
 from spectrope.core import UnsupportedError
 from spectrope.encodings import complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
-from spectrope.lab.probes.rotation import Rotation, encoding_of_head, steady_rotation
+from spectrope.lab.probes.rotation import SteadyRotation, encoding_of_head, steady_rotation
 from spectrope.spectral import (
     Contraction,
     EffectiveRanks,
@@ -61,7 +61,7 @@ class ObservedLayer:
         return tuple(encoding_of_head(self.layer.encoding, head).turns for head in heads)
 
     @cached_property
-    def rotations(self) -> tuple[Rotation | None, ...]:
+    def rotations(self) -> tuple[SteadyRotation | None, ...]:
         """The steady rotation of each head."""
         _, n_heads, _, width = self.layer.ctx.q.shape
         encodings = (encoding_of_head(self.layer.encoding, head) for head in range(n_heads))

@@ -10,7 +10,7 @@ from spectrope.encodings import Composite, Encoding, Pairing, PerHead, RoPE, Tag
 
 
 @dataclass(frozen=True, eq=False)
-class Rotation:
+class SteadyRotation:
     """A rotation of all coordinate pairs at frequencies that do not change.
 
     Args:
@@ -32,7 +32,7 @@ def encoding_of_head(encoding: Encoding, head: int) -> Encoding:
 
 
 @torch.no_grad()
-def steady_rotation(encoding: Encoding, width: int) -> Rotation | None:
+def steady_rotation(encoding: Encoding, width: int) -> SteadyRotation | None:
     """What turns queries and keys, or None where nothing does, part of them, or not steadily.
 
     Args:
@@ -46,4 +46,4 @@ def steady_rotation(encoding: Encoding, width: int) -> Rotation | None:
         return None
     device = next((tensor.device for tensor in (*encoding.parameters(), *encoding.buffers())), None)
     frequencies = encoding.angles(torch.ones(1, 1, dtype=torch.float64, device=device))[0, 0].cpu()
-    return Rotation(frequencies, encoding.pairing) if 2 * len(frequencies) == width else None
+    return SteadyRotation(frequencies, encoding.pairing) if 2 * len(frequencies) == width else None

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spectrope.encodings import Pairing, complex_pairs
 from spectrope.lab.probes.heads import LayerHeads
-from spectrope.lab.probes.rotation import Rotation
+from spectrope.lab.probes.rotation import SteadyRotation
 from spectrope.spectral import KernelSummary, gauss_newton, softmax_curvature, summarise, tangent_kernel
 
 ROWS = 2  # Queries: the last tokens of the first examples.
@@ -41,7 +41,7 @@ class LastRows:
     head: int
     lengths: Int[Tensor, " b"]
 
-    def turned(self, rotation: Rotation, spacing: float) -> Kernels:
+    def turned(self, rotation: SteadyRotation, spacing: float) -> Kernels:
         """With the head's rotation, at positions that stand this far apart."""
         rows = [self.layer.logits[e, self.head, n - 1, :n] for e, n in self._examples]
         theta = (rotation.frequencies * spacing).to(self.layer.ctx.q.device)

@@ -1,11 +1,12 @@
 """How a model is trained, and everything that defines one run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from spectrope.core import Configured, OneOf, Precision, require
-from spectrope.lab.experiments import DECODER, AnyExperiment
+from spectrope.core import ConfigError, Configured, OneOf, Precision, require, with_fields
+from spectrope.lab.experiments import AnyExperiment
+from spectrope.lab.manifest import DECODER
 from spectrope.models import DecoderConfig
 from spectrope.tasks import TASKS, TaskConfig
 
@@ -41,6 +42,12 @@ class TrainingConfig(Configured):
         require(self.clip is None or self.clip > 0, self, "clip", "positive or None")
 
 
+DECIDING = frozenset(
+    {"condition", "edition", "encoding", "encoding_name", "scale", "task", "tuning"}
+)  # Fields from which others follow.
+ANEW = "build the experiment anew, such as sp.experiment(task, encoding, scale=..., condition=...)"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Experiment(AnyExperiment):
     """One run: a task, a model, a way to train it, and a seed for data, weights, order and dropout."""
@@ -74,6 +81,27 @@ class Experiment(AnyExperiment):
         for field, least in needed.items():
             ok = getattr(self.model, field) >= least
             require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
+
+    def with_(self, **changes: Any) -> "Experiment":
+        """This experiment with some fields changed, each found by its name at any depth.
+
+            >>> one = sp.experiment("distance", "rope").with_(learning_rate=1e-3, n_layers=4)
+            >>> one.training.learning_rate, one.model.n_layers
+            (0.001, 4)
+
+        Args:
+            changes: New values by name; of fields with one name, the one nearest to the surface is meant.
+                `with_(**{"model.encoding.schedule": "yarn"})` names a path.
+
+        Raises:
+            ConfigError: If no field has the name, several could be meant, a value breaks a rule, or the field
+                decides more than itself, as the condition does.
+        """
+        if fixed := sorted(DECIDING & changes.keys()):
+            raise ConfigError(f"with_ does not change {fixed[0]}, which decides more than itself; {ANEW}.")
+        changed = with_fields(self, changes)
+        encoding = changed.model.encoding.fitted(seed=changed.seed)
+        return replace(changed, model=replace(changed.model, encoding=encoding))
 
     @property
     def label(self) -> str:

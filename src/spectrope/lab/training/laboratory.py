@@ -8,7 +8,8 @@ from pathlib import Path
 import torch
 
 from spectrope.core import Precision, median_seconds
-from spectrope.lab.experiments import DECODER, Laboratory, TrainingTime
+from spectrope.lab.experiments import Laboratory, TrainingTime
+from spectrope.lab.manifest import DECODER
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Trainer, build_model

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
-from spectrope.core import UnknownNameError, is_foreign
+from spectrope.core import UnknownNameError, is_foreign, require_type
 from spectrope.encodings import ENCODINGS, EncodingConfig, RoPE
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
@@ -114,6 +114,10 @@ def experiment(
         UnknownNameError: If a name is not known.
         ConfigError: If sizes break a rule, or a file cannot be run.
     """
+    for name, number in (("seed", seed), ("epochs", epochs), ("n_examples", n_examples)):
+        if number is not None:
+            require_type(number, int, name, "a whole number")
+    require_type(encoding, (str, EncodingConfig), "encoding", "a name or a configuration")
     preset = _preset(task, scale)
     config, named = _named(encoding, preset.model.d_model)
     attention = attention or named

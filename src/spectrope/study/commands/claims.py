@@ -81,7 +81,7 @@ MOST_SEEDS = 200
 
 
 def load_rows(folder: Path, scale: str) -> StudyRows:
-    """The rows of a scale; those that cannot be read are named on standard error.
+    """The rows of a scale; those that cannot be read, or are withdrawn, are named on standard error.
 
     Raises:
         ConfigError: If the folder is a file.
@@ -91,6 +91,8 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
     rows = StudyRows.load(folder / f"{scale}.jsonl")
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")
+    if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
+        complain(f"withdrawn after corrections, which docs/conformance.md tells of: {', '.join(told)}")
     return rows
 
 

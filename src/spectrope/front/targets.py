@@ -1,14 +1,55 @@
-"""Commands that take a run or a checkpoint: which of the two a name stands for."""
+"""What functions of runs, models and checkpoints are given, and which of them it is."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from spectrope.checkpoints import is_checkpoint
+import torch
+from torch import nn
+
+from spectrope.checkpoints import Tokenizer, is_checkpoint, open_model, open_tokenizer
 from spectrope.console import resolve_own
 from spectrope.core import ConfigError
 from spectrope.lab import OWN, OWN_TASKS
 from spectrope.store import Run, disk_errors, resolve_run
+
+Target = Run | nn.Module | str | Path
+
+
+def opened(
+    target: object, root: str | Path, device: torch.device, tokenizer: Tokenizer | None
+) -> tuple[Run | nn.Module, Tokenizer | None]:
+    """A run, or a model on a device with its tokenizer, if it has one.
+
+    Args:
+        target: A run, a model, or what `run_or_checkpoint` takes.
+        root: Folder that holds the run folders.
+        device: Where to compute.
+        tokenizer: The model's; None takes the checkpoint's own, where it is named.
+
+    Raises:
+        ConfigError: If it is none of these.
+    """
+    if isinstance(target, str | Path):
+        target = run_or_checkpoint(str(target), Path(root), allow_download=False, specs=())
+    if isinstance(target, Run):
+        return target, None
+    if isinstance(target, nn.Module):
+        return target.to(device), tokenizer
+    if not isinstance(target, str):
+        raise ConfigError(
+            "a target is a run, a model, or the name of a run or checkpoint; "
+            f"got {target!r}, a {type(target).__name__}."
+        )
+    return open_model(target).to(device), tokenizer or tokenizer_of(target)
+
+
+def tokenizer_of(source: str) -> Tokenizer | None:
+    """The tokenizer of a checkpoint, if it has one that can be read."""
+    try:
+        return open_tokenizer(source)
+    except ConfigError:
+        return None
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool, specs: Sequence[str]) -> Run | str:

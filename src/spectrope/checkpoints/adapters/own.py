@@ -1,0 +1,150 @@
+"""A model of the user's own, described so that what is written for Hugging Face models works on it, too."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters.hooks import running
+from spectrope.checkpoints.adapters.own_fields import declared_fields
+from spectrope.checkpoints.adapters.sites import first_of
+from spectrope.checkpoints.adapters.torch_attention import check_multi_head, multi_head_forward
+from spectrope.core import ConfigError, UnsupportedError
+from spectrope.encodings import EncodingConfig
+
+LEAST_VOCABULARY = 6  # Probes put token 5 at every position.
+
+
+class OwnModel(nn.Module):
+    """A plain `nn.Module` with what audit, ablation and spectra need to know of it.
+
+    The module maps token ids of shape (b, t) to token logits of shape (b, t, vocabulary), in one stack of
+    blocks that stand in an `nn.ModuleList` or `nn.Sequential` and whose first argument is the hidden states
+    (b, t, c). Queries, keys and heads are read as it runs: from a product (`@`, `matmul`, `bmm`, `einsum`)
+    that ends in a softmax over (b, h, i, j), from `scaled_dot_product_attention`, or from
+    `nn.MultiheadAttention`; the heads are what enters the first linear map behind. Attention inside another
+    fused kernel does not show; `forwards` gives its class a forward pass that does. The module and its
+    weights stay as they are.
+
+    Args:
+        model: The module.
+        vocabulary: Number of token ids, at least 6.
+        max_length: Most tokens of a sequence; None where there is no limit.
+        encoding: What it is meant to apply: the name of an encoding, its configuration, or fields as a
+            Hugging Face `config.json` has them; None declares nothing.
+        predictor: Dotted name of the linear map from states to token logits; None takes the last one with as
+            many outputs as tokens.
+        mask_token: Id that hides a token, for models that see both ways.
+        forwards: For classes of attention modules that hide their kernel, a function that is called in the
+            place of their forward pass, with the module before its arguments.
+
+    Raises:
+        ConfigError: If the vocabulary is too small, or there is no such `predictor`.
+        UnsupportedError: If the encoding cannot be declared, or a `nn.MultiheadAttention` is not
+            `batch_first` or adds keys of its own.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        vocabulary: int,
+        max_length: int | None = None,
+        encoding: str | EncodingConfig | Mapping[str, Any] | None = None,
+        predictor: str | None = None,
+        mask_token: int | None = None,
+        forwards: Mapping[type[nn.Module], Callable[..., Any]] | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(model, nn.Module):
+            raise ConfigError(f"OwnModel takes a torch.nn.Module; got {model!r}.")
+        if vocabulary < LEAST_VOCABULARY:
+            raise ConfigError(f"OwnModel.vocabulary must be at least {LEAST_VOCABULARY}; got {vocabulary}.")
+        for module in model.modules():
+            if isinstance(module, nn.MultiheadAttention):
+                check_multi_head(module)
+        self.model = model
+        self.mask_token = mask_token
+        self.config = OwnConfig(declared_fields(encoding) | _sizes(vocabulary, max_length))
+        self.forwards = {nn.MultiheadAttention: multi_head_forward, **(forwards or {})}
+        self.predictor = _predictor(model, vocabulary, predictor)
+
+    @property
+    def name(self) -> str:
+        """What the module's class is called."""
+        return type(self.model).__name__
+
+    def forward(self, input_ids: Int[Tensor, "b t"], attention_mask: Tensor | None = None) -> SimpleNamespace:
+        """Token logits of the module, as `logits`.
+
+        Raises:
+            UnsupportedError: If some of the sequences are padded, of which the module is told nothing.
+        """
+        if attention_mask is not None and not bool(attention_mask.all()):
+            raise UnsupportedError(f"{self.name} takes sequences of one length alone; cut or sort them.")
+        with self.visible():
+            return SimpleNamespace(logits=first_of(self.model(input_ids)))
+
+    def get_output_embeddings(self) -> nn.Module | None:
+        """The linear map from states to token logits, if there is one."""
+        return None if self.predictor is None else self.model.get_submodule(self.predictor)
+
+    @contextlib.contextmanager
+    def visible(self) -> Iterator[None]:
+        """While the block runs, attention that torch or the user's code fuses is computed step by step."""
+        fused = torch.backends.mha.get_fastpath_enabled()
+        with contextlib.ExitStack() as stack:
+            stack.callback(torch.backends.mha.set_fastpath_enabled, fused)
+            torch.backends.mha.set_fastpath_enabled(False)
+            for module in self.model.modules():
+                forward = self._forward_of(module)
+                if forward is not None and "forward" not in module.__dict__:  # No other hook has replaced it.
+                    stack.enter_context(running(module, _bound(forward, module)))
+            yield
+
+    def _forward_of(self, module: nn.Module) -> Callable[..., Any] | None:
+        known = (forward for cls, forward in self.forwards.items() if isinstance(module, cls))
+        return next(known, None)
+
+
+class OwnConfig:
+    """What an `OwnModel` says of itself, read like the configuration of a Hugging Face model."""
+
+    is_encoder_decoder = False
+
+    def __init__(self, fields: Mapping[str, Any]) -> None:
+        self._fields = dict(fields)
+        self.__dict__.update(fields)
+
+    def get_text_config(self) -> "OwnConfig":
+        """Itself: there is nothing but text."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its fields."""
+        return dict(self._fields)
+
+
+def _bound(forward: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:
+    return lambda *args, **given: forward(module, *args, **given)
+
+
+def _sizes(vocabulary: int, max_length: int | None) -> dict[str, int]:
+    return {"vocab_size": vocabulary} | (
+        {} if max_length is None else {"max_position_embeddings": max_length}
+    )
+
+
+def _predictor(model: nn.Module, vocabulary: int, name: str | None) -> str | None:
+    """Dotted name of the map from states to token logits."""
+    modules = dict(model.named_modules())
+    if name is None:
+        linear = {name: one for name, one in modules.items() if isinstance(one, nn.Linear)}
+        return next((name for name in reversed(linear) if linear[name].out_features == vocabulary), None)
+    if name not in modules:
+        raise ConfigError(f"OwnModel.predictor must be the dotted name of a module; got {name!r}.")
+    return name

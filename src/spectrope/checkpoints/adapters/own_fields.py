@@ -1,0 +1,97 @@
+"""What an own model declares, in the fields that a Hugging Face configuration would have."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from spectrope.core import ConfigError, UnsupportedError
+from spectrope.encodings import (
+    ENCODINGS,
+    ALiBi,
+    EncodingConfig,
+    Geometric,
+    Learned,
+    Linear,
+    Llama3,
+    NoPE,
+    RoPE,
+    Schedule,
+    YaRN,
+)
+
+OWN = "own"
+LEARNED = "own, learned table"  # The kind of model whose table of positions starts at row 0.
+Fields = dict[str, Any]
+
+
+def declared_fields(encoding: str | EncodingConfig | Mapping[str, Any] | None) -> Fields:
+    """Fields of a configuration that declares an encoding.
+
+    Args:
+        encoding: A name, a configuration, the fields themselves, or None for nothing.
+
+    Raises:
+        UnknownNameError: If no encoding has that name.
+        UnsupportedError: If no field declares the encoding.
+    """
+    if encoding is None:
+        return {"model_type": OWN}
+    if isinstance(encoding, Mapping):
+        return {"model_type": OWN, **encoding}
+    config = ENCODINGS.config(encoding)() if isinstance(encoding, str) else encoding
+    if not isinstance(config, EncodingConfig):
+        raise ConfigError(f"OwnModel.encoding must be a name, a configuration or fields; got {encoding!r}.")
+    for kind, fields in _FIELDS.items():
+        if isinstance(config, kind):
+            return {"model_type": OWN, **fields(config)}
+    raise UnsupportedError(
+        f"an audit knows no declaration of encoding {config.kind!r}; declare nope, learned, alibi or rope, "
+        "fields of a config.json, or nothing."
+    )
+
+
+def _rope(config: RoPE.Config) -> Fields:
+    return {
+        "head_dim": config.head_dim,
+        "rope_interleave": config.pairs == "adjacent",
+        "rope_parameters": _schedule(config.schedule),
+    }
+
+
+def _schedule(schedule: Schedule) -> Fields:
+    """Parameters of a frequency schedule, as configurations write them."""
+    if type(schedule) is Geometric:
+        return {"rope_type": "default", "rope_theta": schedule.base}
+    if isinstance(schedule, Linear):
+        return {"rope_type": "linear", "rope_theta": schedule.base, "factor": schedule.factor}
+    if isinstance(schedule, Llama3):
+        return {
+            "rope_type": "llama3",
+            "rope_theta": schedule.base,
+            "factor": schedule.factor,
+            "low_freq_factor": schedule.low_freq_factor,
+            "high_freq_factor": schedule.high_freq_factor,
+            "original_max_position_embeddings": schedule.trained_length,
+        }
+    if isinstance(schedule, YaRN):
+        return {
+            "rope_type": "yarn",
+            "rope_theta": schedule.base,
+            "factor": schedule.factor,
+            "original_max_position_embeddings": schedule.trained_length,
+            "beta_fast": schedule.beta_fast,
+            "beta_slow": schedule.beta_slow,
+            "attention_factor": schedule.attention_factor,
+            "truncate": schedule.truncate,
+        }
+    raise UnsupportedError(
+        f"an audit knows no declaration of frequency schedule {schedule.kind!r}; declare geometric, linear, "
+        "llama3 or yarn, fields of a config.json, or nothing."
+    )
+
+
+_FIELDS: dict[type[EncodingConfig], Callable[[Any], Fields]] = {
+    NoPE.Config: lambda config: {"alibi": False},
+    Learned.Config: lambda config: {"model_type": LEARNED},
+    ALiBi.Config: lambda config: {"alibi": True, "num_attention_heads": config.n_heads},
+    RoPE.Config: _rope,
+}

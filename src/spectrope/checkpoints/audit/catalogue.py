@@ -1,0 +1,288 @@
+"""The catalogue of faults: a stable code for every respect in which an audit finds a difference."""
+
+from dataclasses import dataclass
+
+from spectrope.core import UnknownNameError
+
+HUB = "https://github.com/"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One kind of finding.
+
+    Args:
+        code: Stable; never given to another fault.
+        name: What is wrong, in a few words.
+        respects: What findings of this kind are about, as `Discrepancy.what` begins.
+        symptom: What the audit reports.
+        cause: How it arises.
+        fix: What mends it.
+        by_length: How its effect depends on the length of the text.
+        threads: Public reports of it, or of the same mistake elsewhere.
+    """
+
+    code: str
+    name: str
+    respects: tuple[str, ...]
+    symptom: str
+    cause: str
+    fix: str
+    by_length: str
+    threads: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        sections = {
+            "Symptom": self.symptom,
+            "How it arises": self.cause,
+            "Effect by length": self.by_length,
+            "Fix": self.fix,
+        }
+        text = "\n\n".join(f"{title}: {body}" for title, body in sections.items())
+        threads = "".join(f"\n  {HUB}{thread}" for thread in self.threads)
+        return f"{self.code} {self.name}\n\n{text}" + (f"\n\nPublic threads:{threads}" if threads else "")
+
+
+FAULTS = (
+    Fault(
+        "SPE101",
+        "base differs",
+        ("base",),
+        "All pairs turn in geometric progression, but with another base than the one declared.",
+        "The loader does not read `rope_theta` and takes its default of 10000, or a table is reused from a "
+        "cache whose key leaves out the base.",
+        "Pass the declared base to the rotary module; key cached tables by it.",
+        "Fast pairs barely change, so short texts look plausible; the error of a pair's angle grows in "
+        "proportion to the distance.",
+        ("sgl-project/SpecForge/issues/265", "huggingface/candle/pull/3746", "lyogavin/airllm/pull/369"),
+    ),
+    Fault(
+        "SPE102",
+        "scaling differs",
+        ("scaling", "frequencies"),
+        "Some or all pairs turn at other frequencies than the declared schedule gives them.",
+        "The scaling is ignored, replaced by another kind, or built with other parameters, such as swapped "
+        "ramp ends or another original length.",
+        "Build the frequencies from every field of the declared `rope_parameters`.",
+        "As for a wrong base: the error of a pair's angle grows in proportion to the distance.",
+        ("allenai/OLMo-core/pull/330",),
+    ),
+    Fault(
+        "SPE103",
+        "attention factor differs",
+        ("attention factor",),
+        "Rotated coordinates are multiplied by another factor than the declared one.",
+        "YaRN's or LongRoPE's factor is left out, applied twice, or computed from other fields.",
+        "Apply the declared factor once to queries and once to keys, or its square to the logits.",
+        "Independent of the distance: all logits of rotated coordinates are too large or too small.",
+        (
+            "sgl-project/sglang/pull/33558",
+            "turboderp-org/exllamav3/issues/259",
+            "ml-explore/mlx-lm/pull/1507",
+        ),
+    ),
+    Fault(
+        "SPE104",
+        "pairing differs",
+        ("pairing",),
+        "Coordinates are paired in the other order: adjacent ones instead of halves, or the reverse.",
+        "Code for one layout runs with weights that are laid out for the other.",
+        "Permute the rows of the query and key projections, or use the other layout's code.",
+        "From the first few tokens on.",
+        ("karpathy/nanochat/issues/264", "huggingface/transformers/pull/47403"),
+    ),
+    Fault(
+        "SPE105",
+        "rotated part differs",
+        ("rotated fraction",),
+        "More, fewer or other coordinates turn than declared.",
+        "`partial_rotary_factor` or `rotary_pct` is not read, or the last coordinates turn instead of the "
+        "first.",
+        "Rotate the declared coordinates alone.",
+        "From the first few tokens on.",
+    ),
+    Fault(
+        "SPE106",
+        "angles are not in proportion to position",
+        ("angles",),
+        "The phase of some pair departs from a straight line over positions.",
+        "Angles are computed in low precision, or positions repeat.",
+        "Compute positions and angles in float32.",
+        "Grows with the position; in bfloat16, neighbouring positions coincide from 256 on.",
+        (
+            "EleutherAI/gpt-neox/issues/1003",
+            "huggingface/transformers/issues/29496",
+            "huggingface/transformers/pull/29285",
+        ),
+    ),
+    Fault(
+        "SPE107",
+        "sense of rotation differs",
+        ("sense of rotation",),
+        "Pairs turn the other way, or not all the same way.",
+        "A sign of the sine is lost in a port.",
+        "Restore the sign; turned the other way on both sides, kernels are mirrored in the lag.",
+        "Grows with the distance.",
+    ),
+    Fault(
+        "SPE108",
+        "positions of keys and queries differ",
+        ("position of keys",),
+        "Keys are rotated as if they stood earlier or later than they do.",
+        "An offset of the cache is added on one side alone, or counted from 1 on one side.",
+        "Rotate queries and keys with the same positions.",
+        "The same shift at every distance; it is largest, relative to the lag, for neighbours.",
+    ),
+    Fault(
+        "SPE109",
+        "rotation of single heads differs",
+        ("rotation",),
+        "A head or key-value head does not turn, or not in pairs.",
+        "A tensor-parallel split or a reshape applies the rotation to a part of the heads, or to one side.",
+        "Rotate every query head and every key-value head.",
+        "From the first few tokens on, in the heads named.",
+    ),
+    Fault(
+        "SPE110",
+        "encoding differs",
+        ("encoding",),
+        "The layer applies another family of encoding than declared, or none.",
+        "A pattern of layers without rotation is read inverted, or an encoding is not implemented.",
+        "Apply the declared family in this layer.",
+        "From the first few tokens on.",
+    ),
+    Fault(
+        "SPE201",
+        "direction of the mask differs",
+        ("direction of the mask",),
+        "Queries see keys after them in a decoder, or none in an encoder.",
+        "A causal mask is skipped where no other mask is passed, or `is_causal` is lost on the way.",
+        "Pass the causal mask, or `is_causal`, to the attention kernel of every layer named.",
+        "A decoder's first token may see the whole text; the longer the text, the more of it leaks.",
+        (
+            "huggingface/transformers/issues/48745",
+            "facebookresearch/xformers/issues/103",
+            "keras-team/keras/issues/23038",
+        ),
+    ),
+    Fault(
+        "SPE202",
+        "window or chunk differs",
+        ("mask",),
+        "Queries see more or fewer keys than the declared window or chunk holds.",
+        "The window is dropped by one attention backend, or counted with and without the query itself.",
+        "Pass the declared window to the kernel; Hugging Face counts the query's own key in it.",
+        "None up to the length of the shorter window, then for every query beyond it.",
+        (
+            "huggingface/transformers/issues/39408",
+            "huggingface/transformers/issues/29623",
+            "unslothai/unsloth/pull/8253",
+        ),
+    ),
+    Fault(
+        "SPE301",
+        "slopes of ALiBi differ",
+        ("slopes",),
+        "Some head's linear bias falls with another slope than declared.",
+        "Slopes follow another convention where the number of heads is no power of two, or are given to the "
+        "heads in another order.",
+        "Take the authors' slopes, in the order of the heads.",
+        "The bias is off in proportion to the distance.",
+        ("ml-explore/mlx/pull/3071", "baichuan-inc/Baichuan2/issues/225", "NVIDIA/TensorRT-LLM/pull/1611"),
+    ),
+    Fault(
+        "SPE302",
+        "buckets of T5 differ",
+        ("buckets",),
+        "Lags share entries of the table in another way than declared.",
+        "An encoder uses a decoder's buckets, or the reverse, or their number or reach is not read.",
+        "Compute buckets from `relative_attention_num_buckets` and `relative_attention_max_distance`.",
+        "Depends on which lags change their bucket.",
+    ),
+    Fault(
+        "SPE401",
+        "absolute term differs",
+        ("absolute term", "vectors by position", "bias less that at lag 0"),
+        "What depends on the position in a layer's input or bias is missing, or is another.",
+        "The table of positions is not added, or is another checkpoint's.",
+        "Add the declared table to the embeddings.",
+        "From the first token on.",
+    ),
+    Fault(
+        "SPE402",
+        "first position differs",
+        ("first position", "position of token"),
+        "The table of positions is entered at another row than declared.",
+        "An offset, such as OPT's 2 or RoBERTa's padding row, is lost, or padding is counted.",
+        "Start at the declared row, and skip padding.",
+        "The same shift at every position.",
+    ),
+    Fault(
+        "SPE403",
+        "query scale differs",
+        ("query scale",),
+        "Queries grow over positions otherwise than declared.",
+        "Temperature tuning of unrotated layers is missing or misread.",
+        "Apply the declared factor by position.",
+        "None up to the declared floor, then growing with the position.",
+    ),
+    Fault(
+        "SPE501",
+        "a way of serving differs",
+        ("kernel of", "mask of"),
+        "Cached decoding, padding or packing gives another kernel than a plain forward pass.",
+        "Positions or biases restart with each call, or padding is not skipped.",
+        "Count positions from the start of each text in every way of serving.",
+        "Depends on the way of serving; see the finding's query and key.",
+    ),
+    Fault(
+        "SPE601",
+        "the configuration contradicts itself",
+        ("config.json declares",),
+        "Two fields of the checkpoint's own file say different things of one respect.",
+        "An old and a new layout of the same field are both present, and an edit changed one of them.",
+        "Keep one of the fields.",
+        "That of the respect which the finding names.",
+    ),
+)
+
+
+def fault(code: str) -> Fault:
+    """The fault of that code, in upper or lower case.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    known = {one.code: one for one in FAULTS}
+    if code.upper() not in known:
+        raise UnknownNameError("code of a finding", code, known)
+    return known[code.upper()]
+
+
+def code_of(respect: str) -> str:
+    """The code of what a finding is about; where several begin like it, the longest beginning decides."""
+    matching = [
+        (len(start), one.code) for one in FAULTS for start in one.respects if respect.startswith(start)
+    ]
+    return max(matching)[1]
+
+
+def as_page() -> str:
+    """The catalogue as a page of the documentation."""
+    head = (
+        "# What an audit finds\n\nEvery finding has a code. `spectrope explain SPE101` prints an entry. "
+        "This page is what `spectrope.checkpoints.audit.catalogue.as_page()` returns.\n"
+    )
+    return "\n".join([head, *map(_section, FAULTS)])
+
+
+def _section(one: Fault) -> str:
+    rows = (
+        ("Symptom", one.symptom),
+        ("How it arises", one.cause),
+        ("Effect by length", one.by_length),
+        ("Fix", one.fix),
+    )
+    text = "\n".join(f"- **{title}.** {body}" for title, body in rows)
+    links = ", ".join(f"[{thread}]({HUB}{thread})" for thread in one.threads)
+    return f"## {one.code} {one.name}\n\n{text}\n" + (f"- **Public threads.** {links}\n" if links else "")

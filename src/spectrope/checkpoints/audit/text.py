@@ -1,0 +1,89 @@
+"""An audit as a table in words: for the terminal, a string, a notebook and a frame."""
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spectrope.checkpoints.audit.records import Audit, LayerRecord
+
+COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
+SHOWN = ("layer", "position", "effective", "mask", "verdict")
+
+
+def layer_row(layer: "LayerRecord") -> dict[str, str]:
+    """What a layer applies and is declared to apply, in words, under `COLUMNS`."""
+    base = layer.declared.turning.base if layer.declared.turning else None
+    return {
+        "layer": layer.name,
+        "module": layer.module,
+        "position": layer.position,
+        "effective": layer.effective.describe(base),
+        "declared": layer.declared.describe(base),
+        "mask": str(layer.effective.mask),
+        "verdict": layer.verdict,
+        "reason": "; ".join(map(str, layer.findings)) or layer.reason,
+    }
+
+
+def title(audit: "Audit") -> str:
+    """Model, length and arithmetic."""
+    return f"{audit.model} ({audit.architecture}), {audit.length} positions in {audit.dtype}"
+
+
+def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
+    """A row per embedding and layer under `SHOWN`."""
+    layers = map(layer_row, audit.layers)
+    return [*_embeddings(audit), *(tuple(row[name] for name in SHOWN) for row in layers)]
+
+
+def reasons(audit: "Audit") -> list[tuple[str, str]]:
+    """Where something does not match, and why."""
+    findings = [(where, f"{finding.code} {finding}") for where, finding in audit.findings]
+    others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
+    paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
+    unread = [(module, "its attention is of a form that is not read") for module in audit.unread]
+    without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
+    return [*findings, *others, *_absolutes(audit), *paths, *unread, *without]
+
+
+def as_text(audit: "Audit") -> str:
+    """Title, table and reasons, a line each."""
+    rows = [
+        SHOWN,
+        *shown_rows(audit),
+        *((f"path {one.path}", "", "", "", one.verdict) for one in audit.paths),
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(SHOWN))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    told = [f"{where}: {why}" for where, why in reasons(audit)]
+    return "\n".join([title(audit), *(line.rstrip() for line in lines), *told])
+
+
+def as_html(audit: "Audit") -> str:
+    """The same as a table of HTML; names are escaped."""
+    head = "".join(f"<th>{name}</th>" for name in SHOWN)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown_rows(audit)
+    )
+    told = "".join(f"<li>{escape(f'{where}: {why}')}</li>" for where, why in reasons(audit))
+    told = f"<ul>{told}</ul>" if told else ""
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<p>{escape(title(audit))}</p>{table}{told}"
+
+
+def _absolutes(audit: "Audit") -> list[tuple[str, str]]:
+    told = {
+        "undeclared": "positions are added, of which the configuration says nothing that is known here",
+        "cannot tell": "positions are added that are rows of no table",
+    }
+    named = ((f"embeddings of {one.block}", told.get(one.verdict)) for one in audit.absolutes)
+    return [(where, why) for where, why in named if why is not None]
+
+
+def _embeddings(audit: "Audit") -> list[tuple[str, ...]]:
+    return [
+        ("embeddings", "absolute", f"table {one.table} from row {one.first_row}", "", one.verdict)
+        if one.table
+        else ("embeddings", "absolute" if one.verdict != "matches" else "NoPE", "none", "", one.verdict)
+        for one in audit.absolutes
+    ]

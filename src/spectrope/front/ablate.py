@@ -1,0 +1,208 @@
+"""What heads are worth: measured by silencing each, or silenced while a block runs."""
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import polars as pl
+from torch import nn
+
+from spectrope import lab
+from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, Tokenizer, ablate_model, zeroed_heads
+from spectrope.console import Shown
+from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device
+from spectrope.front.progress import counting, watching
+from spectrope.front.targets import Target, opened
+from spectrope.lab import EXAMPLES, Exact, HeadAblation, Method, choose_protocol, experiment_of
+from spectrope.models import Decoder
+from spectrope.store import Run
+
+SEQUENCES, LENGTH = 32, 64
+SHOWN = {
+    "ablation": ("layer", "head", "drop", "low", "high", "n"),
+    "deposit": ("layer", "head", "drop", "gap_low", "share_low", "p_adjusted", "deposit"),
+    "adaptive": ("layer", "head", "drop", "drop_low", "drop_high", "n", "saving"),
+    "cumulative": ("n_changed", "layer", "head", "single", "drop", "accuracy"),
+    "screen": ("layer", "head", "drop", "loss_increase_estimate"),
+}
+HEADS_SHOWN = 12
+
+
+@dataclass(frozen=True, repr=False)
+class AblatedRun(Shown):
+    """What changing each head of a run's model costs it, kept with the run.
+
+    Args:
+        run: The run.
+        tables: By name; the first has a row per head.
+    """
+
+    run: Run
+    tables: Mapping[str, pl.DataFrame]
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per head, layer by layer."""
+        return next(iter(self.tables.values()))
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        yield f"Drops in percentage points; layers and heads count from 0; tables in {self.run.path}."
+        for name, table in self.tables.items():
+            kind = name.split("-")[0]
+            shown = table.select(SHOWN[kind])
+            if kind in {"ablation", "adaptive", "screen"}:
+                shown = shown.sort("drop", descending=True).head(HEADS_SHOWN)
+            yield name, shown
+            if kind == "screen":
+                agreement = lab.screening_agreement(table)
+                rho = "undefined" if agreement.spearman is None else f"{agreement.spearman:.2f}"
+                yield f"rank correlation of the estimates with the exact drops: {rho}"
+
+
+def ablate(
+    target: Target,
+    *,
+    fill: str | None = None,
+    examples: int | None = None,
+    method: Method | None = None,
+    on: Content | None = None,
+    length: int | None = None,
+    layers: slice | None = None,
+    batch: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    watch: Watch | None = None,
+) -> AblatedRun | AblatedModel:
+    """Change each head's output before the output projection and measure what it costs.
+
+    Of a run, accuracy on its held-out examples; tables are kept with it. Of a language model, loss and
+    accuracy on repeated random tokens, on texts or on token ids.
+
+    Args:
+        target: A run, a Hugging Face model, an `OwnModel`, or the folder or name of a run or a checkpoint.
+        fill: What takes the place of a head's output: of a run a name in `FILLS` or `file.py:Class`, of a
+            model "zero", "mean" or "resample"; None is "zero".
+        examples: Held-out examples of a run (2000), or sequences of a model (32).
+        method: Of a run, in the place of `fill` and `examples`: `Exact`, `Adaptive`, `Cumulative` or
+            `Screen` of `spectrope.lab`.
+        on: Of a model: "induction" (the default) or "distance", a `Path` of a file with a text per line,
+            texts, or token ids of shape (n, t).
+        length: Of a model: tokens per sequence (64).
+        layers: Of a model: layers whose heads to change; None takes all.
+        batch: Of a model: sequences in one batch; None takes what fills the device.
+        tokenizer: Of a model, for texts; None takes that of a checkpoint that is named.
+        root: Folder that holds the run folders, where a run is named by the beginning of its id.
+        device: Where to compute.
+        watch: Called with the progress; None shows it in a terminal or a notebook.
+
+    Raises:
+        ConfigError: If the target is none of these, or an argument is for the other kind.
+        UnsupportedError: If its heads cannot be seen, or a fill has no meaning for it.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> costs = sp.ablate(run, watch=sp.unwatched).to_frame()
+        >>> costs.columns[:3]
+        ['layer', 'head', 'fill']
+    """
+    place = choose_device(device)
+    known, tokenizer = opened(target, root, place, tokenizer)
+    of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
+    if isinstance(known, Run):
+        refuse(of_models, "models", f"run {known.id} has its own task")
+        chosen = _method(method, fill, examples)
+        with watching(watch, [experiment_of(known).label]) as shown:
+            return AblatedRun(known, lab.ablate(known, place, chosen, shown))
+    refuse({"method": method}, "runs", "a model's heads are measured exactly")
+    require_language_model(known)
+    with counting(watch, "ablating") as shown:
+        return ablate_model(
+            known,
+            "induction" if on is None else on,
+            tokenizer=tokenizer,
+            examples=SEQUENCES if examples is None else examples,
+            length=LENGTH if length is None else length,
+            layers=slice(None) if layers is None else layers,
+            fill=_model_fill(fill),
+            batch=batch,
+            watch=shown,
+        )
+
+
+@contextlib.contextmanager
+def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.Module]:
+    """The model with zeros in the place of some heads' outputs while the block runs; always undone.
+
+    The zeros stand before the output projection, in whatever is computed with the model inside the block,
+    gradients included.
+
+    Args:
+        model: A decoder of this package, a Hugging Face model, or an `OwnModel`.
+        heads: Pairs of layer and head, both counted from 0; in a model with two stacks, role ("encoder",
+            "decoder" or "cross"), layer and head.
+
+    Raises:
+        ConfigError: If the model has no such head.
+        UnsupportedError: If it is no such model, or its heads cannot be seen.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> model = sp.load_model(run)
+        >>> with sp.ablated(model, [(0, 3), (2, 1)]):
+        ...     silenced = sum(len(block.heads._forward_hooks) for block in model.blocks)
+        >>> silenced, sum(len(block.heads._forward_hooks) for block in model.blocks)
+        (2, 0)
+    """
+    if isinstance(model, Decoder):
+        if wrong := [head for head in heads if len(head) != 2]:
+            raise ConfigError(f"a head of this model is named (layer, head); got {wrong[0]!r}.")
+        with lab.ablated(model, *(HeadAblation(layer, head) for layer, head in heads)):
+            yield model
+        return
+    require_language_model(model)
+    with zeroed_heads(model, heads):
+        yield model
+
+
+def refuse(arguments: Mapping[str, Any], of: str, why: str) -> None:
+    """Refuse arguments that would have no effect.
+
+    Raises:
+        ConfigError: If one of them is not None.
+    """
+    for name, value in arguments.items():
+        if value is not None:
+            raise ConfigError(f"{name} is for {of}; {why}.")
+
+
+def require_language_model(model: nn.Module) -> None:
+    """Refuse modules of which nothing is known.
+
+    Raises:
+        UnsupportedError: If it is neither a Hugging Face model nor an `OwnModel`, or a decoder, which is
+            measured as part of its run.
+    """
+    if isinstance(model, Decoder):
+        raise UnsupportedError("a Decoder has no data by itself; give its run.")
+    if getattr(model, "config", None) is None:
+        raise UnsupportedError(
+            f"{type(model).__name__} is no Hugging Face model; say where its attention is with sp.OwnModel."
+        )
+
+
+def _method(method: Method | None, fill: str | None, examples: int | None) -> Method:
+    if method is not None:
+        refuse({"fill": fill, "examples": examples}, "ablation without a method", "the method has its own")
+        return method
+    return Exact(protocol=choose_protocol("controlled", fill), examples=examples or EXAMPLES)
+
+
+def _model_fill(fill: str | None) -> CheckpointFill:
+    known = get_args(CheckpointFill)
+    if fill is not None and fill not in known:
+        raise ConfigError(f"a checkpoint's heads are filled with {', '.join(known)}; got {fill!r}.")
+    return cast(CheckpointFill, fill or "zero")

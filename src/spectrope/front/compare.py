@@ -1,0 +1,199 @@
+"""The comparison of encodings: trained, ablated, and shown as one table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from spectrope import lab
+from spectrope.console import Shown
+from spectrope.core import ConfigError, Device, Watch
+from spectrope.encodings import EncodingConfig
+from spectrope.front.figure import Drawing, figure, report
+from spectrope.front.progress import watching
+from spectrope.front.runs import table
+from spectrope.front.train import tried, warn_of_failures
+from spectrope.lab import COMPARED, COMPARED_TASKS, Experiment, Tuning, comparison_plan
+from spectrope.lab.tune import tune
+from spectrope.store import Run
+
+RUNS = "accuracy in %; drop in points when the worst head (layer.head, from 0) is silenced"
+RATES = "learning rates: accuracy in % on training examples that were left out"
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """What came of a comparison.
+
+    Args:
+        runs: Finished and ablated runs, in the order task, seed, encoding.
+        tuned: The same at the learning rates that were chosen for them, where a grid was asked for.
+        tunings: The grid of each encoding on each task.
+    """
+
+    runs: tuple[Run, ...]
+    tuned: tuple[Run, ...] = ()
+    tunings: tuple[Tuning, ...] = ()
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per run, with the columns of `table`."""
+        return table([*self.runs, *self.tuned])
+
+    def figure(self, name: str) -> Drawing:
+        """One figure of all runs; see `figure`."""
+        return figure([*self.runs, *self.tuned], name)
+
+    def report(self, path: str | Path = "report.html") -> Path:
+        """Write the report of all runs; see `report`."""
+        return report([*self.runs, *self.tuned], path)
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        yield RUNS, _shown(self.runs)
+        if self.tunings:
+            yield RATES, _rates(self.tunings)
+            yield _cost(self.tunings)
+            yield "the same at the learning rates chosen above", _shown(self.tuned)
+
+
+def compare(
+    encodings: str | EncodingConfig | Sequence[str | EncodingConfig] = COMPARED,
+    tasks: str | Sequence[str] = COMPARED_TASKS,
+    seeds: int | Sequence[int] = 0,
+    *,
+    scale: str = "mini",
+    condition: str = "controlled",
+    epochs: int | None = None,
+    n_examples: int | None = None,
+    rates: Sequence[float] | None = None,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    workers: int = 1,
+    watch: Watch | None = None,
+) -> Comparison:
+    """Train a decoder with each encoding on each task, and ablate every head; finished runs are read.
+
+    Encodings and tasks from files are tried first, and the laws of such an encoding are printed.
+
+    Args:
+        encodings: Names, `mla+NAME` for latent attention, classes in files (`file.py:Class`),
+            configurations, or one of them.
+        tasks: Names, classes in files, or one of them.
+        seeds: One run per seed, task and encoding; a number is one seed.
+        scale: Sizes and length of training; see `experiment`, also for what follows.
+        condition: Whose confounds to keep.
+        epochs: Replaces the scale's.
+        n_examples: Replaces the scale's.
+        rates: Learning rates of a grid, as multiples of the scale's: every encoding is also run at the best
+            of them, judged on training examples that were left out. None takes the scale's alone.
+        root: Folder of the run folders.
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads; a script that asks for several protects its
+            calls by `if __name__ == "__main__":`.
+        watch: Called with the progress of each job; None shows it in a terminal or a notebook.
+
+    Raises:
+        ConfigError: If there is nothing to compare, or a value breaks a rule.
+        UnknownNameError: If a name is not known.
+        Interrupted: After Ctrl-C, once every unfinished run is saved; the same call goes on.
+
+    Example:
+        >>> import spectrope as sp
+        >>> found = sp.compare(["rope", "nope"], "distance", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> found.to_frame()["encoding"].to_list()
+        ['rope', 'nope']
+    """
+    plan = comparison_plan(
+        encodings,
+        tasks,
+        seeds,
+        scale=scale,
+        condition=condition,
+        epochs=epochs,
+        n_examples=n_examples,
+    )
+    if workers < 1:
+        raise ConfigError(f"workers must be at least 1; got {workers}.")
+    if rates is not None and not (rates and all(rate > 0 for rate in rates)):
+        raise ConfigError(f"rates must be at least one, and positive; got {tuple(rates)}.")
+    tried(plan)
+    work = _Work(plan, Path(root), device, workers, watch)
+    runs = work.untuned()
+    tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
+    warn_of_failures([*runs, *tuned])
+    return Comparison(tuple(runs), tuple(tuned), tuple(tunings))
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A plan, and where and how it is carried out."""
+
+    plan: list[Experiment]
+    root: Path
+    device: Device
+    workers: int
+    watch: Watch | None
+
+    def untuned(self) -> list[Run]:
+        with watching(self.watch, [one.label for one in self.plan]) as shown:
+            return lab.execute(self.plan, self.root, device=self.device, workers=self.workers, watch=shown)
+
+    def tuned(self, untuned: list[Run], rates: Sequence[float]) -> tuple[list[Tuning], list[Run]]:
+        """The grids, and the runs at the rates chosen by them."""
+        trials = lab.trials_of(self.plan, rates)
+        with watching(self.watch, [one.label for one in trials]) as shown:
+            tunings = tune(
+                self.plan, self.root, factors=rates, device=self.device, workers=self.workers, watch=shown
+            )
+        with watching(self.watch, [f"{one.label}, tuned" for one in self.plan]) as shown:
+            runs = lab.run_tuned(
+                self.plan,
+                tunings,
+                self.root,
+                untuned=untuned,
+                device=self.device,
+                workers=self.workers,
+                watch=shown,
+            )
+        return tunings, runs
+
+
+def _shown(runs: Sequence[Run]) -> pl.DataFrame:
+    """Accuracy, ceiling and the most indispensable head of each run, in 80 columns."""
+    rows = table(runs)
+    points = {"train": "train", "held-out": "test", "ceiling": "ceiling", "drop": "drop"}
+    return rows.select(
+        "task",
+        "encoding",
+        "seed",
+        *(_rounded(column, 1).alias(name) for name, column in points.items()),
+        pl.concat_str("layer", "head", separator=".").alias("head"),
+        _rounded("seconds", 0).alias("s"),
+    )
+
+
+def _rates(tunings: Sequence[Tuning]) -> pl.DataFrame:
+    """What each learning rate reached, the chosen one, with a mark at an end of the grid, and the cost."""
+    most = max(len(tuning.trials) for tuning in tunings)
+    rows = []
+    for tuning in tunings:
+        reached = [f"{trial.rate:.2g}: {100 * trial.accuracy:.1f}" for trial in tuning.trials]
+        rates = {f"rate {n}": text for n, text in enumerate(reached, 1)}
+        chosen = f"{tuning.chosen.rate:.2g}{'*' if tuning.at_edge else ''}"
+        names = {"task": tuning.task, "encoding": tuning.encoding}
+        rows.append(names | rates | {"chosen": chosen, "s": f"{tuning.seconds:.0f}"})
+    columns = ("task", "encoding", *(f"rate {n}" for n in range(1, most + 1)), "chosen", "s")
+    return pl.DataFrame(rows, schema=dict.fromkeys(columns, pl.String))
+
+
+def _cost(tunings: Sequence[Tuning]) -> str:
+    seconds, trials = sum(one.seconds for one in tunings), sum(len(one.trials) for one in tunings)
+    edge = (
+        " * is an end of the grid: a better rate may lie beyond." if any(t.at_edge for t in tunings) else ""
+    )
+    return f"The grids took {trials} runs and {seconds:.0f} s of training.{edge}"
+
+
+def _rounded(column: str, digits: int) -> pl.Expr:
+    """Numbers as text with so many digits after the point, as a terminal shows them."""
+    return pl.col(column).map_elements(lambda value: f"{value:.{digits}f}", return_dtype=pl.String)

@@ -1,0 +1,208 @@
+"""The runs of a folder, and all of them as one table."""
+
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from spectrope.core import SpectropeError, SpectropeWarning, StoreError, require_type
+from spectrope.lab import DECODER, MARK, OWN, fullest, has_diverged
+from spectrope.store import Run, survey
+
+NAMES = ("encoding_name", "scale", "condition", "seed")
+SCHEMA: dict[str, Any] = {
+    "run": pl.String,
+    "laboratory": pl.String,
+    "task": pl.String,
+    "encoding": pl.String,
+    "scale": pl.String,
+    "condition": pl.String,
+    "seed": pl.Int64,
+    "tuning": pl.String,
+    "learning_rate": pl.Float64,
+    "finished": pl.Boolean,
+    "train": pl.Float64,
+    "test": pl.Float64,
+    "ceiling": pl.Float64,
+    "test_loss": pl.Float64,
+    "diverged": pl.Boolean,
+    "drop": pl.Float64,
+    "layer": pl.Int64,
+    "head": pl.Int64,
+    "parameters": pl.Int64,
+    "seconds": pl.Float64,
+    "path": pl.String,
+}
+SCORES = {"train": "train_accuracy", "test": "test_accuracy", "ceiling": "bayes_accuracy"}
+
+
+def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
+    """The runs of a folder, by name.
+
+    Folders that cannot be read as runs are left out with a warning that says why.
+
+    Args:
+        folder: Folder of the run folders.
+        unfinished: Whether to include those that have been begun and not finished.
+
+    Raises:
+        StoreError: If there is no such folder.
+
+    Example:
+        >>> import spectrope as sp
+        >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
+        >>> [run.config["encoding_name"] for run in sp.runs("my-runs")]
+        ['nope']
+    """
+    require_type(folder, (str, Path), "folder", "the path of a folder")
+    readable, broken = survey(folder)
+    for path, reason in broken:
+        warnings.warn(f"left out: {path.name}: {reason}", SpectropeWarning, stacklevel=2)
+    return [run for run in readable if unfinished or run.finished]
+
+
+def table(runs: Run | Iterable[Run]) -> pl.DataFrame:
+    """One data frame of runs, a row each, with the same columns whatever they are of.
+
+    Columns: what tells runs apart (`run`, its id; `laboratory`, `task`, `encoding`, `scale`, `condition`,
+    `seed`, `tuning`, `learning_rate`), accuracies in percent (`train`, `test`, and `ceiling`, the best that
+    labels allow), `test_loss` in nats, whether training `diverged`, the largest `drop` of an ablated head in
+    percentage points with its `layer` and `head`, counted from 0, the number of `parameters`, `seconds` of
+    training, and the `path`. What a run does not have is null.
+
+    Args:
+        runs: Finished or not, of any laboratory.
+
+    Raises:
+        StoreError: If a run is damaged.
+
+    Example:
+        >>> import spectrope as sp
+        >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
+        >>> sp.table(sp.runs("my-runs")).select("task", "encoding", "seed").rows()
+        [('distance', 'nope', 0)]
+    """
+    chosen = [runs] if isinstance(runs, Run) else _several(runs)
+    return pl.DataFrame([_row(run) for run in chosen], schema=SCHEMA)
+
+
+_runs_of = runs  # Other functions here take `runs`.
+
+
+def as_runs(runs: Run | Iterable[Run] | str | Path) -> list[Run]:
+    """One run, several, or those of a folder that belong to a report without being named.
+
+    Of a folder these are the finished ones but trials of a learning rate and runs of other laboratories.
+
+    Raises:
+        StoreError: If a folder holds none.
+    """
+    if isinstance(runs, Run):
+        return [runs]
+    if not isinstance(runs, str | Path):
+        return _several(runs)
+    chosen = [run for run in _runs_of(runs) if _is_shown(run)]
+    if not chosen:
+        raise StoreError(f"no finished run in {runs}; `spectrope compare` makes some.")
+    return chosen
+
+
+def _several(runs: Iterable[Run]) -> list[Run]:
+    """The runs that an argument holds.
+
+    Raises:
+        ConfigError: If it holds anything else.
+    """
+    require_type(runs, Iterable, "runs", "a run, several, or a folder of them")
+    chosen = list(runs)
+    for one in chosen:
+        require_type(one, Run, "every one of the runs", "a run, as sp.runs and sp.train return them")
+    return chosen
+
+
+def _is_shown(run: Run) -> bool:
+    return run.config.get("tuning") != "trial" and MARK not in run.config
+
+
+def listing(folder: str | Path) -> tuple[pl.DataFrame, list[tuple[Path, str]]]:
+    """The table of all runs of a folder, finished or not, and each other folder with why it is none.
+
+    Raises:
+        StoreError: If there is no such folder.
+    """
+    readable, broken = survey(folder)
+    rows = []
+    for run in readable:
+        try:
+            rows.append(_row(run))
+        except SpectropeError as error:
+            broken.append((run.path, str(error)))
+    return pl.DataFrame(rows, schema=SCHEMA), broken
+
+
+def _row(run: Run) -> dict[str, Any]:
+    manifest = run.manifest if run.finished else {}
+    return {
+        "run": run.id,
+        "path": str(run.path),
+        "finished": run.finished,
+        **_identity(run),
+        **{name: _percent(manifest, key) for name, key in SCORES.items()},
+        "test_loss": manifest.get("test_loss"),
+        "diverged": has_diverged(manifest) if manifest else None,
+        **_largest_drop(run),
+        "parameters": manifest.get("n_parameters"),
+        "seconds": manifest.get("seconds"),
+    }
+
+
+def _identity(run: Run) -> dict[str, Any]:
+    """What tells a run from others, by its configuration."""
+    config = run.config
+    if MARK in config:
+        return _of_other_laboratory(config)
+    if missing := [name for name in ("task", *NAMES) if name not in config]:
+        raise StoreError(f"its configuration is damaged: it has no {missing[0]!r}.")
+    task = config["task"]
+    if not (isinstance(task, dict) and "kind" in task):
+        raise StoreError("its configuration is damaged: its task has no name.")
+    names = {name.removesuffix("_name"): config[name] for name in NAMES}
+    rate = config.get("training", {}).get("learning_rate")
+    return {
+        "laboratory": DECODER,
+        "task": task["kind"],
+        **names,
+        "tuning": config.get("tuning", "none"),
+        "learning_rate": rate,
+    }
+
+
+def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
+    """A run of another laboratory goes by its label, or by its laboratory: no file is run to list it."""
+    from spectrope.lab import read_experiment  # Loads torch, which tables of the decoder's runs do without.
+
+    rate = config.get("training", {}).get("learning_rate")
+    known = {"laboratory": config[MARK], "learning_rate": rate}
+    if isinstance(config.get(OWN), dict):
+        names = ", ".join(config[OWN])
+        return known | {"task": config[MARK], "encoding": names, "seed": config.get("seed")}
+    one = read_experiment(config)
+    return known | {"task": one.label, "seed": one.seed}
+
+
+def _percent(manifest: dict[str, Any], key: str) -> float | None:
+    value = manifest.get(key)
+    if key == "test_accuracy" and manifest and not isinstance(manifest.get(key, ""), int | float | None):
+        raise StoreError("its manifest is damaged: 'test_accuracy' is no number; train it again.")
+    return None if value is None else 100 * value
+
+
+def _largest_drop(run: Run) -> dict[str, Any]:
+    mark = fullest(run, "ablation")
+    if mark is None:
+        return {}
+    heads = run.frame(f"ablation{mark}").filter(pl.col("drop").is_finite())
+    top = heads.sort("drop", descending=True).head(1).to_dicts()
+    return {name: top[0][name] for name in ("drop", "layer", "head")} if top else {}

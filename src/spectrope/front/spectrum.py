@@ -1,0 +1,131 @@
+"""Spectra of the heads of a run or a model, or of an encoding by itself."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from spectrope import lab
+from spectrope.checkpoints import LENGTH, ModelSpectrum, Tokenizer, spectrum_of_model
+from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign
+from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig
+from spectrope.front.ablate import refuse, require_language_model
+from spectrope.front.progress import counting, watching
+from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
+from spectrope.front.targets import Target, opened
+from spectrope.lab import Measurement, encoding_kernels, experiment_of, kernel_tables
+from spectrope.models import DecoderConfig
+from spectrope.store import Run
+
+POSITIONS, HEADS, EXAMPLES, DRAWS = 512, 8, 64, 199
+Spectra = RunSpectrum | ModelSpectrum | EncodingSpectrum
+
+
+def spectrum(
+    target: Target | Encoding | EncodingConfig,
+    *,
+    examples: int | None = None,
+    draws: int | None = None,
+    length: int | None = None,
+    heads: int | None = None,
+    on: Path | Sequence[str] | Tensor | None = None,
+    layers: slice | None = None,
+    batch: int | None = None,
+    quantities: Sequence[str] = (),
+    tokenizer: Tokenizer | None = None,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    watch: Watch | None = None,
+) -> Spectra:
+    """Measure the spectra of the heads of a run or a model, or bound that of an encoding by itself.
+
+    Args:
+        target: A run, a Hugging Face model, an `OwnModel`, the folder or name of a run or a checkpoint; or an
+            encoding: its name, `file.py:Class`, its configuration, or the module itself. A text that names an
+            encoding is one; a `Path` never is.
+        examples: Of a run, its longest held-out examples, or sequences of a model (64).
+        draws: Of a run or a model: permutations in the test of Toeplitz shares (199).
+        length: Positions of an encoding (512), or tokens per sequence of a model (64).
+        heads: Of an encoding that is named or configured (8).
+        on: Of a model: a `Path` of a file with a text per line, texts, or token ids of shape (n, t); None
+            draws tokens.
+        layers: Of a model: layers to measure; None takes all.
+        batch: Of a model: sequences in one pass; None takes all.
+        quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
+            run.
+        tokenizer: Of a model, for texts; None takes that of a checkpoint that is named.
+        root: Folder that holds the run folders, where a run is named by the beginning of its id.
+        device: Where to compute.
+        watch: Called with the progress; None shows it in a terminal or a notebook.
+
+    Raises:
+        ConfigError: If the target is none of these, or an argument is for another kind.
+        UnsupportedError: If positions are not equally spaced, or no attention kernel could be observed.
+
+    Example:
+        >>> import spectrope as sp
+        >>> bounds = sp.spectrum("alibi", length=32, heads=2).to_frame()
+        >>> bounds.select("heads", "kind").rows()
+        [('0', 'bias'), ('1', 'bias')]
+    """
+    contents = {"on": on, "layers": layers, "batch": batch}
+    if is_encoding(target):
+        refuse(
+            contents | {"examples": examples, "draws": draws, "quantities": quantities or None},
+            "runs or models",
+            "an encoding has no content",
+        )
+        return _of_encoding(
+            target, POSITIONS if length is None else length, HEADS if heads is None else heads
+        )
+    refuse({"heads": heads}, "encodings", "a model has its own")
+    place = choose_device(device)
+    known, tokenizer = opened(target, root, place, tokenizer)
+    examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
+    if isinstance(known, Run):
+        refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")
+        plan = Measurement(examples=examples, draws=draws, quantities=tuple(quantities))
+        with watching(watch, [experiment_of(known).label]) as shown:
+            return RunSpectrum(known, plan.mark, lab.spectrum(known, place, plan, shown))
+    require_language_model(known)
+    length = LENGTH if length is None else length
+    for name, value, least in (("examples", examples, 2), ("draws", draws, 1), ("length", length, 2)):
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}; got {value}.")
+    with counting(watch, "measuring") as shown:
+        return spectrum_of_model(
+            known,
+            on,
+            tokenizer=tokenizer,
+            examples=examples,
+            length=length,
+            layers=slice(None) if layers is None else layers,
+            draws=draws,
+            batch=batch,
+            quantities=quantities,
+            watch=shown,
+        )
+
+
+def is_encoding(target: object) -> bool:
+    """Whether something is an encoding, or the name of one."""
+    if isinstance(target, str):
+        return is_foreign(target) or target in ENCODINGS
+    return isinstance(target, Encoding | EncodingConfig)
+
+
+def _of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
+    for name, value, least in (("length", length, 2), ("heads", heads, 1)):
+        if value < least:
+            raise ConfigError(f"{name} must be at least {least}; got {value}.")
+    config = ENCODINGS.config(ENCODINGS.resolve(target))() if isinstance(target, str) else target
+    if isinstance(config, Encoding):
+        built, sizes = config, config.config
+        heads = getattr(sizes, "n_heads", heads)
+        width = getattr(sizes, "head_dim", DecoderConfig.head_dim)
+    else:
+        model = DecoderConfig(max_length=length, n_heads=heads, n_layers=1, encoding=config)
+        built, width = model.encoding.build(), model.head_dim
+    kernels = encoding_kernels(built, length, heads, width, causal=True)
+    return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))

@@ -1,0 +1,160 @@
+"""How spectra of runs and of encodings are shown."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from spectrope.console import Shown, head_parts
+from spectrope.lab import EncodingKernel
+from spectrope.spectral import rope_kernel_eigenvalues
+from spectrope.store import Run
+
+Part = str | tuple[str, pl.DataFrame]
+EIGENVALUES_SHOWN = 8
+UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
+THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
+LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
+
+
+@dataclass(frozen=True, repr=False)
+class RunSpectrum(Shown):
+    """Spectra of the heads of a run's model, kept with the run.
+
+    Args:
+        run: The run.
+        mark: What follows the names of its tables in the run's folder.
+        tables: By their plain names; "spectrum" has a row per head.
+    """
+
+    run: Run
+    mark: str
+    tables: Mapping[str, pl.DataFrame]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Table "spectrum": a row per layer and head."""
+        return self.tables["spectrum"]
+
+    def parts(self) -> Iterator[Part]:
+        tables, measured = self.tables, self.to_frame()
+        first = measured.row(0, named=True)
+        data = f"First {first['positions']} tokens of {first['examples']} held-out examples"
+        yield from head_parts(measured, data, ["layer", "head"])
+        yield _controls(measured)
+        if "bands" in tables:
+            yield _bands(tables["bands"])
+        yield _szego(tables["szego"])
+        shares = tables["shares"].pivot("part", index="layer", values="share")
+        yield "shares of the variance of hidden states", shares
+        if "extremes" in tables:
+            yield _extremes(tables["extremes"])
+        if "correlation" in tables:
+            kept = tables["correlation"].select(
+                "quantity", "scope", "rho", "rho_low", "rho_high", "p_adjusted"
+            )
+            names = {"rho_low": "low", "rho_high": "high"}
+            yield "rank correlation with the drop, over heads", kept.rename(names)
+        else:
+            yield "No drops that differ between heads; `spectrope ablate` measures drops."
+        names = f", named as spectrum{self.mark}" if self.mark else ""
+        yield f"Tables in {self.run.path}{names}."
+
+
+@dataclass(frozen=True, repr=False)
+class EncodingSpectrum(Shown):
+    """The Toeplitz matrices that an encoding brings by itself, and their spectra.
+
+    Args:
+        kernels: The matrices, of heads that share one.
+        tables: "lags", "symbol", "extremes" and "distances".
+    """
+
+    kernels: tuple[EncodingKernel, ...]
+    tables: Mapping[str, pl.DataFrame]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Table "extremes": a row per kernel, with both ends of its spectrum between proven bounds."""
+        return self.tables["extremes"]
+
+    def parts(self) -> Iterator[Part]:
+        n = self.kernels[0].operator.n
+        unit = " and ".join(UNITS[kind] for kind in dict.fromkeys(kernel.kind for kernel in self.kernels))
+        kept = [lag for lag in LAGS_SHOWN if lag < n]
+        near = self.tables["lags"].filter(pl.col("lag").is_in(kept))
+        by_lag = near.pivot("lag", index=["heads", "kind"], values="value")
+        yield f"{unit} by lag, of {n} positions", _without_lone_kind(by_lag)
+        yield _extremes(self.tables["extremes"])
+        yield from _distances(self.tables["distances"])
+        for kernel in self.kernels:
+            if kernel.frequencies is not None:
+                nonzero = rope_kernel_eigenvalues(kernel.frequencies, n)
+                leading = ", ".join(f"{value:.4g}" for value in nonzero[:EIGENVALUES_SHOWN].tolist())
+                yield f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ..."
+
+
+def _controls(measured: pl.DataFrame) -> Part:
+    """Toeplitz shares beside those of the controls, layer by layer."""
+    names = {
+        "toeplitz": "as trained",
+        "toeplitz_shuffled": "tokens shuffled",
+        "toeplitz_off": "encoding off",
+        "toeplitz_null": "by chance",
+    }
+    means = [pl.col(old).mean().alias(new) for old, new in names.items()]
+    by_layer = measured.group_by("layer", maintain_order=True).agg(means)
+    return "mean Toeplitz share of the heads of a layer", by_layer
+
+
+def _bands(table: pl.DataFrame) -> Part:
+    """Shares of energy of the bands of frequencies, layer by layer."""
+    named = table.with_columns(pl.col("band").cast(pl.String))
+    means = named.pivot("band", index="layer", values="share", aggregate_function="mean")
+    low, high = table["frequency_low"].min(), table["frequency_high"].max()
+    return f"mean energy of bands of frequencies, {high:.3g} to {low:.3g} radians per token; sums to 1", means
+
+
+def _szego(table: pl.DataFrame) -> Part:
+    """How far the spectra of heads' kernels are from their symbols, layer by layer."""
+    layers = table.group_by("layer", "kind", maintain_order=True).agg(
+        pl.len().alias("heads"),
+        pl.col("relative").mean().alias("distance, mean"),
+        pl.col("relative").max().alias("greatest"),
+        pl.col("theorem_applies").sum().alias("theorem applies"),
+    )
+    return "spectra of mean kernels against their symbols, in shares of the symbol's range", layers
+
+
+def _extremes(table: pl.DataFrame) -> Part:
+    """Both ends of each spectrum, between bounds that no eigenvalue passes."""
+    labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
+    names = {
+        "lower_bound": "bound below",
+        "smallest_estimate": "least",
+        "largest_estimate": "greatest",
+        "upper_bound": "bound above",
+    }
+    shown = table.select(*labels, *(pl.col(old).alias(new) for old, new in names.items()))
+    return "extreme eigenvalues of the encoding's own kernels, and proven bounds", _without_lone_kind(shown)
+
+
+def _distances(table: pl.DataFrame) -> Iterator[Part]:
+    """How far the longest section's spectra are from the symbol, and whether that must vanish."""
+    labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
+    names = {"scaled": "n x distance", "rate": "p"}
+    columns = [pl.col("distance"), *(pl.col(old).alias(new) for old, new in names.items())]
+    longest = table.filter(pl.col("n") == pl.col("n").max())
+    shown = _without_lone_kind(longest.select(*labels, "spectrum", *columns))
+    n = longest["n"][0]
+    yield f"Wasserstein distance of spectra from symbols at {n} positions, about n^-p", shown
+    for (kind,), part in longest.group_by("spectrum", maintain_order=True):
+        barred = part.filter(~pl.col("theorem_applies"))
+        if not barred.is_empty():
+            yield (
+                f"{THEOREMS[str(kind)]} does not apply to {len(barred)} of {len(part)}: at least "
+                f"{barred['tail_share'].min():.0%} of their lags' absolute sum lies beyond half of the "
+                "positions, so that the distance need not vanish."
+            )
+
+
+def _without_lone_kind(table: pl.DataFrame) -> pl.DataFrame:
+    return table.drop("kind") if table["kind"].n_unique() == 1 else table

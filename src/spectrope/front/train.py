@@ -1,0 +1,178 @@
+"""Training one run, or a plan of many, with progress."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, overload
+
+from spectrope import lab
+from spectrope.console import try_own, try_task
+from spectrope.core import ConfigError, Device, SpectropeWarning, Watch, choose_device, stop_on_signal
+from spectrope.encodings import EncodingConfig
+from spectrope.front.progress import watching
+from spectrope.lab import AnyExperiment, Experiment, Job, Probe, experiment
+from spectrope.lab.engines.local import as_jobs
+from spectrope.store import Run
+
+
+@overload
+def train(
+    encoding: AnyExperiment,
+    /,
+    *,
+    root: str | Path = ...,
+    device: Device = ...,
+    probe: Probe | None = ...,
+    watch: Watch | None = ...,
+) -> Run: ...
+@overload
+def train(
+    encoding: str | EncodingConfig,
+    task: str = ...,
+    *,
+    scale: str = ...,
+    condition: str = ...,
+    seed: int = ...,
+    epochs: int | None = ...,
+    n_examples: int | None = ...,
+    root: str | Path = ...,
+    device: Device = ...,
+    probe: Probe | None = ...,
+    watch: Watch | None = ...,
+) -> Run: ...
+def train(
+    encoding: str | EncodingConfig | AnyExperiment,
+    task: str = "distance",
+    *,
+    scale: str = "mini",
+    condition: str = "controlled",
+    seed: int = 0,
+    epochs: int | None = None,
+    n_examples: int | None = None,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    probe: Probe | None = None,
+    watch: Watch | None = None,
+) -> Run:
+    """Train one decoder, go on with its unfinished run, or return its finished one.
+
+    An encoding or a task from a file is tried first, and the laws of the encoding are printed.
+
+    Args:
+        encoding: A registered encoding, one in a file (`file.py:Class`), its configuration, or a whole
+            experiment, which already has what follows up to `n_examples`.
+        task: A registered task, or one in a file.
+        scale: Sizes and length of training; see `experiment`, also for what follows.
+        condition: Whose confounds to keep.
+        seed: Of data, weights, order and dropout.
+        epochs: Replaces the scale's.
+        n_examples: Replaces the scale's.
+        root: Folder of the run folders.
+        device: Where to compute.
+        probe: What to measure on the way, such as `LearningProbe(every=100)`; weights stay the same.
+        watch: Called with the progress; None shows it in a terminal or a notebook.
+
+    Raises:
+        ConfigError: If a value breaks a rule, or an experiment is given together with settings.
+        UnknownNameError: If a name is not known.
+        Interrupted: After Ctrl-C, once the run is saved.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", "distance", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> run.finished, run.config["encoding_name"]
+        (True, 'rope')
+    """
+    settings = (task, scale, condition, seed, epochs, n_examples)
+    if isinstance(encoding, AnyExperiment):
+        if settings != ("distance", "mini", "controlled", 0, None, None):
+            raise ConfigError("an experiment has its task, scale and sizes already; change them there.")
+        one = encoding
+    else:
+        one = experiment(
+            task,
+            encoding,
+            scale=scale,
+            condition=condition,
+            seed=seed,
+            epochs=epochs,
+            n_examples=n_examples,
+        )
+    if isinstance(one, Experiment):
+        tried([one])
+    place = choose_device(device)
+    with watching(watch, [one.label]) as shown, stop_on_signal() as stop:
+        run = lab.train(one, Path(root), place, shown, stop, probe)
+    warn_of_failures([run])
+    return run
+
+
+def warn_of_failures(runs: Sequence[Run]) -> None:
+    """Warn of runs that have diverged, or that have learned hardly more than to guess."""
+    for run in runs:
+        if failure := _failure(run.manifest):
+            label = lab.read_experiment(run.config).label
+            warnings.warn(f"{label} {failure}", SpectropeWarning, stacklevel=3)
+
+
+def _failure(manifest: Mapping[str, Any]) -> str:
+    """What is wrong with a finished run, if anything, and what may help."""
+    if lab.has_diverged(manifest):
+        return "diverged: its held-out loss is not finite; a lower learning rate may help."
+    if not lab.is_near_chance(manifest):
+        return ""
+    reached, chance = (100 * manifest[name] for name in ("test_accuracy", "chance_accuracy"))
+    return (
+        f"is near chance: {reached:.1f} % held out, {chance:.1f} % by guessing. Its heads tell nothing yet; "
+        "train on more examples or for more epochs."
+    )
+
+
+def execute(
+    plan: Sequence[AnyExperiment | Job],
+    root: str | Path = "runs",
+    *,
+    device: Device = "auto",
+    workers: int = 1,
+    watch: Watch | None = None,
+) -> list[Run]:
+    """Train and measure every job of a plan; what its run folder already holds is not done again.
+
+    Args:
+        plan: The jobs; an experiment by itself is trained and ablated.
+        root: Folder of the run folders.
+        device: Where to compute; on CUDA one worker serves all.
+        workers: Processes on a CPU, which share its threads.
+        watch: Called with the progress of each job; None shows it in a terminal or a notebook.
+
+    Returns:
+        Their runs, in the order of the plan.
+
+    Raises:
+        EngineError: If a worker process dies.
+        Interrupted: After Ctrl-C, once every unfinished run is saved.
+        SpectropeError: If a job fails; the others are finished first.
+
+    Example:
+        >>> import spectrope as sp
+        >>> plan = [sp.experiment("distance", "rope", seed=seed, epochs=1, n_examples=60) for seed in (0, 1)]
+        >>> [run.config["seed"] for run in sp.execute(plan, watch=sp.unwatched)]
+        [0, 1]
+    """
+    labels = [job.experiment.label for job in as_jobs(plan)]
+    if not labels:
+        return []
+    with watching(watch, labels) as shown:
+        return lab.execute(plan, root, device=device, workers=workers, watch=shown)
+
+
+def tried(plan: Sequence[Experiment]) -> None:
+    """Try encodings and tasks that come from files, each once, before anything of a plan is trained.
+
+    Raises:
+        ConfigError: If one fails, with the line of the file.
+    """
+    for one in {one.model.encoding.kind: one for one in reversed(plan)}.values():
+        try_own(one.model)
+    for task in dict.fromkeys(one.task for one in plan):
+        try_task(task)

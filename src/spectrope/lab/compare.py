@@ -1,0 +1,61 @@
+"""The plan of a comparison: one experiment per task, seed and encoding, all else equal."""
+
+from collections.abc import Sequence
+
+from spectrope.core import ConfigError, require_type
+from spectrope.encodings import EncodingConfig
+from spectrope.lab.training.config import Experiment
+from spectrope.lab.training.scales import experiment
+
+COMPARED = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
+COMPARED_TASKS = ("distance", "counting")
+
+
+def comparison_plan(
+    encodings: str | EncodingConfig | Sequence[str | EncodingConfig] = COMPARED,
+    tasks: str | Sequence[str] = COMPARED_TASKS,
+    seeds: int | Sequence[int] = 0,
+    *,
+    scale: str = "mini",
+    condition: str = "controlled",
+    epochs: int | None = None,
+    n_examples: int | None = None,
+) -> list[Experiment]:
+    """The experiments that compare encodings on tasks, in the order task, seed, encoding; each comes once.
+
+    Args:
+        encodings: Names, classes in files (`file.py:Class`), configurations, or one of them.
+        tasks: Names, classes in files, or one of them.
+        seeds: One run per seed, task and encoding; a number is one seed.
+        scale: Sizes and length of training; see `experiment`, also for what follows.
+        condition: Whose confounds to keep.
+        epochs: Replaces the scale's.
+        n_examples: Replaces the scale's.
+
+    Raises:
+        ConfigError: If there is nothing to compare, or a value breaks a rule.
+        UnknownNameError: If a name is not known.
+    """
+    for name, given in (("encodings", encodings), ("tasks", tasks), ("seeds", seeds)):
+        require_type(given, (Sequence, EncodingConfig, int), name, "one or a list")
+    chosen = (encodings,) if isinstance(encodings, str | EncodingConfig | int) else tuple(encodings)
+    on = (tasks,) if isinstance(tasks, str | int) else tuple(tasks)
+    numbers = (seeds,) if isinstance(seeds, int | str) else tuple(seeds)
+    for name, values in (("encodings", chosen), ("tasks", on), ("seeds", numbers)):
+        if not values:
+            raise ConfigError(f"a comparison's {name} must be at least one; got none.")
+    plan = [
+        experiment(
+            task,
+            encoding,
+            scale=scale,
+            condition=condition,
+            seed=seed,
+            epochs=epochs,
+            n_examples=n_examples,
+        )
+        for task in on
+        for seed in numbers
+        for encoding in chosen
+    ]
+    return list(dict.fromkeys(plan))  # Two workers must not write one run.

@@ -1,0 +1,108 @@
+"""An audit in Python: what it takes, what it refuses, and how it is shown."""
+
+import re
+
+import polars
+import pytest
+from tests.checkpoints.audit.families import FAMILIES, llama
+from torch import nn
+
+from spectrope.checkpoints.audit import audit, diff
+from spectrope.checkpoints.audit.text import COLUMNS
+from spectrope.core.errors import ConfigError, UnsupportedError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("api")
+    FAMILIES["smollm3"]().save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found():
+    return audit(FAMILIES["smollm3"](), length=32)
+
+
+def test_a_folder_is_audited_with_the_command_s_options(folder):
+    found = audit(folder, dtype="bfloat16", layers="2:", length=32, paths=True, device="cpu")
+    assert (found.dtype, [layer.layer for layer in found.layers]) == ("bfloat16", [2, 3])
+    assert found.paths
+    assert audit(str(folder), layers=slice(0, 1), length=16).ok
+
+
+def test_a_string_is_the_table(found):
+    lines = str(found).splitlines()
+    assert lines[0] == "SmolLM3ForCausalLM (smollm3), 32 positions in float32"
+    assert lines[1].split() == ["layer", "position", "effective", "mask", "verdict"]
+    assert lines[3].split() == ["0", "relative", "rotary,", "base", "2e+06", "causal", "matches"]
+    assert len(lines) == 3 + len(found.layers)
+
+
+def test_a_string_says_why_something_differs():
+    model = llama()
+    model.model.rotary_emb.inv_freq *= 0.5
+    text = str(audit(model, length=32))
+    assert re.search(r"layer 0: SPE\d+ scaling: base 10000 declared, base 10000, linear by 2 effective", text)
+
+
+def test_the_short_form_is_short(found):
+    assert repr(found) == "<Audit of SmolLM3ForCausalLM: matches, 4 layers at length 32>"
+
+
+def test_a_notebook_shows_a_table_and_runs_nothing(found):
+    html = found._repr_html_()
+    assert html.count("<tr>") == 2 + len(found.layers)
+    model = FAMILIES["smollm3"]()
+    model.config._name_or_path = "<script>x</script>"
+    assert "<script>" not in audit(model, length=16)._repr_html_()
+
+
+def test_a_frame_has_a_row_per_layer(found):
+    frame = found.to_frame()
+    assert isinstance(frame, polars.DataFrame)
+    assert tuple(frame.columns) == COLUMNS
+    assert frame["position"].to_list() == ["relative"] * 3 + ["NoPE"]
+    assert set(frame["verdict"]) == {"matches"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((nn.Linear(2, 2),), {}, "audit takes a Hugging Face model, or the folder or id of one; got Linear"),
+        ((42,), {}, "audit takes a Hugging Face model, or the folder or id of one; got int 42"),
+        ((llama(),), {"dtype": "bfloat16"}, "say how a checkpoint is loaded; got a loaded LlamaForCausalLM"),
+        (
+            ("x",),
+            {"allow_everything": True},
+            "audit has no argument 'allow_everything'; those of loading are",
+        ),
+        (("nobody/nothing",), {}, "not in the local cache; allow_download=True fetches it from the hub"),
+    ],
+)
+def test_a_wrong_argument_gets_one_line_in_python_s_words(arguments, options, message):
+    with pytest.raises(ConfigError, match=message) as got:
+        audit(*arguments, **options)
+    assert "\n" not in str(got.value)
+    assert "--" not in str(got.value)
+
+
+@pytest.mark.parametrize("argument", ["path", 42, None])
+def test_diff_takes_audits(argument, found):
+    with pytest.raises(
+        ConfigError, match=rf"diff compares two audits, .*; got a {type(argument).__name__}\."
+    ):
+        diff(found, argument)
+
+
+def test_more_memory_than_there_is_is_one_line(monkeypatch):
+    model = llama()
+
+    def exhausted(*_, **__):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr(model.model, "forward", exhausted)
+    with pytest.raises(
+        UnsupportedError, match="at length 4 needs more memory than there is; give a smaller length"
+    ):
+        audit(model, length=16)

@@ -48,7 +48,7 @@ def test_the_page_of_claims_has_the_verdicts_of_the_rows():
     told = {section.split('"')[0]: section for section in sections}
     assert list(told) == [claim.kind for claim in claims]
     for verdict in Study(tuple(claims), tuple(THROWN), "mini", tuple(range(6))).verdicts(rows):
-        line = f"- `{verdict.condition}`: **{verdict.outcome}**, {verdict.reason}."
+        line = f"- `{verdict.condition}`: **{verdict.word}**: {verdict.reason}."
         assert line in told[verdict.claim].splitlines()
 
 
@@ -56,7 +56,7 @@ def test_what_readme_says_of_claims_is_on_their_page():
     section = (ROOT / "README.md").read_text().split("## What the claims come to")[1].split("\n## ")[0]
     page = (ROOT / "docs" / "replication.md").read_text()
     told = re.findall(r"(-?[\d.]+)[\w\s]*\[(-?[\d.]+), (-?[\d.]+)\]", section)
-    assert len(told) == 7
+    assert len(told) == 6
     assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]
     [runs] = re.findall(r"in (\d+ of \d+ runs) without dropout", section)
-    assert f"without dropout there is one in {runs}" in page
+    assert f"RoPE has a deposit in {runs} without dropout" in page

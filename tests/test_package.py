@@ -16,7 +16,7 @@ from spectrope.lab.job import Job
 ROOT = Path(__file__).parent.parent
 
 
-ROOMS = {"encodings", "lab"}
+ROOMS = {"encodings", "lab", "tasks"}
 
 
 @pytest.mark.parametrize("name", spectrope.__all__)

@@ -148,7 +148,7 @@ def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys
     assert f"left out: {damaged.name}: " in left_out
     assert damaged.name in failed
     assert "rope-with-absolute" in told.out.partition("Verdicts at scale tiny")[2]
-    assert len(StudyRows.load(tmp_path / "tiny.jsonl")) == 3
+    assert len(StudyRows.load(tmp_path / "tiny.jsonl")) == 1
 
 
 def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsys):

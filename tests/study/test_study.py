@@ -97,8 +97,8 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
     )
     (first,) = study(claim, seeds=tuple(range(3))).verdicts(rows)  # Twice as many: six.
     (fresh,) = study(claim, seeds=tuple(range(3, 6))).verdicts(rows)
-    assert (first.word, first.n_seeds, fresh.n_seeds) == ("reproduced", 6, 6)
-    assert fresh.reason == "its premise fails: RoPE alone, gap in layer 0"
+    assert (first.headline.word, first.n_seeds, fresh.n_seeds) == ("reproduced", 6, 6)
+    assert fresh.findings[0].word == "contradicted"
     assert study(claim, seeds=tuple(range(3, 6))).jobs()[0].experiment.seed == 12
 
 
@@ -108,22 +108,22 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main([*words, "--dry-run", "--workers", "16"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "4 runs to do" in told
-    assert "4 at a time" in told
+    assert "2 runs to do" in told
+    assert "2 at a time" in told
     assert not list(tmp_path.iterdir())
     assert main(words) == 0
     out = capsys.readouterr().out
-    assert "4 of 4: distance/sum/seed 7, held-out" in out
-    assert "undecided" in out
+    assert "2 of 2: distance/sum/seed 0, held-out" in out
+    assert "not testable here" in out
     rows = StudyRows.load(tmp_path / "rows" / "tiny.jsonl")
-    assert len(rows) == 4
+    assert len(rows) == 2
     assert main([*words, "--runs", str(tmp_path / "elsewhere")]) == 0
     assert "0 runs to do" in capsys.readouterr().out
     assert not (tmp_path / "elsewhere").exists()
     verdict = RoPEWithAbsolute().judge(rows, "controlled", tiny)
-    assert verdict.word == "undecided"
+    assert verdict.word == "not testable here"
     assert main(["claims", "list", "6", "--scale", tiny, *where[:2]]) == 0
-    assert "controlled: inconclusive, " in capsys.readouterr().out
+    assert "controlled: not testable here, " in capsys.readouterr().out
 
 
 def no_json(run):
@@ -148,7 +148,7 @@ def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys
     assert f"left out: {damaged.name}: " in left_out
     assert damaged.name in failed
     assert "rope-with-absolute" in told.out.partition("Verdicts at scale tiny")[2]
-    assert len(StudyRows.load(tmp_path / "tiny.jsonl")) == 3
+    assert len(StudyRows.load(tmp_path / "tiny.jsonl")) == 1
 
 
 def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsys):

@@ -47,7 +47,7 @@ def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
         yield (
             "**NoPE's failure on Task 1 is the missing causal mask.** With the mask a decoder without "
             f"positional encoding reaches {_mean(with_mask):.1f} %, without it (R1 alone) "
-            f"{_mean(without):.1f} %: {change.estimate:.1f} points [{change.low:.1f} to {change.high:.1f}], "
+            f"{_mean(without):.1f} %: {change.estimate:.1f} [{change.low:.1f} to {change.high:.1f}] points, "
             f"{len(both)} seeds.{rest}"
         )
 

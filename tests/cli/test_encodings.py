@@ -6,7 +6,7 @@ import pytest
 from tests.cli.typed import refused
 
 from spectrope.attention import cost
-from spectrope.attention.cost import Refused
+from spectrope.attention.cost import UncostedEncoding
 from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import INTERRUPTED, main
 from spectrope.encodings.base import ENCODINGS
@@ -39,7 +39,7 @@ def test_costs_are_printed_beside_none_also_when_interrupted(capsys, monkeypatch
     assert re.search(rf"rope +explicit +{ratio} +{ratio} +{number} +{number}", out)
 
     def once(names, length, device):
-        yield Refused("rope", "too long.")
+        yield UncostedEncoding("rope", "too long.")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("spectrope.cli.commands.encodings.costs", once)

@@ -133,7 +133,7 @@ def test_commands_name_each_file_once(tmp_path, capsys, monkeypatch):
         ),
         ("return 1.0", "return 1 / 0", "task 'first' fails when it is tried: "),
         ("return 1.0", "return 1 / 0", "first.py, line 27: ZeroDivisionError: division by zero."),
-        ('"mini": Size', '"maxi": Size', "unknown scale 'maxi'; did you mean mini?"),
+        ('"mini": Size', '"maxi": Size', "unknown scale 'maxi'; did you mean mid or mini?"),
         ("Config(words=4)", "Config(word=4)", "first.py, line 16: TypeError: "),
     ],
 )

@@ -183,7 +183,7 @@ def test_costs_are_read_as_they_were_written(tmp_path):
         ),
         (
             '{"flop": 1, "byte": 1, "exponential": 1, "call": 1, "source": "x", "x": 1}',
-            "CostModel.x: Unexpected",
+            "CostModel has no field 'x'",
         ),
     ],
 )

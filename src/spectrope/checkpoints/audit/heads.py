@@ -7,7 +7,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import Discrepancy, rotation_findings
 from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.checkpoints.audit.measure import completed, turning_of, unscaled
+from spectrope.checkpoints.audit.measure import turning_of, unscaled
 from spectrope.checkpoints.audit.rotary import fit_rotation
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 
@@ -73,6 +73,6 @@ def _head(
     if rotation is None:
         moves = bool((x - x[..., :1, :]).abs().max() > 20 * noise * x.square().mean().sqrt())
         return Discrepancy("rotation", "as of the layer", "of no known layout" if moves else "none")
-    turning = completed(turning_of(rotation), declared, length, noise)
+    turning = turning_of(rotation, declared, length, noise)
     about = rotation_findings(replace(declared, gain=None), turning, length, noise)
     return next((finding for finding in about if finding.what in POOLED), None)

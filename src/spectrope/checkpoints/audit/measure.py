@@ -43,8 +43,8 @@ def measure(
         sees_future=bool(call.allowed.triu(1).any()),
     )
     if rotation is not None:
-        turning = turning_of(rotation)
-        encoding = replace(encoding, turning=completed(turning, declared.turning, call.q.shape[2], noise))
+        turning = turning_of(rotation, declared.turning, call.q.shape[2], noise)
+        encoding = replace(encoding, turning=turning)
     if bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
@@ -78,13 +78,23 @@ def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "
     return q / growth[0][:, None], growth[0, -1].item()
 
 
-def turning_of(rotation: Rotation) -> Turning:
-    """A measured rotation as it is compared."""
+def turning_of(rotation: Rotation, declared: Turning | None, length: int, noise: float) -> Turning:
+    """A measured rotation as it is compared with a declared one.
+
+    Args:
+        rotation: As measured.
+        declared: Gives the frequencies of the pairs that turn too slowly to be seen.
+        length: Positions of the measurement.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    resolved = 40 * noise / length
     signs = {
-        f > 0 for f, error in zip(rotation.frequencies, rotation.errors, strict=True) if abs(f) > 5 * error
+        f > 0
+        for f, error in zip(rotation.frequencies, rotation.errors, strict=True)
+        if abs(f) > max(5 * error, resolved)
     }
     sense = 0 if len(signs) > 1 else (1 if True in signs else -1)
-    return Turning(
+    turning = Turning(
         start=rotation.start,
         width=rotation.width,
         head_dim=rotation.head_dim,
@@ -93,21 +103,21 @@ def turning_of(rotation: Rotation) -> Turning:
         gain=rotation.gain,
         pairing=rotation.pairing if rotation.width > 2 else None,
         phase_error=rotation.phase_error,
-        sense=sense,
+        sense=sense if signs else None,
         key_offset=rotation.key_offset,
     )
+    return turning if declared is None else _completed(turning, declared, resolved)
 
 
-def completed(turning: Turning, declared: Turning | None, length: int, noise: float) -> Turning:
+def _completed(turning: Turning, declared: Turning, resolved: float) -> Turning:
     """A rotation with the declared pairs that turn too slowly to be seen, at their declared frequencies.
 
     Their standard errors say that within them nothing was measured.
     """
-    if declared is None or declared.start != turning.start or declared.width <= turning.width:
+    if declared.start != turning.start or declared.width <= turning.width:
         return turning
     if turning.pairing == "halves":  # whose pairs lie elsewhere when there are more of them
         return turning
-    resolved = 40 * noise / length
     unseen = declared.frequencies[len(turning.frequencies) :]
     if any(abs(frequency) > resolved for frequency in unseen):
         return turning

@@ -39,7 +39,7 @@ class PartialRoPE(Claim, name="partial-rope"):
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        counts = sorted(map(int, seen.arms))
+        counts = sorted(map(int, seen.arms)) or [0]
         some = counts[1:-1]
         half = min(some, key=lambda k: abs(2 * k - counts[-1]), default=0)
         for k in (half, *(k for k in some if k != half)):

@@ -5,9 +5,10 @@ from spectrope.encodings.base import ENCODINGS
 from spectrope.figures import FIGURES
 from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.measures import MEASURES
+from spectrope.lab.quantities import QUANTITIES
 from spectrope.tasks.base import TASKS
 
-REGISTRIES = (ENCODINGS, TASKS, FILLS, MEASURES, FIGURES)
+REGISTRIES = (ENCODINGS, TASKS, FILLS, MEASURES, QUANTITIES, FIGURES)
 
 
 def run_no_file_yet(monkeypatch):

@@ -72,5 +72,10 @@ def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys,
     line = refused(capsys, "claims", "report", *part)
     assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_a_page_of_one_claim_at_another_scale_and_first_seed_is_written_elsewhere(tmp_path):
+    part = ("1", "--scale", "small", "--first-seed", "6", "--rows", ".")
     assert main(["claims", "report", *part, "--out", "page.md"]) == 0
     assert (tmp_path / "page.md").exists()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from math import log
 from statistics import fmean
 
@@ -39,10 +40,13 @@ EXPLORED_RATES = (
 WITHOUT_DROPOUT = f"Without dropout: {EXPLORED_RATES}"  # Why claims about deposits have runs of their own.
 
 
+planned = cache(experiment)  # Claims share runs, and build them anew for each look at the rows.
+
+
 def run_of(task: str, encoding: str, condition: str, scale: str, seed: int) -> Experiment:
     """A run of a task, trained until it is learned: what `spectrope compare` makes, but for `EPOCHS`."""
     epochs = EPOCHS.get((scale, task))
-    return experiment(task, encoding, scale=scale, condition=condition, seed=seed, epochs=epochs)
+    return planned(task, encoding, scale=scale, condition=condition, seed=seed, epochs=epochs)
 
 
 def by_encoding(
@@ -56,7 +60,7 @@ def distance_at(
     dropout: float, encoding: str | EncodingConfig, condition: str, scale: str, seed: int
 ) -> Experiment:
     """Task 1 at a rate of dropout."""
-    one = experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+    one = planned("distance", encoding, scale=scale, condition=condition, seed=seed)
     return replace(one, model=replace(one.model, dropout=dropout))
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import polars as pl
 
 from spectrope.encodings import Geometric, RoPE
-from spectrope.lab import Experiment, experiment
+from spectrope.lab import Experiment
 from spectrope.stats import t_interval
+from spectrope.study.arms import planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost
@@ -51,7 +52,7 @@ class Contraction(Claim, name="contraction"):
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         def on(base: float) -> Experiment:
             encoding = RoPE.Config(schedule=Geometric(base=base))
-            return experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+            return planned("distance", encoding, scale=scale, condition=condition, seed=seed)
 
         return {f"{base:.0f}": on(base) for base in BASES}
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from spectrope.encodings import RoPE
-from spectrope.lab import AnyExperiment, Experiment, experiment
+from spectrope.lab import AnyExperiment, Experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
-from spectrope.study.arms import ACCURACY, NAMES
+from spectrope.study.arms import ACCURACY, NAMES, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.contraction import CONTRACTED, Contraction
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
@@ -56,7 +56,7 @@ class EarlyLearning(Claim, name="early-learning"):
         coupling_arms = couplings(condition, scale, seed)
         bases = Contraction().arms(condition, scale, seed)
         task_2 = {
-            name: experiment("counting", name, scale=scale, condition=condition, seed=seed)
+            name: planned("counting", name, scale=scale, condition=condition, seed=seed)
             for name in ("rope", "nope", "mla", "t5")
         }
         return {

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, RoPE
-from spectrope.lab import SCALES, Experiment, experiment
-from spectrope.study.arms import ahead
+from spectrope.lab import SCALES, Experiment
+from spectrope.study.arms import ahead, planned
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import Seen
 from spectrope.study.verdict import Part
@@ -34,7 +34,7 @@ class PartialRoPE(Claim, name="partial-rope"):
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         n_heads = SCALES[scale]["distance"].model.n_heads
         return {
-            str(k): experiment("distance", encoding, scale=scale, condition=condition, seed=seed)
+            str(k): planned("distance", encoding, scale=scale, condition=condition, seed=seed)
             for k, encoding in by_count(condition, scale, n_heads).items()
         }
 

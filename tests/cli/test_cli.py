@@ -12,7 +12,6 @@ from tests.cli.typed import SMALL, refused
 from tests.figures.synthetic import make_run
 
 from spectrope.cli import main
-from spectrope.cli.catalogue import commands
 from spectrope.cli.commands.runs import Runs
 from spectrope.console.terminal import console
 from spectrope.core.errors import StoreError
@@ -173,19 +172,6 @@ def test_a_narrow_terminal_cuts_nothing_off(tmp_path, capsys, monkeypatch):
     below = next(place for place, line in enumerate(lines) if "─" in line) + 1
     assert "".join(line.split()[0] for line in lines[below:] if line[1:2].strip()) == run.id
     assert re.search(r" 0 +\d+\.\d$", lines[below].rstrip())
-
-
-@pytest.mark.parametrize("command", commands())
-def test_help_fits_a_screen_and_states_defaults(command, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    with pytest.raises(SystemExit) as ended:
-        main((command, "--help"))
-    assert not ended.value.code
-    shown = capsys.readouterr().out
-    lines = shown.splitlines()
-    assert 5 < len(lines) <= 50
-    options = [line for line in lines if re.search(r"--[a-z]", line)]
-    assert shown.count("default:") + shown.count("required") >= len(options) - 2
 
 
 def test_an_unknown_command_exits_with_two():

@@ -10,6 +10,8 @@ from spectrope.attention.cost import UncostedEncoding
 from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import INTERRUPTED, main
 from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.positions.base import POSITIONS
+from spectrope.encodings.schedules.base import SCHEDULES
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -17,7 +19,8 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_the_catalogue_names_every_encoding(capsys):
     assert main(("encodings",)) == 0
     out = capsys.readouterr().out
-    assert re.findall(r"^(\w+) \(", out, re.MULTILINE) == [*ENCODINGS, *ATTENTIONS]
+    listed = [*ENCODINGS, *SCHEDULES, *POSITIONS, *ATTENTIONS]
+    assert re.findall(r"^  (\w+) ", out, re.MULTILINE) == listed
     assert main(("encodings", "rope")) == 0
     shown = capsys.readouterr().out
     assert "laws: content-free, isometric, shift-invariant" in shown
@@ -26,6 +29,19 @@ def test_the_catalogue_names_every_encoding(capsys):
     shown = capsys.readouterr().out
     assert "laws" not in shown
     assert "defaults: latent=128, query_latent=128, rotary_dim=16, rotary_queries=per_head" in shown
+
+
+def test_cards_of_parts_and_of_names_that_two_things_have(capsys):
+    assert main(("encodings", "YaRN", "shifted", "learned")) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^(\w+) \((.*)\)", out, re.MULTILINE) == [
+        ("yarn", "frequency schedule"),
+        ("shifted", "positions"),
+        ("learned", "absolute; dot"),
+        ("learned", "frequency schedule"),
+    ]
+    assert "formula: \\omega_j = (\\gamma_j" in out
+    assert "did you mean yarn" in refused(capsys, "encodings", "yarm")
 
 
 def test_costs_are_printed_beside_none_also_when_interrupted(capsys, monkeypatch):

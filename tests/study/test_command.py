@@ -67,7 +67,7 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--first-seed", "6"), ("--rows", ".")])
+@pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--seeds", "6:12"), ("--rows", ".")])
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)
     assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line
@@ -76,6 +76,6 @@ def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys,
 
 @pytest.mark.usefixtures("here")
 def test_a_page_of_one_claim_at_another_scale_and_first_seed_is_written_elsewhere(tmp_path):
-    part = ("1", "--scale", "small", "--first-seed", "6", "--rows", ".")
+    part = ("1", "--scale", "small", "--seeds", "6:12", "--rows", ".")
     assert main(["claims", "report", *part, "--out", "page.md"]) == 0
     assert (tmp_path / "page.md").exists()

@@ -261,15 +261,15 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
     def last_line(one):
         return write_replication(one, StudyRows(), tmp_path / "replication.md").read_text().splitlines()[-2]
 
-    assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 6"]
+    assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 0:6"]
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
-    options = "distance-ordering --scale mini --seeds 2 --first-seed 6 --conditions controlled"
+    options = "distance-ordering --scale mini --seeds 6:8 --conditions controlled"
     assert f"`spectrope claims run {options}` does" in last_line(fresh)
 
 
 def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path):
     one = study(DistanceOrdering(), DistanceOrderingTuned(StudyRows()))
-    words = f"--scale mini --seeds 6 --rows {tmp_path}"
+    words = f"--scale mini --seeds 0:6 --rows {tmp_path}"
     plain, tuned = (f"spectrope claims run distance-ordering {more}{words}" for more in ("", "--tune "))
     assert one.commands(tmp_path) == [plain, tuned]
     page = write_replication(one, StudyRows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()

@@ -104,7 +104,7 @@ def test_a_surprise_is_checked_on_fresh_seeds_alone():
 
 def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
-    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main([*words, "--dry-run", "--workers", "16"]) == 0
     told = " ".join(capsys.readouterr().out.split())
@@ -140,7 +140,7 @@ def test_a_damaged_run_is_named_and_the_others_are_judged(tiny, tmp_path, capsys
     carry_out(claim.jobs("controlled", tiny, (0,))[:1], StudyRows(), runs, Local("cpu"))
     (damaged,) = runs.iterdir()
     damage(damaged)
-    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(runs), "--device", "cpu", "--workers", "1"]
     assert main(words) == BAD_INPUT
     told = capsys.readouterr()
@@ -155,7 +155,7 @@ def test_a_dry_run_counts_finished_runs_and_writes_nothing(tiny, tmp_path, capsy
     carry_out(
         RoPEWithAbsolute().jobs("controlled", tiny, (0, 1)), StudyRows(), tmp_path / "runs", Local("cpu")
     )
-    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "1", "--conditions", "controlled", "--dry-run"]
+    words = ["claims", "run", "6", "--scale", tiny, "--seeds", "0", "--conditions", "controlled", "--dry-run"]
     words += ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
     assert main(words) == 0
     assert "0 runs to do" in capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, ca
     claim, rows = RoPEWithAbsolute(), StudyRows(tmp_path / "tiny.jsonl")
     first, *others = claim.jobs("controlled", tiny, (0,))
     carry_out([replace(first, precision="bfloat16")], rows, tmp_path / "runs", Local("cpu"))
-    words = ["claims", "run", claim.kind, "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words = ["claims", "run", claim.kind, "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu"]
     assert main([*words, "--workers", "1", "--precision", asked]) == 0
     assert f"leaves its precision open: {taken}." in capsys.readouterr().out
@@ -176,7 +176,7 @@ def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, ca
 
 
 def test_a_precision_that_no_run_takes_is_refused(tmp_path, capsys):
-    words = ["claims", "run", "grok-coverage", "--seeds", "1", "--rows", str(tmp_path), "--dry-run"]
+    words = ["claims", "run", "grok-coverage", "--seeds", "0", "--rows", str(tmp_path), "--dry-run"]
     assert main([*words, "--precision", "bfloat16"]) == BAD_INPUT
     told = "--precision bfloat16: no run of these claims leaves it open."
     assert told in capsys.readouterr().err
@@ -262,11 +262,10 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("action", "option", "value", "rule"),
     [
-        ("run", "seeds", 0, "Run.seeds must be between 1 and 200; got 0"),
+        ("run", "seeds", "six", "--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got 'six'"),
         ("run", "workers", 0, "Run.workers must be at least 1; got 0"),
-        ("list", "seeds", 100_000, "List.seeds must be between 1 and 200; got 100000"),
-        ("report", "first-seed", -1, "Report.first_seed must be at least 0; got -1"),
-        ("harvest", "seeds", -3, "Harvest.seeds must be between 1 and 200; got -3"),
+        ("list", "seeds", "0:100000", "List.seeds must be between 1 and 200 seeds; got ('0:100000',)"),
+        ("harvest", "seeds", "3:3", "Harvest.seeds must be between 1 and 200 seeds; got ('3:3',)"),
     ],
 )
 def test_bad_options_are_refused(action, option, value, rule, tmp_path, capsys):

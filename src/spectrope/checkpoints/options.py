@@ -10,16 +10,14 @@ from torch import nn
 
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.console import DeviceOption
+from spectrope.console import RARE, DeviceOption
 from spectrope.core import ConfigError, UnsupportedError, choose_device
 
-LengthOption = Annotated[
-    int | None, tyro.conf.arg(help="Positions; None takes 512, or as many as the model takes.")
-]
-BatchOption = Annotated[int, tyro.conf.arg(help="Random contents, at least 2.")]
+LengthOption = Annotated[int | None, tyro.conf.arg(help="Positions (default: 512, or the model's limit).")]
+BatchOption = Annotated[int, tyro.conf.arg(help="Number of random contents, at least 2."), RARE]
 LayersOption = Annotated[
     str | None,
-    tyro.conf.arg(help="Load and measure these layers alone, such as 0:4, -2: or 7; None takes all."),
+    tyro.conf.arg(help="Load and measure only these layers: 0:4, -2: or 7."),
 ]
 
 
@@ -33,11 +31,15 @@ def _as_options(message: str) -> str:
 class Checkpoints:
     """What may be done to open a checkpoint; nothing beyond reading local safetensors unless asked."""
 
-    dtype: Annotated[Dtype, tyro.conf.arg(help="To compute in; auto keeps the checkpoint's.")] = "auto"
+    dtype: Annotated[Dtype, tyro.conf.arg(help="Arithmetic; auto keeps the checkpoint's."), RARE] = "auto"
     device: DeviceOption = "auto"
-    allow_download: Annotated[bool, tyro.conf.arg(help="Fetch the model from the hub.")] = False
-    trust_remote_code: Annotated[bool, tyro.conf.arg(help="Run code that comes with it.")] = False
-    allow_pickle: Annotated[bool, tyro.conf.arg(help="Unpickle weights, which can run code.")] = False
+    allow_download: Annotated[bool, tyro.conf.arg(help="Download the model from the hub."), RARE] = False
+    trust_remote_code: Annotated[
+        bool, tyro.conf.arg(help="Execute code that comes with the model."), RARE
+    ] = False
+    allow_pickle: Annotated[
+        bool, tyro.conf.arg(help="Read pickled weights, which can execute code."), RARE
+    ] = False
 
     def open(self, source: str, layers: str | None = None) -> nn.Module:
         """The model of a checkpoint, or some of its layers."""

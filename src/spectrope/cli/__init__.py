@@ -11,6 +11,7 @@ from typing import Any
 import tyro
 
 from spectrope.cli.catalogue import command, commands
+from spectrope.cli.help import asked, help_of
 from spectrope.console.terminal import complain, say
 from spectrope.core.errors import Interrupted, SpectropeError, SpectropeWarning
 from spectrope.core.foreign import blamed, loaded_files
@@ -77,6 +78,9 @@ def _run(arguments: list[str]) -> int:
         say(f"spectrope {__version__}")
         return 0
     chosen = command(arguments[0])
+    if (everything := asked(arguments[1:])) is not None:
+        say(help_of(chosen, arguments[1:], everything=everything))
+        return 0
     parsed: Any = tyro.cli(
         chosen.load(),
         prog=f"spectrope {chosen.name}",

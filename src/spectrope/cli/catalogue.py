@@ -24,6 +24,7 @@ ROOMS = {  # Folders of commands, and what help calls them.
     "grokking": "Grokking",
     "study": "Claims of the papers",
 }
+PLUG_INS = "Plug-ins"
 PACKAGE = Path(__file__).parents[1]
 
 
@@ -76,7 +77,7 @@ def _of_plugin(point: EntryPoint) -> Command:
     spec = find_spec(point.value)
     assert spec is not None
     assert spec.origin is not None
-    return Command(point.name, "Plug-ins", Path(spec.origin), point.value)
+    return Command(point.name, PLUG_INS, Path(spec.origin), point.value)
 
 
 def command(name: str) -> Command:

@@ -1,18 +1,26 @@
 """What commands share: options, tables, progress bars."""
 
 __all__ = [
+    "RARE",
     "ROOT",
     "WORKERS",
     "Condition",
     "DeviceOption",
     "Epochs",
     "Examples",
+    "OutPage",
     "Own",
+    "PrecisionOption",
     "RunsRoot",
     "Scale",
+    "Seeds",
+    "Settings",
     "Shown",
     "StopAfter",
+    "WorkersOption",
     "bars",
+    "changes_of",
+    "chosen_seeds",
     "complain",
     "console",
     "counted",
@@ -39,12 +47,20 @@ from .options import (
     DeviceOption,
     Epochs,
     Examples,
+    OutPage,
+    PrecisionOption,
     RunsRoot,
     Scale,
+    Seeds,
+    Settings,
     StopAfter,
+    WorkersOption,
+    changes_of,
+    chosen_seeds,
     refuse_given,
 )
 from .own import Own, named, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
+from .rare import RARE
 from .spectra import head_parts
 from .terminal import complain, console, explain, frame, lasting, say, table

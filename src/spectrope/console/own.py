@@ -8,6 +8,7 @@ from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 import tyro
 
 from spectrope.attention import ATTENTIONS
+from spectrope.console.rare import RARE
 from spectrope.console.terminal import table
 from spectrope.core import (
     ConfigError,
@@ -27,9 +28,10 @@ Own = Annotated[
     tuple[str, ...],
     tyro.conf.UseAppendAction,
     tyro.conf.arg(
-        help="file.py:Class of an encoding or task of the run that comes from a file of yours, which is "
-        "executed; default: none",
+        metavar="FILE:CLASS",
+        help="Encoding or task of the run, where it comes from a file of yours. The file is executed.",
     ),
+    RARE,
 ]
 
 Tried = TypeVar("Tried")

@@ -73,6 +73,8 @@ __all__ = [
     "geometric",
     "laws_of",
     "ntk_slowdown",
+    "parse_encoding",
+    "read_value",
     "t5_bucket",
 ]
 
@@ -132,6 +134,7 @@ from .schedules.proportional import Proportional
 from .schedules.yarn import YaRN
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
+from .spec import parse_encoding, read_value
 from .sum import Sum
 from .t5 import T5, t5_bucket
 from .transformer_xl import TransformerXL

@@ -1,8 +1,9 @@
 """The comparison of encodings: trained, ablated, and shown as one table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -65,6 +66,7 @@ def compare(
     condition: str = "controlled",
     epochs: int | None = None,
     n_examples: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     rates: Sequence[float] | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
@@ -84,6 +86,7 @@ def compare(
         condition: Whose confounds to keep.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's.
+        settings: Other fields of every experiment by name, as `Experiment.with_` takes them.
         rates: Learning rates of a grid, as multiples of the scale's: every encoding is also run at the best
             of them, judged on training examples that were left out. None takes the scale's alone.
         root: Folder of the run folders.
@@ -111,6 +114,7 @@ def compare(
         condition=condition,
         epochs=epochs,
         n_examples=n_examples,
+        settings=settings,
     )
     if workers < 1:
         raise ConfigError(f"workers must be at least 1; got {workers}.")

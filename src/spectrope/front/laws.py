@@ -7,8 +7,8 @@ from typing import Any
 import polars as pl
 
 from spectrope.console.display import Shown
-from spectrope.core import ConfigError, configured
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, LawCheck, Sizes
+from spectrope.core import ConfigError
+from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes
 from spectrope.encodings.laws import check_laws as checks_of
 
 COLUMNS = ("law", "declared", "holds", "error", "in float64", "note")
@@ -54,8 +54,9 @@ def load_encoding(spec: str, **fields: Any) -> Encoding:
     """An encoding by its registered name, or from a file of your own, which is run.
 
     Args:
-        spec: A name that `spectrope encodings` lists, or `path/to/file.py:Class`.
-        fields: Fields of its configuration; the others keep their defaults.
+        spec: A name that `spectrope encodings` lists, with settings or without ("rope:yarn,factor=8"), or
+            `path/to/file.py:Class`.
+        fields: Fields of its configuration, at any depth; the others keep their defaults.
 
     Raises:
         UnknownNameError: If no encoding has that name.
@@ -66,8 +67,7 @@ def load_encoding(spec: str, **fields: Any) -> Encoding:
         >>> sp.load_encoding("RoPE", head_dim=64).config.head_dim
         64
     """
-    member = ENCODINGS[ENCODINGS.resolve(spec)]
-    return member(configured(member.Config, None, fields))
+    return with_fields(parse_encoding(spec), fields).build()
 
 
 def check_laws(encoding: str | Encoding | EncodingConfig | Any, seed: int = 0) -> Laws:
@@ -92,7 +92,7 @@ def check_laws(encoding: str | Encoding | EncodingConfig | Any, seed: int = 0) -
         True
     """
     if isinstance(encoding, str):
-        encoding = ENCODINGS.config(ENCODINGS.resolve(encoding))()
+        encoding = parse_encoding(encoding)
     if isinstance(encoding, EncodingConfig):
         sizes = Sizes()
         encoding = encoding.fitted(**asdict(sizes)).build()

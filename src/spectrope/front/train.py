@@ -35,6 +35,7 @@ def train(
     seed: int = ...,
     epochs: int | None = ...,
     n_examples: int | None = ...,
+    settings: Mapping[str, Any] | None = ...,
     root: str | Path = ...,
     device: Device = ...,
     probe: Probe | None = ...,
@@ -49,6 +50,7 @@ def train(
     seed: int = 0,
     epochs: int | None = None,
     n_examples: int | None = None,
+    settings: Mapping[str, Any] | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
     probe: Probe | None = None,
@@ -60,13 +62,14 @@ def train(
 
     Args:
         encoding: A registered encoding, one in a file (`file.py:Class`), its configuration, or a whole
-            experiment, which already has what follows up to `n_examples`.
+            experiment, which already has what follows up to `settings`.
         task: A registered task, or one in a file.
         scale: Sizes and length of training; see `experiment`, also for what follows.
         condition: Whose confounds to keep.
         seed: Of data, weights, order and dropout.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's.
+        settings: Other fields of the experiment by name, as `Experiment.with_` takes them.
         root: Folder of the run folders.
         device: Where to compute.
         probe: What to measure on the way, such as `LearningProbe(every=100)`; weights stay the same.
@@ -83,9 +86,9 @@ def train(
         >>> run.finished, run.config["encoding_name"]
         (True, 'rope')
     """
-    settings = (task, scale, condition, seed, epochs, n_examples)
+    given = (task, scale, condition, seed, epochs, n_examples, settings)
     if isinstance(encoding, AnyExperiment):
-        if settings != ("distance", "mini", "controlled", 0, None, None):
+        if given != ("distance", "mini", "controlled", 0, None, None, None):
             raise ConfigError("an experiment has its task, scale and sizes already; change them there.")
         one = encoding
     else:
@@ -97,7 +100,7 @@ def train(
             seed=seed,
             epochs=epochs,
             n_examples=n_examples,
-        )
+        ).with_(**settings or {})
     if isinstance(one, Experiment):
         tried([one])
     place = choose_device(device)

@@ -1,6 +1,7 @@
 """The plan of a comparison: one experiment per task, seed and encoding, all else equal."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spectrope.core import ConfigError, require_type
 from spectrope.encodings import EncodingConfig
@@ -20,6 +21,7 @@ def comparison_plan(
     condition: str = "controlled",
     epochs: int | None = None,
     n_examples: int | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> list[Experiment]:
     """The experiments that compare encodings on tasks, in the order task, seed, encoding; each comes once.
 
@@ -31,6 +33,7 @@ def comparison_plan(
         condition: Whose confounds to keep.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's.
+        settings: Other fields of every experiment by name, as `Experiment.with_` takes them.
 
     Raises:
         ConfigError: If there is nothing to compare, or a value breaks a rule.
@@ -53,7 +56,7 @@ def comparison_plan(
             seed=seed,
             epochs=epochs,
             n_examples=n_examples,
-        )
+        ).with_(**settings or {})
         for task in on
         for seed in numbers
         for encoding in chosen

@@ -4,6 +4,7 @@ import shlex
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -86,8 +87,7 @@ class Study:
             words: Names of the claims, none for all, and options such as "--tune".
             place: Folder of the rows.
         """
-        options = ["--scale", self.scale, "--seeds", str(len(self.seeds))]
-        options += ["--first-seed", str(min(self.seeds))] if min(self.seeds) > 0 else []
+        options = ["--scale", self.scale, "--seeds", *spans(self.seeds)]
         options += ["--rows", str(place)] if place != RESULTS else []
         options += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
         return shlex.join(["spectrope", "claims", "run", *words, *options])
@@ -142,6 +142,15 @@ class Study:
     def power(self, claim: Claim, rows: StudyRows) -> str:
         """What the planned seeds can show of a claim."""
         return claim.power(self.seeds_of(claim), rows, self.scale)
+
+
+def spans(seeds: Iterable[int]) -> list[str]:
+    """Seeds as the command line takes them: `0:6`, and one after the other where they are no range."""
+    words: list[str] = []
+    for _, group in groupby(enumerate(sorted(seeds)), lambda pair: pair[1] - pair[0]):
+        first, *others = (seed for _, seed in group)
+        words.append(f"{first}:{others[-1] + 1}" if others else str(first))
+    return words
 
 
 def merged(jobs: Iterable[Job]) -> list[Job]:

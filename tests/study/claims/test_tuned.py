@@ -100,7 +100,7 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     two = ("rope", "nope")
     monkeypatch.setattr(DistanceOrdering, "arms", lambda *a: {name: every(*a)[name] for name in two})
     where = ["--rows", str(tmp_path / "rows"), "--runs", str(tmp_path / "runs")]
-    words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += [*where, "--device", "cpu", "--workers", "1"]
     assert main([*words, "--dry-run"]) == 0
     assert "at most as many as without --tune" in capsys.readouterr().out
@@ -115,7 +115,7 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     said = capsys.readouterr().out
     assert "0 runs to do" in said
     assert "at most as many as without --tune" not in said
-    elsewhere = ["--rows", str(tmp_path / "elsewhere"), *where[2:], "--seeds", "1", "--scale", tiny]
+    elsewhere = ["--rows", str(tmp_path / "elsewhere"), *where[2:], "--seeds", "0", "--scale", tiny]
     for _ in range(2):  # Trials first, as they say which runs count.
         assert main(["claims", "harvest", "1", *elsewhere]) == 0
     assert "12 in all" in capsys.readouterr().out
@@ -129,7 +129,7 @@ def test_a_trial_that_fails_keeps_no_other_encoding_from_its_runs(tiny, tmp_path
     trial = Job(grid(DistanceOrdering().arms("controlled", tiny, 0)["rope"])[0], ())
     (damaged,) = execute([trial], tmp_path / "runs", device="cpu")
     (damaged.path / "config.json").write_text("{")
-    words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "1", "--conditions", "controlled"]
+    words = ["claims", "run", "1", "--tune", "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu", "--workers", "1"]
     assert main(words) == 2
     told = capsys.readouterr()

@@ -25,21 +25,24 @@ class Audit(Checkpoints):
 
     Ends with 0 if every layer matches, with 1 if something differs, with 2 if it cannot be audited, and with
     3 if nothing differs but something is undeclared, ambiguous, or could not be told.
+
+    Examples:
+    $ spectrope audit path/to/checkpoint
+    $ spectrope audit path/to/checkpoint --paths --out audit.html
     """
 
     model: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(name="model", help="Local folder, or id of a cached model.")
+        tyro.conf.Positional[str],
+        tyro.conf.arg(name="model", help="Folder of a checkpoint, or id of a cached model."),
     ]
     length: LengthOption = None
     layers: LayersOption = None
     batch: BatchOption = 2
-    paths: Annotated[
-        bool, tyro.conf.arg(help="Compare decoding from a cache, padding and packing with a plain pass.")
-    ] = False
-    json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
-    out: Annotated[Path | None, tyro.conf.arg(help="Write a page with the kernels drawn: one HTML file.")] = (
-        None
+    paths: Annotated[bool, tyro.conf.arg(help="Also check decoding from a cache, padding and packing.")] = (
+        False
     )
+    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
+    out: Annotated[Path | None, tyro.conf.arg(help="Also write an HTML page with the kernels drawn.")] = None
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""

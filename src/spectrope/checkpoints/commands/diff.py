@@ -15,19 +15,26 @@ from spectrope.core import strict_json
 
 @dataclass(frozen=True, kw_only=True)
 class Diff(Checkpoints):
-    """Compare what two checkpoints apply, layer by layer; no configuration is trusted.
+    """Compare the positional encodings that two checkpoints apply, layer by layer.
+
+    No configuration is trusted.
 
     Learned positions are compared by the vectors and biases that were measured, contents not at all.
     Ends with 0 if every layer applies the same, with 1 if not.
+
+    Examples:
+    $ spectrope diff original/ converted/
+    $ spectrope diff original/ converted/ --layers 0:4
     """
 
     first: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(name="first", help="Local folder, or cached id.")
+        tyro.conf.Positional[str],
+        tyro.conf.arg(name="first", help="First checkpoint: folder, or id of a cached model."),
     ]
-    second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The same.")]
+    second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="Second checkpoint.")]
     length: LengthOption = None
     layers: LayersOption = None
-    json: Annotated[bool, tyro.conf.arg(help="Print the whole record as JSON instead of the table.")] = False
+    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
 
     def run(self) -> int:
         """Audit both, print what differs, and say by the exit code whether anything does."""

@@ -11,9 +11,14 @@ from spectrope.console import say
 
 @dataclass(frozen=True, kw_only=True)
 class Explain:
-    """Explain the code of a finding: symptom, cause, effect by length and fix."""
+    """Explain a finding of the audit: symptom, cause, effect by length, and fix.
 
-    code: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="Such as SPE101.")]
+    Examples:
+    $ spectrope explain SPE101
+    $ spectrope explain SPE108
+    """
+
+    code: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="Code of a finding, such as SPE101.")]
 
     def run(self) -> None:
         """Print the entry."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import tyro
 
 from spectrope.checkpoints import AblatedModel, Checkpoints
-from spectrope.console import ROOT, Own, RunsRoot, refuse_given, show
+from spectrope.console import RARE, ROOT, Own, RunsRoot, refuse_given, show
 from spectrope.core import ConfigError, require, strict_json
 from spectrope.front import run_or_checkpoint
 from spectrope.front.ablate import SEQUENCES, ablate
@@ -28,54 +28,57 @@ from spectrope.store import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(Checkpoints):
-    """Change each head's output before the output projection and measure what it costs.
+    """Replace each head's output and measure what it costs: accuracy of a run, or loss of a checkpoint.
 
-    Of a run of `spectrope train`, accuracy on its held-out examples; of a language model's checkpoint, loss
-    and accuracy on repeated random tokens or on texts.
+    The output is replaced before the output projection. A run of `spectrope train` is scored on its held-out
+    examples, a language model's checkpoint on repeated random tokens or on texts.
+
+    Examples:
+    $ spectrope ablate RUN --fill mean
+    $ spectrope ablate path/to/checkpoint --layers 0:4
     """
 
     target: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(
-            name="target", help="Run: id (or its start) or folder. Checkpoint: folder, or cached id."
-        ),
+        tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
     ]
     method: Annotated[
         Literal["exact", "adaptive", "cumulative", "screen"],
-        tyro.conf.arg(help="run: all examples; as few as decide; head after head; first-order estimates."),
+        tyro.conf.arg(help="Run: all examples, as few as decide, greedy, or a gradient estimate."),
     ] = "exact"
     fill: Annotated[
         str | None,
         tyro.conf.arg(
-            help=f"What replaces a head's output: {', '.join(FILLS)}, or file.py:Class; "
-            "None keeps the protocol's (zero)."
+            help=f"What replaces a head's output: {', '.join(FILLS)}, or file.py:Class "
+            "(default: the protocol's, zero)."
         ),
     ] = None
     protocol: Annotated[
         str,
-        tyro.conf.arg(help=f"run: {', '.join(PROTOCOLS)}; all but controlled are of the paper's code."),
+        tyro.conf.arg(
+            help=f"Run: {', '.join(PROTOCOLS)}; all but controlled ablate as the paper's code does."
+        ),
+        RARE,
     ] = "controlled"
     examples: Annotated[
         int | None,
-        tyro.conf.arg(
-            help=f"Examples of a run ({EXAMPLES}; names of tables tell others), or sequences ({SEQUENCES})."
-        ),
+        tyro.conf.arg(help=f"Held-out examples of a run (default: {EXAMPLES}), or sequences ({SEQUENCES})."),
     ] = None
     half_width: Annotated[
-        float | None, tyro.conf.arg(help="adaptive: stop at intervals of this half-width, in points.")
+        float | None, tyro.conf.arg(help="Adaptive: stop when intervals are this narrow, in points."), RARE
     ] = None
     threshold: Annotated[
-        float, tyro.conf.arg(help="adaptive: else stop when |drop| is surely above or below, in points.")
+        float, tyro.conf.arg(help="Adaptive: stop when |drop| is above or below, in points."), RARE
     ] = 5.0
     task: Annotated[
         str | None,
-        tyro.conf.arg(help="checkpoint: induction (None), or distance, a period of each sequence's own."),
+        tyro.conf.arg(help="Checkpoint: induction (default) or distance."),
     ] = None
-    texts: Annotated[Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line.")] = None
-    length: Annotated[int, tyro.conf.arg(help="checkpoint: tokens per sequence.")] = 64
-    layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: change heads of these alone: 0:4.")] = None
-    batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one batch.")] = None
-    json: Annotated[bool, tyro.conf.arg(help="checkpoint: print the whole result as JSON.")] = False
+    texts: Annotated[Path | None, tyro.conf.arg(help="Checkpoint: file with one text per line."), RARE] = None
+    length: Annotated[int, tyro.conf.arg(help="Checkpoint: tokens per sequence."), RARE] = 64
+    layers: Annotated[str | None, tyro.conf.arg(help="Checkpoint: only these layers, such as 0:4.")] = None
+    batch: Annotated[int | None, tyro.conf.arg(help="Checkpoint: sequences per batch."), RARE] = None
+    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
     own: Own = ()
     runs: RunsRoot = ROOT
 

@@ -10,7 +10,7 @@ from torch import nn
 from tyro.conf import subcommand
 
 from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, trained_length
-from spectrope.console import ROOT, Own, RunsRoot, counted, frame, refuse_given, say
+from spectrope.console import RARE, ROOT, Own, RunsRoot, counted, frame, refuse_given, say
 from spectrope.core import choose_device, require, strict_json
 from spectrope.fast import DEFAULT, TOLERANCE, Aim, Bench, Calibrate, Json, Tolerance, plan_run, read_costs
 from spectrope.front import run_or_checkpoint
@@ -21,29 +21,36 @@ TOKENS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCommand(Checkpoints):
-    """Say for every head of a trained model whether polynomial attention serves it, and at what error."""
+    """Say for every head of a trained model whether polynomial attention serves it, and at what error.
+
+    Examples:
+    $ spectrope attention plan RUN --length 65536
+    $ spectrope attention plan path/to/checkpoint --tolerance 0.01
+    """
 
     target: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(
-            name="target", help="Run: id (or its start) or folder. Checkpoint: folder, or cached id."
-        ),
+        tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
     ]
-    length: Annotated[int, tyro.conf.arg(help="Tokens of the sequence that is planned for.")] = 65_536
+    length: Annotated[int, tyro.conf.arg(help="Sequence length to plan for, in tokens.")] = 65_536
     tolerance: Tolerance = TOLERANCE
     costs: Annotated[
         Path | None,
-        tyro.conf.arg(help="Costs of operations that `attention calibrate` wrote; None takes the defaults."),
+        tyro.conf.arg(help="File written by `attention calibrate` (default: built-in costs)."),
+        RARE,
     ] = None
     examples: Annotated[
-        int, tyro.conf.arg(help="Held-out examples of a run, or sequences, on which ranges are measured.")
+        int, tyro.conf.arg(help="Held-out examples, or sequences, that logits are measured on."), RARE
     ] = 16
     tokens: Annotated[
         int | None,
-        tyro.conf.arg(help=f"checkpoint: tokens of each; None takes {TOKENS}, or as many as it takes."),
+        tyro.conf.arg(help=f"Checkpoint: tokens per sequence (default: {TOKENS}, or the model's limit)."),
+        RARE,
     ] = None
     texts: Annotated[
-        Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
+        Path | None,
+        tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
+        RARE,
     ] = None
     json: Json = False
     own: Own = ()
@@ -112,7 +119,12 @@ Action = (
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Plan attention in linear time for a model's heads, or measure where it overtakes exact attention."""
+    """Plan attention in linear time for a model's heads, or measure where it overtakes exact attention.
+
+    Examples:
+    $ spectrope attention plan RUN
+    $ spectrope attention bench --longest 4096
+    """
 
     action: Action
 

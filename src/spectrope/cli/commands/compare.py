@@ -7,14 +7,22 @@ from typing import Annotated
 import tyro
 
 from spectrope.console import (
+    RARE,
     ROOT,
     WORKERS,
     Condition,
     DeviceOption,
     Epochs,
     Examples,
+    OutPage,
+    PrecisionOption,
     RunsRoot,
     Scale,
+    Seeds,
+    Settings,
+    WorkersOption,
+    changes_of,
+    chosen_seeds,
     refuse_given,
     say,
     show,
@@ -28,33 +36,38 @@ from spectrope.tasks import TASKS
 
 @dataclass(frozen=True, kw_only=True)
 class Compare:
-    """Train a decoder with each encoding on each task, ablate every head, and write a report."""
+    """Train a decoder with each encoding, ablate every head, write a report.
+
+    Examples:
+    $ spectrope compare --encodings rope alibi nope --tasks distance
+    $ spectrope compare --seeds 0:6 --out six-seeds.html
+    """
 
     encodings: Annotated[
         tuple[str, ...],
-        tyro.conf.arg(help="Names that `spectrope encodings` lists, mla+NAME, or file.py:Class."),
+        tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
         COMPARED_TASKS
     )
     scale: Scale = "mini"
     condition: Condition = "controlled"
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed, task and encoding.")] = (0,)
+    seeds: Seeds = ("0",)
     epochs: Epochs = None
     examples: Examples = None
+    set: Settings = ()
+    precision: PrecisionOption = "auto"
     tune: Annotated[
         bool,
-        tyro.conf.arg(help="Also run each encoding at the best rate of one grid, judged on training data."),
+        tyro.conf.arg(help="Also train each at its best learning rate."),
     ] = False
     rates: Annotated[
-        tuple[float, ...], tyro.conf.arg(help="The grid, as multiples of the scale's learning rate.")
+        tuple[float, ...], tyro.conf.arg(help="Rates tried by --tune, as multiples of the scale's."), RARE
     ] = FACTORS
     runs: RunsRoot = ROOT
-    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
-        "report.html"
-    )
+    out: OutPage = Path("report.html")
     device: DeviceOption = "auto"
-    workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+    workers: WorkersOption = WORKERS
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print the table, write the report."""
@@ -68,11 +81,12 @@ class Compare:
         comparison = compare(
             self.encodings,
             self.tasks,
-            self.seeds,
+            chosen_seeds(self.seeds),
             scale=self.scale,
             condition=self.condition,
             epochs=self.epochs,
             n_examples=self.examples,
+            settings=changes_of(self.set, self.precision),
             rates=self.rates if self.tune else None,
             root=self.runs,
             device=self.device,

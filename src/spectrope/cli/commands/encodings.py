@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from rich.padding import Padding
@@ -22,38 +22,51 @@ from spectrope.attention import (
     describe_attention,
 )
 from spectrope.console import DeviceOption, console, named, refuse_given, say, table
-from spectrope.core import Configured, choose_device, require, to_dict
-from spectrope.encodings import ENCODINGS, CatalogueEntry, describe
+from spectrope.core import Configured, Registry, UnknownNameError, choose_device, require, to_dict
+from spectrope.encodings import ENCODINGS, POSITIONS, SCHEDULES, CatalogueEntry, describe, documented
+
+LISTED: tuple[tuple[Registry[Any], str], ...] = (
+    (ENCODINGS, "Encodings; settings follow a colon, as in alibi:learned=true or sum:rope+sinusoidal"),
+    (SCHEDULES, "Frequency schedules of rotary encodings, as in rope:yarn,factor=8"),
+    (POSITIONS, "Positions of the tokens, as in --set model.positions=shifted"),
+    (ATTENTIONS, "Attention, by itself or with an encoding: mla, mla+alibi"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encodings:
-    """List encodings: formula, family, form, laws that they declare, settings, reference."""
+    """List encodings and their parts, one line each, or print the cards of some.
+
+    A card has formula, family, form, declared laws, settings and reference.
+
+    Examples:
+    $ spectrope encodings
+    $ spectrope encodings rope yarn
+    """
 
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(name="encoding", help="Names or file.py:Class; none means all."),
+        tyro.conf.arg(name="encoding", help="Names, or file.py:Class (default: all)."),
     ] = ()
-    bench: Annotated[
-        bool, tyro.conf.arg(help="Time one attention layer with each, and its memory, beside NoPE.")
-    ] = False
-    length: Annotated[int, tyro.conf.arg(help="Tokens of each sequence, with --bench.")] = 128
+    bench: Annotated[bool, tyro.conf.arg(help="Measure time and memory of one layer, relative to NoPE.")] = (
+        False
+    )
+    length: Annotated[int, tyro.conf.arg(help="Sequence length in tokens, with --bench.")] = 128
     device: DeviceOption = "auto"
 
     def run(self) -> None:
-        """Print a paragraph per encoding, or a table of what they cost."""
+        """Print the list, cards, or a table of what encodings cost."""
         require(self.length >= 1, self, "length", "at least 1")
         if not self.bench:
             refuse_given(self, ("length",), "goes with --bench.")
         chosen = tuple(named(spec) for spec in self.names)
         if self.bench:
             self.measure(chosen or tuple(ENCODINGS))
-            return
-        for name in chosen or (*ENCODINGS, *ATTENTIONS):
-            if name in ATTENTIONS:
-                _show(describe_attention(name), ATTENTIONS.config(name)())
-            else:
-                _show(describe(name), ENCODINGS.config(name)())
+        elif chosen:
+            for name in chosen:
+                _show_cards(name)
+        else:
+            _show_list()
 
     def measure(self, names: Sequence[str]) -> None:
         """Print what encodings cost; an interruption prints those that are measured."""
@@ -103,6 +116,35 @@ def _ratio(ratio: Ratio) -> str:
     return f"{ratio.median:.2f} ({ratio.low:.2f}, {ratio.high:.2f})"
 
 
+def _show_list() -> None:
+    """A line for each encoding, and for each part that another one can be given."""
+    width = max(len(name) for registry, _ in LISTED for name in registry)
+    for registry, title in LISTED:
+        say(title)
+        for name in registry:
+            summary = documented(registry[name])["summary"].partition(":")[0].rstrip(".")
+            say(f"  {name:<{width}}  {summary}")
+        say("")
+    say("`spectrope encodings NAME` prints a card: formula, laws, settings, reference.")
+
+
+def _show_cards(name: str) -> None:
+    """The card of an encoding, and those of parts that have the same name."""
+    holders = [registry for registry, _ in LISTED if name in registry]
+    if not holders:
+        raise UnknownNameError("encoding", name, [name for registry, _ in LISTED for name in registry])
+    for registry in holders:
+        known = registry.resolve(name)
+        if registry is ENCODINGS:
+            entry = describe(known)
+        elif registry is ATTENTIONS:
+            entry = describe_attention(known)
+        else:
+            text = documented(registry[known])
+            entry = CatalogueEntry(name=known, family=registry.what, form="", tags=(), **text)
+        _show(entry, registry.config(known)())
+
+
 def _show(entry: CatalogueEntry, config: Configured) -> None:
     laws = ", ".join(tag.lower().replace("_", "-") for tag in entry.tags) or "no law"
     kind = "; ".join(filter(None, (entry.family, entry.form.lower().replace("_", " "))))
@@ -110,6 +152,7 @@ def _show(entry: CatalogueEntry, config: Configured) -> None:
     del settings["kind"]
     console.print(Text(f"{entry.name} ", style="bold").append(f"({kind})", style="not bold"))
     for label, text in (
+        ("what it does", entry.summary.partition(":")[0]),
         ("formula", entry.formula),
         ("laws", laws if entry.form else ""),
         ("defaults", _fields(settings)),

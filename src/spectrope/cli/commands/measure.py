@@ -16,7 +16,12 @@ ROWS_SHOWN = 12
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Measure a finished run and keep the table with it."""
+    """Measure a finished run and keep the table with it.
+
+    Examples:
+    $ spectrope measure RUN spectrum
+    $ spectrope measure RUN ./own.py:Entropy
+    """
 
     target: Annotated[
         tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder of a run.")

@@ -14,22 +14,27 @@ from spectrope.store import resolve_run
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Rebuild the report, or save one of its figures, from finished runs."""
+    """Write the report of finished runs, or one of its figures.
+
+    Examples:
+    $ spectrope report --out report.html
+    $ spectrope report --figure heatmap --out heatmap.pdf
+    """
 
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
         tyro.conf.arg(
             name="run",
-            help="Ids (or their starts) or folders; none means all finished ones but trials and grokking.",
+            help="Ids or folders of runs (default: all finished runs, tuning trials and grokking excluded).",
         ),
     ] = ()
     figure: Annotated[
         str | None,
-        tyro.conf.arg(help="Save this one alone, a name or file.py:Class; --out says png, svg or pdf."),
+        tyro.conf.arg(help="Save one figure: a name, or file.py:Class."),
     ] = None
     out: Annotated[
         Path | None,
-        tyro.conf.arg(help="File to write; None takes report.html, or FIGURE.svg."),
+        tyro.conf.arg(help="File to write (default: report.html, or FIGURE.svg)."),
     ] = None
     runs: RunsRoot = ROOT
 

@@ -10,7 +10,12 @@ from spectrope.front import listing
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """List the runs of a folder, finished or not."""
+    """List the runs of a folder, finished or not.
+
+    Examples:
+    $ spectrope runs
+    $ spectrope runs --runs elsewhere/runs
+    """
 
     runs: RunsRoot = ROOT
 

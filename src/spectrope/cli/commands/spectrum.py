@@ -7,9 +7,9 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import LENGTH, Checkpoints
-from spectrope.console import ROOT, Own, RunsRoot, named, refuse_given, say, show
+from spectrope.console import RARE, ROOT, Own, RunsRoot, refuse_given, say, show
 from spectrope.core import ConfigError, require
-from spectrope.encodings import ENCODINGS
+from spectrope.encodings import parse_encoding
 from spectrope.front import run_or_checkpoint
 from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum
 from spectrope.store import Run, disk_errors, write_parquet
@@ -17,41 +17,46 @@ from spectrope.store import Run, disk_errors, write_parquet
 
 @dataclass(frozen=True, kw_only=True)
 class Spectrum(Checkpoints):
-    """Measure each head's spectrum in a trained run or a checkpoint, or bound the spectrum of an encoding."""
+    """Measure each head's spectrum in a trained run or a checkpoint, or bound the spectrum of an encoding.
+
+    Examples:
+    $ spectrope spectrum RUN
+    $ spectrope spectrum --encoding alibi --length 1024
+    """
 
     target: Annotated[
         tyro.conf.Positional[str | None],
-        tyro.conf.arg(
-            name="target", help="Run: id (or its start) or folder. Checkpoint: folder, or cached id."
-        ),
+        tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
     ] = None
     encoding: Annotated[
         str | None,
-        tyro.conf.arg(help="No target: the kernel of this encoding as initialised; a name or file.py:Class."),
+        tyro.conf.arg(help="Without a target: bound the kernel of this encoding."),
     ] = None
     length: Annotated[
         int | None,
-        tyro.conf.arg(help=f"Positions, with --encoding ({POSITIONS}) or of a checkpoint ({LENGTH})."),
+        tyro.conf.arg(help=f"Positions (default: {POSITIONS} of an encoding, {LENGTH} of a checkpoint)."),
     ] = None
-    heads: Annotated[int, tyro.conf.arg(help="Heads, with --encoding.")] = HEADS
+    heads: Annotated[int, tyro.conf.arg(help="Number of heads, with --encoding."), RARE] = HEADS
     out: Annotated[
-        Path | None, tyro.conf.arg(help="Folder for the tables as parquet; a run keeps its own.")
+        Path | None, tyro.conf.arg(help="Checkpoint or encoding: folder for the tables, as parquet.")
     ] = None
-    examples: Annotated[
-        int, tyro.conf.arg(help="Longest held-out examples of a run, or sequences of a checkpoint.")
-    ] = 64
+    examples: Annotated[int, tyro.conf.arg(help="Longest held-out examples of a run, or sequences.")] = 64
     texts: Annotated[
-        Path | None, tyro.conf.arg(help="checkpoint: a file with one text per line; None draws tokens.")
+        Path | None,
+        tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
+        RARE,
     ] = None
-    layers: Annotated[str | None, tyro.conf.arg(help="checkpoint: measure these alone, such as 0:4.")] = None
-    batch: Annotated[int | None, tyro.conf.arg(help="checkpoint: sequences in one pass; None takes all.")] = (
+    layers: Annotated[str | None, tyro.conf.arg(help="Checkpoint: only these layers, such as 0:4."), RARE] = (
         None
     )
-    draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of Toeplitz shares.")] = 199
+    batch: Annotated[
+        int | None, tyro.conf.arg(help="Checkpoint: sequences per batch (default: all)."), RARE
+    ] = None
+    draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of the Toeplitz share."), RARE] = 199
     quantities: Annotated[
         tuple[str, ...],
         tyro.conf.UseAppendAction,
-        tyro.conf.arg(help="file.py:Class of a quantity of yours, which is executed; default: none"),
+        tyro.conf.arg(metavar="FILE:CLASS", help="Quantity from a file of yours. The file is executed."),
     ] = ()
     own: Own = ()
     runs: RunsRoot = ROOT
@@ -64,8 +69,7 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            chosen = ENCODINGS.config(named(self.encoding))()
-            self._keep(spectrum(chosen, length=self.length, heads=self.heads))
+            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.heads))
             return
         refuse_given(self, ("heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)

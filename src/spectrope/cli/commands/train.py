@@ -8,14 +8,18 @@ from typing import Annotated, Literal
 import tyro
 
 from spectrope.console import (
+    RARE,
     ROOT,
     Condition,
     DeviceOption,
     Epochs,
     Examples,
     Own,
+    PrecisionOption,
     RunsRoot,
     Scale,
+    Settings,
+    changes_of,
     refuse_given,
     resolve_own,
     say,
@@ -27,30 +31,48 @@ from spectrope.store import Run
 from spectrope.tasks import TASKS
 
 PROBES = {"learning": LearningProbe}
-REPLACED = ("encoding", "task", "scale", "condition", "seed", "epochs", "examples")  # by a recipe
+REPLACED = (
+    "encoding",
+    "task",
+    "scale",
+    "condition",
+    "seed",
+    "epochs",
+    "examples",
+    "set",
+    "precision",
+)  # by a recipe
 
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train one decoder, or go on with an unfinished run of the same settings."""
+    """Train one decoder, or resume an unfinished run with the same settings.
+
+    Examples:
+    $ spectrope train --encoding alibi --task counting
+    $ spectrope train --set learning_rate=0.001 n_layers=4
+    """
 
     encoding: Annotated[
-        str, tyro.conf.arg(help="A name that `spectrope encodings` lists, or file.py:Class.")
+        str, tyro.conf.arg(help="Name listed by `spectrope encodings`, or file.py:Class.")
     ] = "rope"
     task: Annotated[str, tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = "distance"
     scale: Scale = "mini"
     condition: Condition = "controlled"
-    seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0
+    seed: Annotated[int, tyro.conf.arg(help="Seed of data, weights, order and dropout.")] = 0
     epochs: Epochs = None
     examples: Examples = None
+    set: Settings = ()
+    precision: PrecisionOption = "auto"
     probe: Annotated[
         Literal["learning"] | None,
-        tyro.conf.arg(help="Measure on the way how heads learn; weights stay the same."),
+        tyro.conf.arg(help="Also record how heads learn. Results do not change."),
+        RARE,
     ] = None
-    every: Annotated[int, tyro.conf.arg(help="Steps between measurements, with --probe.")] = 100
+    every: Annotated[int, tyro.conf.arg(help="Steps between records, with --probe."), RARE] = 100
     recipe: Annotated[
         Path | None,
-        tyro.conf.arg(help="JSON file of a whole experiment, in place of the options up to --examples."),
+        tyro.conf.arg(help="JSON file of an experiment, instead of all this."),
     ] = None
     own: Own = ()
     runs: RunsRoot = ROOT
@@ -83,6 +105,7 @@ class Train:
             seed=self.seed,
             epochs=self.epochs,
             n_examples=self.examples,
+            settings=changes_of(self.set, self.precision),
             root=self.runs,
             device=self.device,
             probe=probe,

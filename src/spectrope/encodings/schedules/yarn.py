@@ -15,9 +15,9 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 class YaRN(Schedule, name="yarn"):
     r"""Slows only what turns too seldom within the trained length, by a ramp between two numbers of turns.
 
-    With ramp :math:`\gamma_j` from 1 (more than `beta_fast` turns in the trained length) to 0 (fewer than
-    `beta_slow`), :math:`\omega_j = (\gamma_j + (1 - \gamma_j)/s)\,\mathrm{base}^{-2j/d}`. Queries and keys
-    are multiplied by `attention_factor`, by default :math:`0.1 \ln s + 1`.
+    :math:`\omega_j = (\gamma_j + (1 - \gamma_j)/s)\,\mathrm{base}^{-2j/d}`, with a ramp :math:`\gamma_j` from
+    1 (more than `beta_fast` turns in the trained length) to 0 (fewer than `beta_slow`). Queries and keys are
+    multiplied by `attention_factor`, by default :math:`0.1 \ln s + 1`.
 
     References:
         YaRN: Efficient Context Window Extension of Large Language Models (Peng et al., 2023); the ramp

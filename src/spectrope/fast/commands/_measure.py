@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import polars as pl
 import tyro
 
-from spectrope.console import DeviceOption, counted, frame, named, say, table
+from spectrope.console import RARE, DeviceOption, counted, frame, named, say, table
 from spectrope.core import Progress, choose_device, require, strict_json, to_dict
 from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
 from spectrope.fast.costs import CostModel
@@ -29,9 +29,9 @@ from spectrope.figures import check_figure
 from spectrope.store import disk_errors
 
 Tolerance = Annotated[
-    float, tyro.conf.arg(help="Largest certified error of a head's output, in units of max|v|.")
+    float, tyro.conf.arg(help="Largest certified error of a head's output, as a share of max|v|.")
 ]
-Json = Annotated[bool, tyro.conf.arg(help="Print one JSON record instead of tables.")]
+Json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,22 +39,26 @@ class Bench:
     """Time fast and exact attention of one head by length, and measure its error by degree.
 
     With rotation the fast kernel is polynomial attention, with --bias it is Toeplitz terms by FFT.
+
+    Examples:
+    $ spectrope attention bench --longest 4096
+    $ spectrope attention bench --bias kerple_log --out crossover.svg
     """
 
-    head_dim: Annotated[int, tyro.conf.arg(help="Width of the head, even.")] = 16
-    reach: Annotated[float, tyro.conf.arg(help="Largest modulus of a logit.")] = 0.5
+    head_dim: Annotated[int, tyro.conf.arg(help="Head dimension, even.")] = 16
+    reach: Annotated[float, tyro.conf.arg(help="Largest absolute value of a logit."), RARE] = 0.5
     tolerance: Tolerance = TOLERANCE
     shortest: Annotated[
-        int, tyro.conf.arg(help="Tokens of the shortest sequence; each is twice as long.")
+        int, tyro.conf.arg(help="Shortest sequence, in tokens; lengths double from there."), RARE
     ] = 1024
-    longest: Annotated[int, tyro.conf.arg(help="Tokens of the longest sequence at most.")] = 16_384
+    longest: Annotated[int, tyro.conf.arg(help="Longest sequence at most, in tokens.")] = 16_384
     causal: Annotated[bool, tyro.conf.arg(help="Use causal attention.")] = False
     bias: Annotated[
         str | None,
-        tyro.conf.arg(help="Add the lag bias of this encoding (kerple_log, file.py:Class); no rotation."),
+        tyro.conf.arg(help="Use this encoding's lag bias instead of rotation: kerple_log, file.py:Class."),
     ] = None
     out: Annotated[
-        Path | None, tyro.conf.arg(help="Picture: .png, .svg, .pdf, .html or .json (Vega-Lite).")
+        Path | None, tyro.conf.arg(help="Figure to write: .png, .svg, .pdf, .html or .json (Vega-Lite).")
     ] = None
     json: Json = False
     device: DeviceOption = "auto"
@@ -168,9 +172,13 @@ class Calibrate:
 
     The default costs are those of one machine, so that a plan is the same everywhere; it takes others only
     from a file that it is given.
+
+    Examples:
+    $ spectrope attention calibrate --out costs.json
+    $ spectrope attention plan RUN --costs costs.json
     """
 
-    out: Annotated[Path | None, tyro.conf.arg(help="File for the costs, as JSON.")] = None
+    out: Annotated[Path | None, tyro.conf.arg(help="JSON file to write the costs to.")] = None
     json: Json = False
     device: DeviceOption = "auto"
 

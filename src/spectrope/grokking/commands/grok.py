@@ -8,9 +8,19 @@ from typing import Annotated, Literal
 import polars as pl
 import tyro
 
-from spectrope.console import DeviceOption, StopAfter, named, say, try_own
+from spectrope.console import (
+    RARE,
+    DeviceOption,
+    OutPage,
+    RunsRoot,
+    Seeds,
+    StopAfter,
+    chosen_seeds,
+    say,
+    try_own,
+)
 from spectrope.core import ConfigError, from_dict, require
-from spectrope.encodings import ENCODINGS, EncodingConfig, Learned
+from spectrope.encodings import EncodingConfig, Learned, parse_encoding
 from spectrope.figures import check_page
 from spectrope.grokking.compare import FEWEST, compare_measures
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
@@ -28,43 +38,52 @@ from spectrope.store import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Grok:
-    """Train a small model on an operation modulo p until it generalises, and watch progress measures."""
+    """Train a small model on an operation modulo p until it generalises.
+
+    Examples:
+    $ spectrope grok --op mul --p 31
+    $ spectrope grok --model mlp --seeds 0:3
+    """
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 59
-    op: Annotated[
-        str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or arithmetic such as 'a**2 + 3*b'.")
-    ] = "add"
-    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs that train.")] = 0.5
-    distribution: Annotated[
-        str, tyro.conf.arg(help="random, or held out: square (both operands <= k), strip (the first).")
-    ] = "random"
-    k: Annotated[int | None, tyro.conf.arg(help="Largest operand held out; None takes half of p.")] = None
-    offset: Annotated[
-        int, tyro.conf.arg(help="Operand b is token b + offset: 0 shares the vocabulary, p parts it.")
-    ] = 0
-    allow_composite: Annotated[bool, tyro.conf.arg(help="Let p be no prime.")] = False
-    model: Annotated[Literal["transformer", "mlp"], tyro.conf.arg(help="What is trained.")] = "transformer"
-    embedding: Annotated[
-        Literal["learned", "one_hot"], tyro.conf.arg(help="Of the perceptron; one_hot is not trained.")
-    ] = "learned"
-    layers: Annotated[int, tyro.conf.arg(help="Layers of the transformer.")] = 1
-    encoding: Annotated[
-        str, tyro.conf.arg(help="Of the transformer: a name, or file.py:Class for one of your own.")
-    ] = "learned"
-    loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="What is minimised.")] = (
-        "cross_entropy"
+    op: Annotated[str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or a formula: 'a**2 + 3*b'.")] = (
+        "add"
     )
-    weight_decay: Annotated[float, tyro.conf.arg(help="Of AdamW.")] = 1.0
-    learning_rate: Annotated[float, tyro.conf.arg(help="Of AdamW, after ten steps of warm-up.")] = 1e-3
-    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 5000
+    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs used for training.")] = 0.5
+    distribution: Annotated[str, tyro.conf.arg(help="Held-out pairs: random, square or strip (see --k).")] = (
+        "random"
+    )
+    k: Annotated[
+        int | None,
+        tyro.conf.arg(
+            help="Held out: both operands (square), or the first (strip), up to k (default: half of p)."
+        ),
+        RARE,
+    ] = None
+    offset: Annotated[
+        int, tyro.conf.arg(help="Operand b is token b + offset: 0 shares one vocabulary, p uses two."), RARE
+    ] = 0
+    allow_composite: Annotated[bool, tyro.conf.arg(help="Allow a composite modulus."), RARE] = False
+    model: Annotated[Literal["transformer", "mlp"], tyro.conf.arg(help="Model to train.")] = "transformer"
+    embedding: Annotated[
+        Literal["learned", "one_hot"],
+        tyro.conf.arg(help="Embedding of the mlp; one_hot is not trained."),
+        RARE,
+    ] = "learned"
+    layers: Annotated[int, tyro.conf.arg(help="Layers of the transformer."), RARE] = 1
+    encoding: Annotated[str, tyro.conf.arg(help="Positional encoding, or file.py:Class.")] = "learned"
+    loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="Loss."), RARE] = "cross_entropy"
+    weight_decay: Annotated[float, tyro.conf.arg(help="Weight decay of AdamW."), RARE] = 1.0
+    learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate, after ten steps of warm-up.")] = 1e-3
+    steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 5000
     stop_after: StopAfter = 500
-    evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two looks at everything.")] = 25
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split and weights.")] = (0,)
+    evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 25
+    seeds: Seeds = ("0",)
     compare_measures: Annotated[
-        bool, tyro.conf.arg(help="Score how each measure traces and foresees test loss.")
+        bool, tyro.conf.arg(help="Score how each measure tracks and predicts test loss."), RARE
     ] = False
-    runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
-    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path("grok.html")
+    runs: RunsRoot = Path("grok-runs")
+    out: OutPage = Path("grok.html")
     device: DeviceOption = "auto"
 
     def run(self) -> None:
@@ -74,7 +93,7 @@ class Grok:
         enough = looks >= FEWEST or not self.compare_measures
         require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
         check_page(self.out)
-        plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):
             try_own(plan[0].model)
         done = train_shown(plan, self.runs, self.device)
@@ -125,7 +144,7 @@ class Grok:
     def _encoding(self) -> EncodingConfig:
         if self.encoding == "learned":
             return Learned.Config(std=ModularTransformer.Config.d_model**-0.5)
-        return ENCODINGS.config(named(self.encoding))()
+        return parse_encoding(self.encoding)
 
     def _scores(self, done: Sequence[Run]) -> pl.DataFrame | None:
         if not self.compare_measures:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console import DeviceOption, StopAfter, say
+from spectrope.console import RARE, DeviceOption, OutPage, RunsRoot, Seeds, StopAfter, chosen_seeds, say
 from spectrope.core import require
 from spectrope.figures import check_page
 from spectrope.grokking.config import Grokked
@@ -18,39 +18,42 @@ from spectrope.grokking.tasks.shapes import ShapesConfig
 
 @dataclass(frozen=True, kw_only=True)
 class GrokShapes:
-    """Train ResNet-18 to count the sides of four polygons until it generalises."""
+    """Train ResNet-18 to count the sides of four polygons until it generalises.
 
-    sides: Annotated[tuple[int, ...], tyro.conf.arg(help="Of the polygons; 0 is an empty cell.")] = (
+    Examples:
+    $ spectrope grok-shapes --steps 200
+    $ spectrope grok-shapes --resolution 16 --seeds 0:3
+    """
+
+    sides: Annotated[tuple[int, ...], tyro.conf.arg(help="Numbers of sides; 0 is an empty cell.")] = (
         0,
         3,
         4,
         5,
     )
-    resolution: Annotated[int, tyro.conf.arg(help="Pixels along an image.")] = 32
-    n_train: Annotated[int, tyro.conf.arg(help="Combinations that train.")] = 128
-    steps: Annotated[int, tyro.conf.arg(help="Most steps.")] = 1000
+    resolution: Annotated[int, tyro.conf.arg(help="Image width and height, in pixels.")] = 32
+    n_train: Annotated[int, tyro.conf.arg(help="Training combinations.")] = 128
+    steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 1000
     stop_after: StopAfter = 100
-    batch_size: Annotated[int, tyro.conf.arg(help="Images per step.")] = 64
-    learning_rate: Annotated[float, tyro.conf.arg(help="Of Adam.")] = 1e-3
-    weight_decay: Annotated[float, tyro.conf.arg(help="Of Adam, added to the gradient.")] = 1e-4
-    evaluate_every: Annotated[int, tyro.conf.arg(help="Steps between two evaluations.")] = 20
-    source: Annotated[Path | None, tyro.conf.arg(help="Folder of a ResNet in safetensors to start from.")] = (
-        None
-    )
-    seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed of split, order and weights.")] = (
-        0,
-    )
-    runs: Annotated[Path, tyro.conf.arg(help="Folder that holds the run folders.")] = Path("grok-runs")
-    out: Annotated[Path, tyro.conf.arg(help="The report, one self-contained HTML file.")] = Path(
-        "grok-shapes.html"
-    )
+    batch_size: Annotated[int, tyro.conf.arg(help="Images per step."), RARE] = 64
+    learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate of Adam.")] = 1e-3
+    weight_decay: Annotated[
+        float, tyro.conf.arg(help="Weight decay of Adam, added to the gradient (L2)."), RARE
+    ] = 1e-4
+    evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 20
+    source: Annotated[
+        Path | None, tyro.conf.arg(help="Folder of a pretrained ResNet, in safetensors."), RARE
+    ] = None
+    seeds: Seeds = ("0",)
+    runs: RunsRoot = Path("grok-runs")
+    out: OutPage = Path("grok-shapes.html")
     device: DeviceOption = "auto"
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print a table, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         check_page(self.out)
-        plan = [self.experiment(seed) for seed in dict.fromkeys(self.seeds)]
+        plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
         done = train_shown(plan, self.runs, self.device)
         write_shapes(done, self.out)
         say(f"Report: {self.out.resolve()}")

@@ -26,15 +26,20 @@ MOST_TOKENS = 12  # More take minutes.
 
 @dataclass(frozen=True, kw_only=True)
 class GrokTheory:
-    """Try the theory of token uniformity: least norms, local minima, and what a training set implies."""
+    """Test the theory of token uniformity: least norms, local minima, and what a training set implies.
+
+    Examples:
+    $ spectrope grok-theory
+    $ spectrope grok-theory --p 31 --tokens 5
+    """
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 23
-    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs that train.")] = 0.7
-    tokens: Annotated[int, tyro.conf.arg(help="Tokens that are kept at least 1 apart.")] = 7
-    decay: Annotated[float, tyro.conf.arg(help="Weight of the norm at first; it then falls by stages.")] = (
+    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs used for training.")] = 0.7
+    tokens: Annotated[int, tyro.conf.arg(help="Number of tokens, kept at least 1 apart.")] = 7
+    decay: Annotated[float, tyro.conf.arg(help="Initial weight of the norm, which then falls in stages.")] = (
         1e-2
     )
-    seed: Annotated[int, tyro.conf.arg(help="Of split, weights and descents.")] = 0
+    seed: Annotated[int, tyro.conf.arg(help="Seed of split, weights and descents.")] = 0
 
     def run(self) -> None:
         """Print a table for each question."""

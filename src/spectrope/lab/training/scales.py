@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
 from spectrope.core import UnknownNameError, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, EncodingConfig, RoPE
+from spectrope.encodings import ENCODINGS, EncodingConfig, RoPE, parse_encoding
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models import DecoderConfig
@@ -100,9 +100,9 @@ def experiment(
 
     Args:
         task: A registered task, or one in a file (`file.py:Class`), which is run.
-        encoding: A registered encoding, or one in a file, with its defaults, or its configuration; "mla" is
-            latent attention with RoPE, as wide as the scale asks, and "mla+alibi" the same with another
-            encoding.
+        encoding: A registered encoding, or one in a file, with its defaults or with settings
+            ("rope:yarn,factor=8", see `parse_encoding`), or its configuration; "mla" is latent attention with
+            RoPE, as wide as the scale asks, and "mla+alibi" the same with another encoding.
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Of data, weights, order and dropout.
@@ -128,7 +128,7 @@ def experiment(
     training = preset.training if epochs is None else replace(preset.training, epochs=epochs)
     return apply_condition(
         Experiment(
-            encoding_name=_full_name(config, attention),
+            encoding_name=_spelled(encoding) or _full_name(config, attention),
             task=preset.task,
             model=replace(preset.model, encoding=config.fitted(seed=seed), attention=attention, **sizes),
             training=training,
@@ -147,11 +147,15 @@ def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig
         return encoding, MultiHead.Config()
     first, _, rest = encoding.partition("+")
     if first in ATTENTIONS:
-        kind = ENCODINGS.resolve(rest or RoPE.Config.kind)
-        return ENCODINGS.config(kind)(), ATTENTIONS.config(first).for_width(d_model)
-    if not is_foreign(encoding) and encoding not in ENCODINGS:
+        return parse_encoding(rest or RoPE.Config.kind), ATTENTIONS.config(first).for_width(d_model)
+    if not is_foreign(encoding) and encoding.partition(":")[0] not in ENCODINGS:
         raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS])
-    return ENCODINGS.config(ENCODINGS.resolve(encoding))(), MultiHead.Config()
+    return parse_encoding(encoding), MultiHead.Config()
+
+
+def _spelled(encoding: str | EncodingConfig) -> str:
+    """What was typed, where it says more than a name."""
+    return encoding if isinstance(encoding, str) and ":" in encoding and not is_foreign(encoding) else ""
 
 
 def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:

@@ -10,11 +10,14 @@ import tyro
 from tyro.conf import subcommand
 
 from spectrope.console import (
+    RARE,
     ROOT,
     WORKERS,
     DeviceOption,
     RunsRoot,
     Scale,
+    WorkersOption,
+    chosen_seeds,
     complain,
     console,
     lasting,
@@ -65,15 +68,15 @@ from spectrope.study.study import (
 
 Names = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
-    tyro.conf.arg(name="claim", help="Names or numbers; none means all."),
+    tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
 ]
-Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Whose confounds to keep.")]
-Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the rows, a file per scale.")]
-Seeds = Annotated[int, tyro.conf.arg(help="Seeds of every run; 6 are the fewest that decide.")]
-FirstSeed = Annotated[
-    int,
+Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Confounds to keep.")]
+Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, one file per scale.")]
+Seeds = Annotated[
+    tuple[str, ...],
     tyro.conf.arg(
-        help="The first of them, of those that chose nothing: 6 checks a surprise on fresh ones alone."
+        metavar="N|N:M ...",
+        help="Confirmatory seeds, such as 0:6; 6 are the fewest that decide.",
     ),
 ]
 PAGE = Path("docs/replication.md")
@@ -113,8 +116,7 @@ class Asked:
 
     names: Names = ()
     scale: Scale = "mini"
-    seeds: Seeds = 6
-    first_seed: FirstSeed = 0
+    seeds: Seeds = ("0:6",)
     rows: Results = RESULTS
 
     def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
@@ -123,15 +125,19 @@ class Asked:
         Raises:
             ConfigError: If there are none, or too many, or it would be a study of nothing.
         """
-        require(1 <= self.seeds <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS}")
-        require(self.first_seed >= 0, self, "first_seed", "at least 0")
-        seeds = tuple(range(self.first_seed, self.first_seed + self.seeds))
+        seeds = chosen_seeds(self.seeds)
+        require(1 <= len(seeds) <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS} seeds")
         return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
 class List(Asked):
-    """What the claims say, and what the rows say of them so far."""
+    """List the claims and their verdicts so far.
+
+    Examples:
+    $ spectrope claims list
+    $ spectrope claims list 1 7
+    """
 
     def run(self) -> None:
         """Print a row per claim."""
@@ -145,7 +151,12 @@ class List(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Asked):
-    """Carry out the runs that claims need and no row holds yet; Ctrl-C keeps everything."""
+    """Train what claims need and no result has yet. Ctrl-C loses nothing.
+
+    Examples:
+    $ spectrope claims run 1 --dry-run
+    $ spectrope claims run 1 7 --seeds 0:6
+    """
 
     conditions: Conditions = tuple(THROWN)
     runs: RunsRoot = ROOT
@@ -153,25 +164,28 @@ class Run(Asked):
     precision: Annotated[
         Precision,
         tyro.conf.arg(
-            help="Of matrix products; auto takes that of most rows of these claims, which leave others out, "
-            "or else the device's."
+            help="Precision of matrix products. A claim counts the rows of one precision: auto takes that of "
+            "most rows, or else the device's."
         ),
+        RARE,
     ] = "auto"
-    workers: Annotated[int, tyro.conf.arg(help="Processes on a CPU; one per core by default.")] = WORKERS
+    workers: WorkersOption = WORKERS
     engine: Annotated[
-        Literal["local", "ray"], tyro.conf.arg(help="This machine's processes, or a Ray cluster.")
+        Literal["local", "ray"], tyro.conf.arg(help="Processes here, or a Ray cluster."), RARE
     ] = "local"
     address: Annotated[
-        str | None, tyro.conf.arg(help="Of a Ray cluster, such as auto; None starts one on this machine.")
+        str | None,
+        tyro.conf.arg(help="Address of a Ray cluster, such as auto (default: start one here)."),
+        RARE,
     ] = None
     gpus: Annotated[
-        float, tyro.conf.arg(help="GPUs that one run takes on Ray: 0.25 lets four share one, 0 is the CPU.")
+        float, tyro.conf.arg(help="GPUs per run on Ray: 0.25 lets four share one; 0 is the CPU."), RARE
     ] = 0.0
     tune: Annotated[
         bool,
-        tyro.conf.arg(help="Claims 1 and 2 at the best rate of one grid for all, judged on training data."),
+        tyro.conf.arg(help="Test claims 1 and 2 at each encoding's best rate."),
     ] = False
-    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and what it will cost, and stop.")] = False
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and stop.")] = False
 
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
@@ -278,7 +292,12 @@ class Run(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Harvest(Asked):
-    """Take the rows of finished runs, such as those of `spectrope compare`, that some claim needs."""
+    """Add the results of finished runs that some claim needs, such as those of `spectrope compare`.
+
+    Examples:
+    $ spectrope claims harvest
+    $ spectrope claims harvest --runs elsewhere/runs
+    """
 
     runs: RunsRoot = ROOT
 
@@ -290,12 +309,17 @@ class Harvest(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Asked):
-    """Write the page of verdicts, with its pictures, from the rows alone."""
+    """Write the page of verdicts, with its figures, from the results alone.
+
+    Examples:
+    $ spectrope claims report
+    $ spectrope claims report 1 --seeds 6:12 --out fresh.md
+    """
 
     conditions: Conditions = tuple(THROWN)
     out: Annotated[
         Path | None,
-        tyro.conf.arg(help=f"Markdown file to write; {PAGE} where the rest is as it is by default."),
+        tyro.conf.arg(help=f"Markdown file to write (default: {PAGE}, of the whole study alone)."),
     ] = None
 
     def run(self) -> None:
@@ -312,7 +336,12 @@ class Report(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRows:
-    """Show by commits and hashes that rows are younger than the plan, and what was known when it changed."""
+    """Show by commits and hashes that results are younger than the plan, and what was known when it changed.
+
+    Examples:
+    $ spectrope claims audit
+    $ spectrope claims audit --scale mini
+    """
 
     scale: Scale = "mid"
     rows: Results = RESULTS
@@ -360,7 +389,12 @@ Action = (
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """Test every statement of the paper: with its confounds, as its code ran it, and without them."""
+    """Test the statements of the papers: as described, as their code ran them, and without confounds.
+
+    Examples:
+    $ spectrope claims list
+    $ spectrope claims run 1 --dry-run
+    """
 
     action: Action
 

@@ -1,0 +1,3 @@
+"""The mark of an option that help leaves out unless all are asked for."""
+
+RARE = "rare"

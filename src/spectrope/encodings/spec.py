@@ -1,0 +1,87 @@
+"""Encodings in a line of text: a name, with settings behind colons."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
+
+from spectrope.core import (
+    ConfigError,
+    OneOf,
+    Registry,
+    UnknownNameError,
+    from_dict,
+    is_foreign,
+    no_such_field,
+)
+from spectrope.encodings.base import ENCODINGS, EncodingConfig
+
+
+def parse_encoding(spec: str) -> EncodingConfig:
+    """The configuration that a line describes.
+
+    - `rope`: an encoding by its registered name, or `path/to/file.py:Class`, with its defaults.
+    - `rope:yarn,factor=8`: a schedule, a position rule or another part by its name, with its fields.
+    - `alibi:learned=true`: fields of the encoding itself.
+    - `sum:rope+sinusoidal`, `per_layer:rope+rope+nope`: encodings of which this one is composed.
+
+    Args:
+        spec: The line; values are JSON, or else text.
+
+    Raises:
+        UnknownNameError: If an encoding or a part of it is not known.
+        ConfigError: If a field is unknown or breaks a rule, or a file cannot be run.
+    """
+    if is_foreign(spec):
+        return ENCODINGS.config(ENCODINGS.resolve(spec))()
+    name, colon, rest = spec.partition(":")
+    cls = ENCODINGS.config(ENCODINGS.resolve(name))
+    if not colon:
+        return cls()
+    parts = dict(_parts(cls))
+    composed = next((field for field, (_, several) in parts.items() if several), None)
+    if composed is not None and "=" not in rest.partition("+")[0].partition(":")[0]:
+        return from_dict(cls, {composed: [parse_encoding(one) for one in rest.split("+")]})
+    members = {field: registry for field, (registry, several) in parts.items() if not several}
+    fields: dict[str, Any] = {}
+    for words in rest.split(":"):
+        fields |= _fields(cls, members, words)
+    return from_dict(cls, fields)
+
+
+def _parts(cls: type) -> Iterator[tuple[str, tuple[Registry[Any], bool]]]:
+    """Fields that hold members of a registry, with it, and whether they hold several."""
+    for field, hint in get_type_hints(cls, include_extras=True).items():
+        for one, several in ((hint, False), *((inner, True) for inner in get_args(hint))):
+            for note in getattr(one, "__metadata__", ()):
+                if isinstance(note, OneOf):
+                    yield field, (note.registry, several)
+
+
+def _fields(cls: type, members: dict[str, Registry[Any]], words: str) -> dict[str, Any]:
+    """What one part between colons says: fields of the encoding, or a member with fields of its own."""
+    first, *others = words.split(",")
+    if "=" in first:
+        return dict(map(_setting, (first, *others)))
+    for field, registry in members.items():
+        if first in registry:
+            return {field: {"kind": registry.resolve(first), **dict(map(_setting, others))}}
+    known = [name for registry in members.values() for name in registry]
+    if not known:
+        raise no_such_field(cls, first)
+    raise UnknownNameError("part", first, known)
+
+
+def _setting(word: str) -> tuple[str, Any]:
+    """A field and its value from `field=value`."""
+    field, equals, value = word.partition("=")
+    if not equals:
+        raise ConfigError(f"{word!r} is no setting; write it as field=value.")
+    return field, read_value(value)
+
+
+def read_value(text: str) -> Any:
+    """A value from a command line: JSON, such as 0.001, true, null or [1, 2], or else the text itself."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,64 @@
+"""Encodings in a line of text."""
+
+import pytest
+
+from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.encodings import ALiBi, Geometric, NoPE, PerLayer, RoPE, Sinusoidal, Sum, YaRN
+from spectrope.encodings.spec import parse_encoding, read_value
+from spectrope.lab.training.scales import experiment
+
+
+@pytest.mark.parametrize(
+    ("spec", "config"),
+    [
+        ("rope", RoPE.Config()),
+        ("RoPE", RoPE.Config()),
+        ("rope:yarn", RoPE.Config(schedule=YaRN())),
+        ("rope:yarn,factor=8,trained_length=64", RoPE.Config(schedule=YaRN(factor=8.0, trained_length=64))),
+        ("rope:pairs=halves:geometric,base=500", RoPE.Config(pairs="halves", schedule=Geometric(base=500.0))),
+        ("alibi:learned=true", ALiBi.Config(learned=True)),
+        ("sum:rope+sinusoidal", Sum.Config(parts=(RoPE.Config(), Sinusoidal.Config()))),
+        (
+            "sum:rope:yarn,factor=2+alibi",
+            Sum.Config(parts=(RoPE.Config(schedule=YaRN(factor=2.0)), ALiBi.Config())),
+        ),
+        ("per_layer:rope+nope", PerLayer.Config(layers=(RoPE.Config(), NoPE.Config()))),
+    ],
+)
+def test_a_line_describes_a_configuration(spec, config):
+    assert parse_encoding(spec) == config
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "message"),
+    [
+        ("ropee", UnknownNameError, "unknown encoding 'ropee'; did you mean rope"),
+        ("rope:yarm", UnknownNameError, "unknown part 'yarm'; did you mean yarn"),
+        ("rope:yarn,facto=8", ConfigError, "YaRN has no field 'facto'; did you mean factor"),
+        ("rope:yarn,8", ConfigError, "'8' is no setting; write it as field=value"),
+        ("rope:yarn,factor=0.5", ConfigError, "factor must be at least 1"),
+        ("alibi:learne=true", ConfigError, "has no field 'learne'; did you mean learned"),
+        ("nope:yarn", ConfigError, "Config has no field 'yarn'"),
+        ("sum:rope+sinusoida", UnknownNameError, "did you mean sinusoidal"),
+    ],
+)
+def test_a_wrong_line_is_refused_by_what_is_wrong(spec, error, message):
+    with pytest.raises(error, match=message):
+        parse_encoding(spec)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("0.001", 0.001), ("1e-3", 0.001), ("true", True), ("halves", "halves"), ("[1, 2]", [1, 2])],
+)
+def test_values_are_json_or_text(text, value):
+    assert read_value(text) == value
+
+
+def test_an_experiment_is_called_by_what_was_typed():
+    one = experiment("distance", "rope:yarn,factor=8")
+    assert one.encoding_name == "rope:yarn,factor=8"
+    assert one.model.encoding.schedule == YaRN(factor=8.0)
+    assert experiment("distance", "mla+rope:yarn").model.encoding.schedule == YaRN()
+    with pytest.raises(UnknownNameError, match="did you mean rope"):
+        experiment("distance", "ropee:yarn")

@@ -161,7 +161,10 @@ def fact(record, **changes):
         (lambda r: other(r, data_version=9), "has data_version 9, not 1"),
         (lambda r: other(r, counts_from=2), "has counts_from 2, not 0 or 1"),
         (lambda r: other(r, run="0123456789ab"), "run 0123456789ab has the configuration of run "),
-        (lambda r: other(r, config=r["config"] | {"colour": 1}), "is of another program: Experiment has no field 'colour'"),
+        (
+            lambda r: other(r, config=r["config"] | {"colour": 1}),
+            "is of another program: Experiment has no field 'colour'",
+        ),
         (lambda r: other(r, facts={}), "is no row of a study"),
         (lambda r: other(r, tables=7), "is no row of a study"),
         (lambda r: fact(r, test_accuracy="high"), "test_accuracy is 'high', and has to be a number between"),

@@ -98,8 +98,8 @@ def train(
             epochs=epochs,
             n_examples=n_examples,
         )
-    if isinstance(one, Experiment):
-        tried([one])
+    if decoder := Experiment.of(one):
+        tried([decoder])
     place = choose_device(device)
     with watching(watch, [one.label]) as shown, stop_on_signal() as stop:
         run = lab.train(one, Path(root), place, shown, stop, probe)

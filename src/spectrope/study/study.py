@@ -17,7 +17,7 @@ from spectrope.core import (
     require,
     unwatched,
 )
-from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Experiment, Job, read_experiment
+from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Job, read_experiment
 from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
@@ -169,13 +169,8 @@ def usual_precision(rows: Iterable[StudyRow]) -> Precision:
 
     Claims leave rows in another precision than most of theirs out.
     """
-    counts = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
+    counts = Counter(row.facts["precision"] for row in rows if row.experiment.precision == "auto")
     return counts.most_common(1)[0][0] if counts else "auto"
-
-
-def leaves_precision_open(experiment: AnyExperiment) -> bool:
-    """Whether its precision is auto; experiments of the grokking laboratory have one alone."""
-    return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tuple[int, list[str]]:

@@ -22,7 +22,7 @@ from spectrope.console import (
 )
 from spectrope.core import ConfigError
 from spectrope.front.train import train
-from spectrope.lab import Experiment, LearningProbe, experiment_of, read_experiment
+from spectrope.lab import Experiment, LearningProbe, experiment_of, read_decoder
 from spectrope.store import Run
 from spectrope.tasks import TASKS
 
@@ -108,7 +108,4 @@ def read_recipe(path: Path) -> Experiment:
     inner = fields.get("config", fields)
     if not isinstance(inner, dict):
         raise ConfigError(f'recipe {path}: "config" must hold a JSON object; got {inner!r}.')
-    one = read_experiment(inner)
-    if not isinstance(one, Experiment):
-        raise ConfigError(f"recipe {path} is of the grokking laboratory; `spectrope grok` trains such.")
-    return one
+    return read_decoder(inner, f"recipe {path}")

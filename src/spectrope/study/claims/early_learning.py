@@ -112,11 +112,11 @@ def uncontracted(row: StudyRow) -> float | None:
 
 def kernel_rank(row: StudyRow) -> float | None:
     r"""Effective rank of :math:`\frac1m\sum_t\cos((\delta-\delta')\theta_t)` over the lags of Task 1."""
-    experiment = row.experiment
-    assert isinstance(experiment, Experiment)
-    model, lags = experiment.model, experiment.model.n_labels - 1  # Label 0 is no distance.
-    assert isinstance(model.encoding, RoPE.Config)
-    frequencies = model.encoding.schedule.frequencies(model.head_dim)
+    decoder = Experiment.of(row.experiment)
+    if decoder is None or not isinstance(encoding := decoder.model.encoding, RoPE.Config):
+        return None
+    lags = decoder.model.n_labels - 1  # Label 0 is no distance.
+    frequencies = encoding.schedule.frequencies(decoder.model.head_dim)
     return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy.item()
 
 

@@ -76,8 +76,8 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
 
 def expected(row: StudyRow) -> Coverage | None:
     """What the training pairs of a run cover."""
-    experiment = row.experiment
-    return _covered(experiment.task, experiment.seed) if isinstance(experiment, GrokExperiment) else None
+    one = GrokExperiment.of(row.experiment)
+    return None if one is None else _covered(one.task, one.seed)
 
 
 def share_trained(row: StudyRow) -> float | None:
@@ -98,10 +98,9 @@ def _excess(row: StudyRow) -> float | None:
 
 
 def _not_held_out(row: StudyRow) -> float | None:
-    experiment = row.experiment
-    if not isinstance(experiment, GrokExperiment):
+    if (one := GrokExperiment.of(row.experiment)) is None:
         return None
-    split = experiment.task.build().split(experiment.seed)
+    split = one.task.build().split(one.seed)
     return 100 * (~split.held_out[~split.trains]).double().mean().item()
 
 

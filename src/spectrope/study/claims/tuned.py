@@ -79,11 +79,11 @@ class AtBestRates(Claim):
         return {name: tuning_of(one, self.rows) for name, one in first.items()}
 
     def _rates(self, seen: Seen) -> Iterator[str]:
-        runs = {arm: row.experiment for (arm, _), row in seen.rows.items()}
-        decoders = [run for run in runs.values() if isinstance(run, Experiment)]
-        tunings = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
+        decoders = {arm: run for (arm, _), row in seen.rows.items() if (run := Experiment.of(row.experiment))}
+        first = next(iter(decoders.values()), None)
+        tunings = self._tunings(first.condition, first.scale) if first else {}
         for arm in seen.arms:
-            if arm in runs and (tuning := tunings[arm]):
+            if arm in decoders and (tuning := tunings[arm]):
                 yield f"{NAMES.get(arm, arm)} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
 
 
@@ -188,7 +188,7 @@ def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:
 def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
     """A claim's arms, all of them runs of the decoder."""
     arms = claim.arms(condition, scale, seed)
-    return {name: one for name, one in arms.items() if isinstance(one, Experiment)}
+    return {name: run for name, one in arms.items() if (run := Experiment.of(one))}
 
 
 def _is_judged(row: StudyRow) -> bool:

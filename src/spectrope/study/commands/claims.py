@@ -58,7 +58,6 @@ from spectrope.study.study import (
     Study,
     carry_out,
     harvest,
-    leaves_precision_open,
     outstanding,
     usual_precision,
 )
@@ -217,7 +216,7 @@ class Run(Asked):
         workers = max(1, min(self._workers, len(jobs)))
         costs = self._costs(jobs, workers)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), workers)
-        if precision != "auto" and any(leaves_precision_open(job.experiment) for job in left):
+        if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
@@ -246,7 +245,7 @@ class Run(Asked):
             raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
 
     def _require_effect_of_precision(self, jobs: list[Job]) -> None:
-        if self.precision != "auto" and not any(leaves_precision_open(job.experiment) for job in jobs):
+        if self.precision != "auto" and all(job.experiment.precision != "auto" for job in jobs):
             raise ConfigError(f"--precision {self.precision}: no run of these claims leaves it open.")
 
     def _engine(self) -> Engine:

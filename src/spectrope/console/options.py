@@ -13,8 +13,10 @@ from spectrope.lab import CONDITIONS, SCALES
 
 RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder that holds the run folders.")]
 DeviceOption = Annotated[Device, tyro.conf.arg(help="Where to compute; auto prefers CUDA.")]
-Scale = Annotated[str, tyro.conf.arg(help=f"Sizes and length of training: {', '.join(SCALES)}.")]
-Condition = Annotated[str, tyro.conf.arg(help=f"Whose confounds to keep: {', '.join(CONDITIONS)} (none).")]
+ScaleOption = Annotated[str, tyro.conf.arg(help=f"Sizes and length of training: {', '.join(SCALES)}.")]
+ConditionOption = Annotated[
+    str, tyro.conf.arg(help=f"Whose confounds to keep: {', '.join(CONDITIONS)} (none).")
+]
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data; None keeps the scale's.")]
 Examples = Annotated[
     int | None,

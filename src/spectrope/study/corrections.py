@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from spectrope.attention import Latent
 from spectrope.lab import AnyExperiment, Experiment
 
-Runs = dict[str, AnyExperiment]  # By id.
+RunsById = dict[str, AnyExperiment]  # By id.
 
 
 def is_latent(experiment: Experiment) -> bool:
@@ -101,8 +101,8 @@ class Withdrawals:
         tables: By name of the table, the runs that count without it.
     """
 
-    runs: dict[Correction, Runs] = field(default_factory=dict)
-    tables: dict[str, Runs] = field(default_factory=dict)
+    runs: dict[Correction, RunsById] = field(default_factory=dict)
+    tables: dict[str, RunsById] = field(default_factory=dict)
 
     def note(self, run: str, experiment: AnyExperiment, tables: Iterable[str]) -> bool:
         """Note what is withdrawn of a run, and tell whether its row stands."""

@@ -10,7 +10,7 @@ from spectrope.study.verdict import Part
 
 NEGLIGIBLE = 1e-6  # Rounding.
 FEWEST = 3  # Seeds whose spread is worth telling.
-Factors = Sequence[tuple[Part, float]]  # Parts, with standard deviations between seeds.
+SpreadParts = Sequence[tuple[Part, float]]  # Parts, with standard deviations between seeds.
 
 
 def power_of(parts: Sequence[Part], n: int) -> str:
@@ -67,7 +67,7 @@ def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:
             yield f"that its premise about runs holds for {told}"
 
 
-def _in_units(factors: Factors) -> str:
+def _in_units(factors: SpreadParts) -> str:
     """Standard deviations in the units of the parts that have values, in brackets."""
     spreads = [
         (part.prediction.unit, factor * float(np.std(list(part.values.values()), ddof=1)))
@@ -79,7 +79,7 @@ def _in_units(factors: Factors) -> str:
     return f" ({', '.join(known)} by the seeds so far)" if known else ""
 
 
-def _range(factors: Factors) -> str:
+def _range(factors: SpreadParts) -> str:
     return _ends(factor for _, factor in factors)
 
 

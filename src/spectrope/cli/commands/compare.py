@@ -9,12 +9,12 @@ import tyro
 from spectrope.console import (
     ROOT,
     WORKERS,
-    Condition,
+    ConditionOption,
     DeviceOption,
     Epochs,
     Examples,
     RunsRoot,
-    Scale,
+    ScaleOption,
     refuse_given,
     say,
     show,
@@ -37,8 +37,8 @@ class Compare:
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
         COMPARED_TASKS
     )
-    scale: Scale = "mini"
-    condition: Condition = "controlled"
+    scale: ScaleOption = "mini"
+    condition: ConditionOption = "controlled"
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(help="One run per seed, task and encoding.")] = (0,)
     epochs: Epochs = None
     examples: Examples = None

@@ -9,13 +9,13 @@ import tyro
 
 from spectrope.console import (
     ROOT,
-    Condition,
+    ConditionOption,
     DeviceOption,
     Epochs,
     Examples,
     Own,
     RunsRoot,
-    Scale,
+    ScaleOption,
     refuse_given,
     resolve_own,
     say,
@@ -38,8 +38,8 @@ class Train:
         str, tyro.conf.arg(help="A name that `spectrope encodings` lists, or file.py:Class.")
     ] = "rope"
     task: Annotated[str, tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = "distance"
-    scale: Scale = "mini"
-    condition: Condition = "controlled"
+    scale: ScaleOption = "mini"
+    condition: ConditionOption = "controlled"
     seed: Annotated[int, tyro.conf.arg(help="Of data, weights, order and dropout.")] = 0
     epochs: Epochs = None
     examples: Examples = None

@@ -22,7 +22,7 @@ OWN = "10000"  # The base of RoPE itself.
 CONTRACTED = 0.95  # Largest mean ratio of norms that counts as contraction.
 
 
-class Contraction(Claim, name="contraction"):
+class ContractionClaim(Claim, name="contraction"):
     """Norms of logits with and without their rotation, and speed, over RoPE's base."""
 
     number = 8

@@ -7,7 +7,7 @@ from spectrope.lab import AnyExperiment, Experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
 from spectrope.study.arms import ACCURACY, NAMES, planned
 from spectrope.study.claim import Claim
-from spectrope.study.claims.contraction import CONTRACTED, Contraction
+from spectrope.study.claims.contraction import CONTRACTED, ContractionClaim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
 from spectrope.study.predictions import AtLeast, AtMost, Within
@@ -54,7 +54,7 @@ class EarlyLearning(Claim, name="early-learning"):
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
         coupling_arms = couplings(condition, scale, seed)
-        bases = Contraction().arms(condition, scale, seed)
+        bases = ContractionClaim().arms(condition, scale, seed)
         task_2 = {
             name: planned("counting", name, scale=scale, condition=condition, seed=seed)
             for name in ("rope", "nope", "mla", "t5")

@@ -14,7 +14,7 @@ from spectrope.console import (
     WORKERS,
     DeviceOption,
     RunsRoot,
-    Scale,
+    ScaleOption,
     complain,
     console,
     lasting,
@@ -111,7 +111,7 @@ class Asked:
     """What every action is told: which claims, on which seeds, by which rows."""
 
     names: Names = ()
-    scale: Scale = "mini"
+    scale: ScaleOption = "mini"
     seeds: Seeds = 6
     first_seed: FirstSeed = 0
     rows: Results = RESULTS
@@ -143,7 +143,7 @@ class List(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Asked):
+class RunClaims(Asked):
     """Carry out the runs that claims need and no row holds yet; Ctrl-C keeps everything."""
 
     conditions: Conditions = tuple(THROWN)
@@ -288,7 +288,7 @@ class Harvest(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Asked):
+class ReportClaims(Asked):
     """Write the page of verdicts, with its pictures, from the rows alone."""
 
     conditions: Conditions = tuple(THROWN)
@@ -300,7 +300,7 @@ class Report(Asked):
     def run(self) -> None:
         """Write the page and print its path last."""
         rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
-        out = PAGE if self.out is None and self == Report() else self.out
+        out = PAGE if self.out is None and self == ReportClaims() else self.out
         if out is None:
             raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
         check_page(out, ".md")
@@ -313,7 +313,7 @@ class Report(Asked):
 class AuditRows:
     """Show by commits and hashes that rows are younger than the plan, and what was known when it changed."""
 
-    scale: Scale = "mid"
+    scale: ScaleOption = "mid"
     rows: Results = RESULTS
 
     def run(self) -> None:
@@ -348,11 +348,11 @@ class AuditRows:
             say("Each row is of a clean commit that has the plan.")
 
 
-Action = (
+ClaimsAction = (
     Annotated[List, subcommand("list")]
-    | Annotated[Run, subcommand("run")]
+    | Annotated[RunClaims, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
-    | Annotated[Report, subcommand("report")]
+    | Annotated[ReportClaims, subcommand("report")]
     | Annotated[AuditRows, subcommand("audit")]
 )
 
@@ -361,7 +361,7 @@ Action = (
 class Claims:
     """Test every statement of the paper: with its confounds, as its code ran it, and without them."""
 
-    action: Action
+    action: ClaimsAction
 
     def run(self) -> None:
         """Do what is asked."""

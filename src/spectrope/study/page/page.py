@@ -67,7 +67,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Section:
+class ClaimSection:
     """One claim of the page.
 
     Args:
@@ -156,7 +156,7 @@ def shallow_layers(study: Study) -> str:
     return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
-def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> list[list[str]]:
+def headline_table(sections: Sequence[ClaimSection], conditions: Sequence[str]) -> list[list[str]]:
     """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
     open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     lines = []
@@ -258,10 +258,10 @@ def _section(
     verdicts: Sequence[ClaimVerdict],
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
     page: Path,
-) -> Section:
+) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
     pictures = _pictures(study, rows, claim, verdicts, page)
-    return Section(claim, list(verdicts), pictures, planned, study.power(claim, rows))
+    return ClaimSection(claim, list(verdicts), pictures, planned, study.power(claim, rows))
 
 
 def _pictures(

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.console.display import Shown
+from spectrope.console import Shown
 from spectrope.core import ConfigError, configured
 from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, LawCheck, Sizes
 from spectrope.encodings.laws import check_laws as checks_of

@@ -10,8 +10,7 @@ from spectrope.console import try_own, try_task
 from spectrope.core import ConfigError, Device, SpectropeWarning, Watch, choose_device, stop_on_signal
 from spectrope.encodings import EncodingConfig
 from spectrope.front.progress import watching
-from spectrope.lab import AnyExperiment, Experiment, Job, Probe, experiment
-from spectrope.lab.engines.local import as_jobs
+from spectrope.lab import AnyExperiment, Experiment, Job, Probe, as_jobs, experiment
 from spectrope.store import Run
 
 

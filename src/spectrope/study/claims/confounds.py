@@ -7,7 +7,7 @@ import numpy as np
 
 from spectrope.lab import AnyExperiment, Experiment, Job
 from spectrope.stats import MIN_SEEDS
-from spectrope.study.arms import NAMES_AND_MLA, TASKS, run_of
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES, alone
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
@@ -90,7 +90,7 @@ class Confounds(Claim, name="confounds"):
     tables = (ABLATION,)
     planned_later = "each switch alone, where these differ by 5 points or more"
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}/{setting}": one
             for task in TASKS
@@ -135,7 +135,7 @@ class Confounds(Claim, name="confounds"):
         return on_accuracy + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
 
 
-def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
+def switched(task: str, encoding: str, scale: str, seed: int) -> Arms:
     """A task under `controlled`, under `released`, and under each switch alone that changes something."""
 
     def under(condition: str) -> Experiment:

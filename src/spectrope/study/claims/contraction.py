@@ -9,7 +9,7 @@ import polars as pl
 from spectrope.encodings import Geometric, RoPE
 from spectrope.lab import Experiment
 from spectrope.stats import t_interval
-from spectrope.study.arms import planned
+from spectrope.study.arms import Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost
@@ -49,7 +49,7 @@ class ContractionClaim(Claim, name="contraction"):
     explored = 12
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         def on(base: float) -> Experiment:
             encoding = RoPE.Config(schedule=Geometric(base=base))
             return planned("distance", encoding, scale=scale, condition=condition, seed=seed)

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import DEPTHS, EXPLORED_RATES, NAMES, distance_at, runs_with_a_deposit
+from spectrope.study.arms import DEPTHS, EXPLORED_RATES, NAMES, Arms, distance_at, runs_with_a_deposit
 from spectrope.study.claim import EXPLORED_AT, Claim
 from spectrope.study.predictions import InRuns, LostInRuns
 from spectrope.study.quantities import ABLATION, Seen, deposit, shallow
@@ -37,7 +36,7 @@ class Dropout(Claim, name="dropout"):
     least_layers = 6
     times = 3
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         rates = {name: some if scale == EXPLORED_AT else some[:2] for name, some in RATES.items()}
         return {
             f"{name}/{p:g}": distance_at(p, name, condition, scale, seed)

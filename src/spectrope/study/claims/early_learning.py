@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from spectrope.encodings import RoPE
 from spectrope.lab import AnyExperiment, Experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
-from spectrope.study.arms import ACCURACY, NAMES, planned
+from spectrope.study.arms import ACCURACY, NAMES, Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.contraction import CONTRACTED, ContractionClaim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
@@ -52,7 +52,7 @@ class EarlyLearning(Claim, name="early-learning"):
     ours = True
     unplanned = WHY
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         coupling_arms = couplings(condition, scale, seed)
         bases = ContractionClaim().arms(condition, scale, seed)
         task_2 = {

@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import ACCURACY, NAMES, by_encoding, distance_at
+from spectrope.study.arms import ACCURACY, NAMES, Arms, by_encoding, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Values
 from spectrope.study.quantities import ABLATION, Seen, gap
@@ -56,7 +55,7 @@ class Extrapolation(Claim, name="extrapolation"):
     explored = 12
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         usual = by_encoding("distance", condition, scale, seed, ENCODINGS)
         return usual | {f"rope/{p:g}": distance_at(p, "rope", condition, scale, seed) for p in RATES}
 

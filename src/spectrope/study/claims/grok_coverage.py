@@ -7,8 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, rank
-from spectrope.grokking.coverage import coverage
+from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of, rank
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
@@ -119,4 +118,4 @@ def _correlations(seen: Seen) -> Values:
 
 @cache
 def _covered(task: ModularConfig, seed: int) -> Coverage:
-    return coverage(task.build().split(seed), task.p, task.offset)
+    return coverage_of(task.build().split(seed), task.p, task.offset)

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from spectrope.lab import AnyExperiment, Experiment
+from spectrope.lab import AnyExperiment
 from spectrope.study.arms import (
     NAMES_AND_MLA,
     TASKS,
+    Arms,
     ahead,
     by_encoding,
     log_odds_of,
@@ -54,7 +55,7 @@ class LatentAttention(Claim, name="latent-attention"):
 
     tables = (ABLATION,)
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}": one
             for task in TASKS

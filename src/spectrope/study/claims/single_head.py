@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab import Experiment
 from spectrope.study.arms import (
     DEPTHS,
     NAMES,
     RIVALS,
     TASKS,
+    Arms,
     by_encoding,
     no_head_stands_out,
     one_head_stands_out,
@@ -47,7 +47,7 @@ class SingleHead(Claim, name="single-head"):
     tables = (ABLATION,)
     least_layers = 6
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}": one
             for task in TASKS

@@ -7,6 +7,7 @@ from typing import ClassVar
 from spectrope.core import UnsupportedError
 from spectrope.lab import FACTORS, Experiment, Job, Trial, Tuning, grid
 from spectrope.study.arms import NAMES_AND_MLA as NAMES
+from spectrope.study.arms import Arms
 from spectrope.study.claim import Claim
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -49,7 +50,7 @@ class AtBestRates(Claim):
     def planned_as(self) -> str:
         return self.inner.kind
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         tunings = self._tunings(condition, scale)
         untuned = experiments(self.inner, condition, scale, seed)
         return {name: at_best_rate(one, tuning) for name, one in untuned.items() if (tuning := tunings[name])}
@@ -185,7 +186,7 @@ def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:
     return replace(experiment, training=replace(experiment.training, learning_rate=rate), tuning="chosen")
 
 
-def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+def experiments(claim: Claim, condition: str, scale: str, seed: int) -> Arms:
     """A claim's arms, all of them runs of the decoder."""
     arms = claim.arms(condition, scale, seed)
     return {name: run for name, one in arms.items() if (run := Experiment.of(one))}

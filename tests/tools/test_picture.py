@@ -25,9 +25,8 @@ def test_the_picture_stands_in_the_contributing_page():
     assert "docs/images/house.svg" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_tests_mirror_the_package():
+def test_tests_mirror_the_package_folder_by_folder():
     package, tests = ROOT / "src" / "spectrope", ROOT / "tests"
-    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
-    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")} - {"tools"}
-    assert folders <= rooms
-    assert rooms - folders <= {"console"}
+    modules = {path.parent.relative_to(package) for path in package.rglob("[!_]*.py")}
+    tested = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert tested - {Path("tools")} == modules | {Path()}

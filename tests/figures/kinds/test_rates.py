@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ET
 import altair as alt
 import polars as pl
 import pytest
+from tests.figures.kinds.test_figures import emptied
 from tests.figures.synthetic import make_run
-from tests.figures.test_figures import emptied
 
 from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, save_figure, write_report

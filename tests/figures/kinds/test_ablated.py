@@ -8,8 +8,8 @@ import altair as alt
 import polars as pl
 import pytest
 from tests.figures.ablated import add_ablations
+from tests.figures.kinds.test_figures import emptied
 from tests.figures.synthetic import make_run, make_store
-from tests.figures.test_figures import emptied
 
 from spectrope.core.errors import StoreError
 from spectrope.figures import FIGURES, save_figure, write_report

@@ -11,7 +11,7 @@ from spectrope.figures.save import write_spec
 from spectrope.figures.spec import panels_spec
 from spectrope.store.records import Complaint
 from spectrope.study.claim import chosen_claims
-from spectrope.study.claims.confounds import Confounds, Effects
+from spectrope.study.claims.confounds import ConfoundEffects, Confounds
 from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.counting_ordering import CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -175,7 +175,7 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
     part = {6: -30.0, 7: -30.0}
 
     def bars(single):
-        steps = waterfall(Effects("distance/nope", "NoPE", whole, single)).layers["steps"]
+        steps = waterfall(ConfoundEffects("distance/nope", "NoPE", whole, single)).layers["steps"]
         return {bar["step"]: bar["to"] - bar["from"] for bar in steps.rows}
 
     assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {

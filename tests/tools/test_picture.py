@@ -30,3 +30,21 @@ def test_tests_mirror_the_package_folder_by_folder():
     modules = {path.parent.relative_to(package) for path in package.rglob("[!_]*.py")}
     tested = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
     assert tested - {Path("tools")} == modules | {Path()}
+
+
+def test_the_page_of_rooms_names_every_folder_and_none_that_is_not_there():
+    package = ROOT / "src" / "spectrope"
+    page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_/]+/(?:\w+\.\w+)?)`", page)) - {
+        "src/spectrope/",
+        "spectrope/__init__.pyi",
+    }
+    shared = {"commands/", "templates/"}  # Of each room that has any.
+    elsewhere = {"src/spectrope/lab/measures/", "tests/lab/measures/"}
+    assert not [path for path in named - shared - elsewhere if not (package / path).exists()]
+    folders = {path.parent.relative_to(package).as_posix() for path in package.rglob("[!_]*.py")} - {"."}
+    assert not [
+        one
+        for one in folders
+        if not one.endswith("/commands") and not any(path.startswith(f"{one}/") for path in named)
+    ]

@@ -132,8 +132,8 @@ class Study:
         verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
         jobs = self.jobs_of(claim, condition, rows)
         n_left = len(outstanding(jobs, rows))
-        told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
-        return replace(verdict, reason=verdict.reason + told)
+        to_do = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
+        return replace(verdict, reason=verdict.reason + to_do)
 
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
@@ -204,8 +204,8 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
         except SpectropeError as error:
             complaints.append(f"{run.id}: {error}")
             continue
-        known = rows.get(row.experiment)
-        if known is None or set(known.tables) < set(known.joined(row).tables):
+        earlier = rows.get(row.experiment)
+        if earlier is None or set(earlier.tables) < set(earlier.joined(row).tables):
             rows.add(row)
             n_new += 1
     return n_new, complaints

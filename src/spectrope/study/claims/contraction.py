@@ -93,5 +93,5 @@ def _by_layer(seen: Seen) -> str:
     """The mean over seeds of each layer by itself, since the mean over all may hide one that contracts."""
     layers = (seen.values(OWN, partial(contraction, layer=n)) for n in range(seen.n_layers))
     means = [t_interval(np.array(list(values.values()))) for values in layers if len(values) > 1]
-    told = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
-    return f"layer by layer {told}" if told else ""
+    by_layer = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
+    return f"layer by layer {by_layer}" if by_layer else ""

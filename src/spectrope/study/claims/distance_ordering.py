@@ -80,5 +80,5 @@ def _first(seen: Seen) -> Part:
 
 def _ahead(seen: Seen, first: str, rivals: tuple[str, ...]) -> Iterator[Part]:
     for rival in rivals:
-        told = log_odds_of(92.64) - log_odds_of(3.51) if (first, rival) == ("rope", "nope") else None
-        yield ahead(seen, first, rival, f"{NAMES[first]} minus {NAMES[rival]}", told)
+        paper = log_odds_of(92.64) - log_odds_of(3.51) if (first, rival) == ("rope", "nope") else None
+        yield ahead(seen, first, rival, f"{NAMES[first]} minus {NAMES[rival]}", paper)

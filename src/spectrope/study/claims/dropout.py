@@ -56,13 +56,15 @@ class Dropout(Claim, name="dropout"):
         for arm, (name, rate) in rates.items():
             if float(rate):
                 for words, depth in DEPTHS.items():
-                    told = f"in the {words} of the layers"
+                    place = f"in the {words} of the layers"
                     yield Part(
-                        quantity=f"{NAMES[name]}, deposits {told} lost at dropout {rate}",
+                        quantity=f"{NAMES[name]}, deposits {place} lost at dropout {rate}",
                         prediction=LostInRuns(LOST),
                         values=seen.minus(f"{name}/0", arm, deposit(shallow(seen.n_layers, depth))),
                     )
         for arm, (name, rate) in rates.items():
             for words, depth in DEPTHS.items():
-                told = f"{NAMES[name]}, runs with a deposit in the {words} of the layers at dropout {rate}"
-                yield runs_with_a_deposit(seen, arm, told, shallow(seen.n_layers, depth))
+                quantity = (
+                    f"{NAMES[name]}, runs with a deposit in the {words} of the layers at dropout {rate}"
+                )
+                yield runs_with_a_deposit(seen, arm, quantity, shallow(seen.n_layers, depth))

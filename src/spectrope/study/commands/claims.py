@@ -135,10 +135,10 @@ class List(Asked):
     def run(self) -> None:
         """Print a row per claim."""
         rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
-        told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
+        by_claim: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
-            told[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
-        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(told[one])) for one in study.claims]
+            by_claim[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
+        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(by_claim[one])) for one in study.claims]
         table("", ("claim", "says", "verdict, seeds"), lines)
 
 
@@ -322,27 +322,27 @@ class AuditRows:
         Raises:
             StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
         """
-        found = audit(self.rows / f"{self.scale}.jsonl")
+        audited = audit(self.rows / f"{self.scale}.jsonl")
         lines = [
             (
                 one.digest,
                 one.commit,
                 one.when,
                 str(one.rows),
-                str(found.under.get(one.digest, 0)),
+                str(audited.under.get(one.digest, 0)),
                 one.subject,
             )
-            for one in found.versions
+            for one in audited.versions
         ]
         table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
         say(
-            f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, "
-            f"{found.unknown} of commits that are not in this repository, {found.before} of commits "
+            f"{audited.rows} rows at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
+            f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
             "without the plan."
         )
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
-        elif not found.passes:
+        elif not audited.passes:
             raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
         else:
             say("Each row is of a clean commit that has the plan.")

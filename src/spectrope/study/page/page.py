@@ -165,10 +165,10 @@ def headline_table(sections: Sequence[ClaimSection], conditions: Sequence[str]) 
         cells = [
             headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
         ]
-        told = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
+        entry = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
         headlines = (verdict.headline for verdict in section.verdicts)
         decides = next((one.part.quantity for one in headlines if one), "")
-        lines.append([told, claim.paper, decides, *cells])
+        lines.append([entry, claim.paper, decides, *cells])
     return lines
 
 
@@ -226,8 +226,8 @@ def unnamed(rows: StudyRows) -> int:
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
     """Mean training time of the runs of the kinds that lack rows; None if there is none of them yet."""
     kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
-    known = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
-    return fmean(known) if known else None
+    spent = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
+    return fmean(spent) if spent else None
 
 
 def untuned(study: Study, rows: StudyRows) -> list[int]:

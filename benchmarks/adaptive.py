@@ -22,14 +22,14 @@ from spectrope.lab.engines.local import execute
 from spectrope.lab.runs import experiment_of, load_model
 from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder
-from spectrope.stats.sequential import Aim, Precision, Threshold
+from spectrope.stats.sequential import Aim, TargetPrecision, Threshold
 from spectrope.store import Run, load_run
 from spectrope.tasks.base import Batch
 
 EXAMPLES, SCREENED, UNSEEN_SEED = 30_000, 2_000, 10_007
 AIMS: dict[str, tuple[Aim, str]] = {
     "|drop| > 5 points": (Threshold(0.05), ">= 10x"),
-    "drop to 0.5 points": (Precision(0.005), ""),
+    "drop to 0.5 points": (TargetPrecision(0.005), ""),
 }
 
 

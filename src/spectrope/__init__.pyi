@@ -49,9 +49,9 @@ from .front.ablate import AblatedRun, ablate, ablated
 from .front.compare import Comparison, compare
 from .front.figure import Drawing, figure, report
 from .front.laws import check_laws, load_encoding
-from .front.load import load_model
 from .front.runs import runs, table
 from .front.spectrum import spectrum
+from .front.targets import load_model
 from .front.train import execute, train
 from .lab.training.scales import experiment
 from .models.decoder import Decoder, DecoderConfig

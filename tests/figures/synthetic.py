@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from spectrope.figures import FIGURES
+from spectrope.figures import FIGURES, figure_spec, write_spec
 from spectrope.store import Run, open_run
 
 ENCODINGS = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
@@ -128,3 +128,8 @@ def make_store(
 ) -> list[Run]:
     """A finished run for each task, seed and encoding."""
     return [make_run(root, e, task, seed) for task in tasks for seed in seeds for e in encodings]
+
+
+def save_figure(runs: Sequence[Run], name: str, path: Path) -> Path:
+    """One figure of some runs as a file."""
+    return write_spec(figure_spec(runs, name)[1], path)

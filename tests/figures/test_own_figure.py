@@ -4,11 +4,11 @@ import json
 
 import polars as pl
 import pytest
-from tests.figures.synthetic import make_run
+from tests.figures.synthetic import make_run, save_figure
 from tests.own_files import run_no_file_yet
 
 from spectrope.core.errors import ConfigError, StoreError
-from spectrope.figures import FIGURES, save_figure, write_report
+from spectrope.figures import FIGURES, write_report
 
 FILE = """
 import altair as alt

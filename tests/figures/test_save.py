@@ -6,10 +6,10 @@ import struct
 import xml.etree.ElementTree as ET
 
 import pytest
-from tests.figures.synthetic import TRAINED, make_run, make_store
+from tests.figures.synthetic import TRAINED, make_run, make_store, save_figure
 
 from spectrope.core.errors import ConfigError, StoreError, UnknownNameError
-from spectrope.figures import FIGURES, save_figure, write_report
+from spectrope.figures import FIGURES, write_report
 from spectrope.store import files
 
 

@@ -13,8 +13,7 @@ from spectrope.core.errors import ConfigError
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC
 from spectrope.grokking.shapes import IMAGES, ShapesExperiment, ShapesTraining
-from spectrope.grokking.shapes_figures import IMAGES_SHOWN, answer_panels, image_panels
-from spectrope.grokking.shapes_page import write_shapes
+from spectrope.grokking.shapes_page import IMAGES_SHOWN, answer_panels, image_panels, write_shapes
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job

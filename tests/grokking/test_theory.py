@@ -10,7 +10,7 @@ from spectrope.console.terminal import console
 from spectrope.core.errors import ConfigError
 from spectrope.grokking import arrangement
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
-from spectrope.grokking.coverage import coverage, implied
+from spectrope.grokking.coverage import coverage_of, implied
 from spectrope.grokking.least_norm import NormDescent, hinge, squared_norm
 from spectrope.grokking.measures.base import on_sphere
 from spectrope.grokking.measures.evenness import unevenness
@@ -114,13 +114,13 @@ class TestCoverage:
     def test_random_pairs_and_a_square_imply_everything(self, distribution):
         split = ModularConfig(p=11, fraction=0.6, distribution=distribution).build().split(0)
         for offset in (0, 11):
-            found = coverage(split, 11, offset)
+            found = coverage_of(split, 11, offset)
             assert (found.implied, found.attainable) == (1, 1)
 
     def test_of_a_strip_nothing_follows_unless_the_operands_share_their_tokens(self):
         split = ModularConfig(p=11, fraction=0.4, distribution=Strip(k=6)).build().split(0)
-        assert coverage(split, 11).attainable == 1
-        apart = coverage(split, 11, offset=11)
+        assert coverage_of(split, 11).attainable == 1
+        apart = coverage_of(split, 11, offset=11)
         assert (apart.implied, apart.attainable) == (0, 1 / 11)
         assert apart.trained == pytest.approx(4 / 11)  # All that is left trains: four pairs of each result.
 
@@ -129,7 +129,7 @@ class TestCoverage:
         split = split_of([(3, 0), (0, 2)])
         assert asked(split, implied(split, 5, offset=2)) == {(2, 1)}  # tokens 2 and 3, as (3, 0) has
         strip = ModularConfig(p=11, fraction=0.4, distribution=Strip(k=6)).build().split(0)
-        found = [coverage(strip, 11, offset).implied for offset in (0, 4, 7, 11)]
+        found = [coverage_of(strip, 11, offset).implied for offset in (0, 4, 7, 11)]
         assert found == pytest.approx([1, 3 / 7, 0, 0])  # Tokens 4 to 6 train as second operands.
 
 

@@ -21,13 +21,13 @@ from spectrope.lab.spectra.heads import Measurement, spectrum
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.learning import LearningProbe
 from spectrope.lab.training.scales import experiment
-from spectrope.stats.sequential import Precision
+from spectrope.stats.sequential import TargetPrecision
 from spectrope.store import Run
 from spectrope.tasks.base import Batch
 
 CPU = torch.device("cpu")
 LAYERS, HEADS = 2, 3
-METHODS = (Adaptive(aim=Precision(1e-6)), Cumulative(), Screen())  # The first takes every example.
+METHODS = (Adaptive(aim=TargetPrecision(1e-6)), Cumulative(), Screen())  # The first takes every example.
 LATENT = ("ablation-latent-columns", "ablation-latent-columns-unrestored-all")
 UNCOUNTED = {"metrics", "lengths", "correlation", "lags", "symbol", "extremes", "distances"}
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.lab.test_measures import tiny
+from tests.lab.measures.test_measures import tiny
 from tests.own_files import run_no_file_yet
 
 from spectrope.core import foreign

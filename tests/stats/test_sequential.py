@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.sequential import Game, Precision, Threshold, confidence_sequence
+from spectrope.stats.sequential import Game, TargetPrecision, Threshold, confidence_sequence
 
 
 def log_capital(x, m, aim, population=math.inf):
     return Game.of(x, aim, population).log_capital(m)
 
 
-AIMS = [Precision(0.005), Precision(0.05), Threshold(0.05)]
+AIMS = [TargetPrecision(0.005), TargetPrecision(0.05), Threshold(0.05)]
 DROPS = np.array([0, 0, 0.002, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9])
 
 
@@ -64,7 +64,7 @@ def test_a_bet_on_noise_has_mean_capital_at_most_one():
     rng = np.random.default_rng(2)
     x = rng.choice([-1.0, 0, 1], p=[0.1, 0.7, 0.2], size=(40_000, 30))
     # Up to t = 30 the running maximum is at most Ville's bound at every level.
-    best = log_capital(x, np.full(len(x), 0.1), Precision(0.1))
+    best = log_capital(x, np.full(len(x), 0.1), TargetPrecision(0.1))
     for level in (2.0, 5.0, 20.0):
         assert np.mean(best >= math.log(level)) <= 1 / level
 
@@ -80,9 +80,9 @@ def test_capital_decreases_in_the_mean(aim, size):
 @pytest.mark.parametrize("size", [400, math.inf])
 def test_the_ends_are_where_capital_crosses(size):
     x = population(np.random.default_rng(4), DROPS, 400)[:, :300]
-    found = confidence_sequence(x, Precision(0.02), population=size)
+    found = confidence_sequence(x, TargetPrecision(0.02), population=size)
     enough, values = math.log(2 / 0.05), x.astype(float)
-    inner, aim = found.low + 2e-5, Precision(0.02)
+    inner, aim = found.low + 2e-5, TargetPrecision(0.02)
     assert (log_capital(values, found.low, aim, size)[found.low > -1] >= enough).all()
     assert (log_capital(values, inner, aim, size) < enough).all()
     assert (log_capital(-values, -found.high, aim, size)[found.high < 1] >= enough).all()
@@ -99,7 +99,8 @@ def test_ends_mirror():
 def test_intervals_shrink_as_examples_come_in_and_close_on_the_population():
     x = population(np.random.default_rng(6), DROPS, 500)
     found = [
-        confidence_sequence(x[:, :t], Precision(0.01), population=500) for t in (0, 50, 200, 400, 499, 500)
+        confidence_sequence(x[:, :t], TargetPrecision(0.01), population=500)
+        for t in (0, 50, 200, 400, 499, 500)
     ]
     assert (found[0].low == -1).all()
     assert (found[0].high == 1).all()
@@ -113,13 +114,13 @@ def test_intervals_shrink_as_examples_come_in_and_close_on_the_population():
 
 def test_impossible_means_are_refuted_at_once():
     x = np.ones((1, 6))
-    assert log_capital(x, np.array([0.19]), Precision(0.1), 10)[0] == math.inf  # at least (6 - 4) / 10
-    assert log_capital(x, np.array([0.21]), Precision(0.1), 10)[0] < math.inf
+    assert log_capital(x, np.array([0.19]), TargetPrecision(0.1), 10)[0] == math.inf  # at least (6 - 4) / 10
+    assert log_capital(x, np.array([0.21]), TargetPrecision(0.1), 10)[0] < math.inf
 
 
 def test_a_head_without_effect_takes_few_examples():
     silent = np.zeros((1, 1100), dtype=np.int8)
-    close = confidence_sequence(silent, Precision(0.005), population=30_000)
+    close = confidence_sequence(silent, TargetPrecision(0.005), population=30_000)
     assert close.high[0] - close.low[0] <= 0.01  # (1 - 0.005)^n = 0.025 needs 736 at the very least
     coarse = confidence_sequence(silent[:, :120], Threshold(0.05), population=30_000)
     assert Threshold(0.05).reached(coarse.low, coarse.high)[0]
@@ -128,12 +129,12 @@ def test_a_head_without_effect_takes_few_examples():
 def test_aims_say_when_they_are_reached():
     low, high = np.array([-0.01, 0.06, -0.2, 0.04]), np.array([0.01, 0.2, -0.06, 0.07])
     assert Threshold(0.05).reached(low, high).tolist() == [True, True, True, False]
-    assert Precision(0.016).reached(low, high).tolist() == [True, False, False, True]
+    assert TargetPrecision(0.016).reached(low, high).tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize("value", [0.0, 1.0, -0.1])
 def test_aims_outside_their_range_are_refused(value):
-    with pytest.raises(ConfigError, match=r"Precision.half_width must be a fraction above 0 and below 1"):
-        Precision(value)
+    with pytest.raises(ConfigError, match=r"TargetPrecision.half_width must be a fraction above 0 and"):
+        TargetPrecision(value)
     with pytest.raises(ConfigError, match=r"Threshold.level must be a fraction above 0 and below 1"):
         Threshold(value)

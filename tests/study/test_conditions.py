@@ -123,11 +123,12 @@ def test_described_latent_attention_is_deepseeks_without_a_norm_after_the_last_l
 
 @pytest.mark.parametrize("scale", list(SCALES))
 @pytest.mark.parametrize("encoding", ["rope", "mla"])
-def test_betas_and_sites_of_dropout_are_the_same_at_every_scale(scale, encoding):
+def test_betas_and_sites_of_dropout_are_those_of_each_condition(scale, encoding):
     controlled, described, released = (
         experiment("distance", encoding, scale=scale, condition=condition) for condition in THROWN
     )
-    assert controlled.training.betas == (0.9, 0.98)
+    usual = (0.98, 0.9) if scale == "mid" else (0.9, 0.98)  # The plan keeps the paper's at `mid`.
+    assert controlled.training.betas == usual
     assert controlled.model.dropout_at == SITES
     assert described.training.betas == released.training.betas == (0.98, 0.9)
     assert described.model.dropout_at == released.model.dropout_at != SITES

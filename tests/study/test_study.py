@@ -15,7 +15,7 @@ from spectrope.lab.job import Job
 from spectrope.lab.training.scales import SCALES
 from spectrope.store import find_runs
 from spectrope.study.claim import chosen_claims
-from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.extrapolation import Extrapolation
 from spectrope.study.claims.rope_with_absolute import RoPEWithAbsolute
@@ -42,7 +42,7 @@ def study(*claims, seeds=(0, 1), scale="mini", conditions=("controlled",)):
 
 
 def test_runs_that_claims_share_come_once_with_all_tables():
-    spectra, longer = Contraction(), Extrapolation()
+    spectra, longer = ContractionClaim(), Extrapolation()
     jobs = study(spectra, longer).jobs()
     assert len(jobs) == len({job.experiment for job in jobs}) == 4 * (7 + 8 - 1)  # Four seeds, RoPE shared.
     tables = {job.experiment: job.tables for job in jobs}
@@ -263,7 +263,7 @@ def test_what_a_run_folder_holds_is_not_run_again(tiny, tmp_path):
     ("action", "option", "value", "rule"),
     [
         ("run", "seeds", "six", "--seeds takes numbers, or ranges such as 0:6 for 0 to 5; got 'six'"),
-        ("run", "workers", 0, "Run.workers must be at least 1; got 0"),
+        ("run", "workers", 0, "RunClaims.workers must be at least 1; got 0"),
         ("list", "seeds", "0:100000", "List.seeds must be between 1 and 200 seeds; got ('0:100000',)"),
         ("harvest", "seeds", "3:3", "Harvest.seeds must be between 1 and 200 seeds; got ('3:3',)"),
     ],

@@ -25,9 +25,26 @@ def test_the_picture_stands_in_the_contributing_page():
     assert "docs/images/house.svg" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_tests_mirror_the_package():
+def test_tests_mirror_the_package_folder_by_folder():
     package, tests = ROOT / "src" / "spectrope", ROOT / "tests"
-    rooms = {path.parent.name for path in package.glob("*/__init__.py")}
-    folders = {path.relative_to(tests).parts[0] for path in tests.glob("*/**/test_*.py")} - {"tools"}
-    assert folders <= rooms
-    assert rooms - folders <= {"console"}
+    modules = {path.parent.relative_to(package) for path in package.rglob("[!_]*.py")}
+    tested = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert tested - {Path("tools")} == modules | {Path()}
+
+
+def test_the_page_of_rooms_names_every_folder_and_none_that_is_not_there():
+    package = ROOT / "src" / "spectrope"
+    page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z_/]+/(?:\w+\.\w+)?)`", page)) - {
+        "src/spectrope/",
+        "spectrope/__init__.pyi",
+    }
+    shared = {"commands/", "templates/"}  # Of each room that has any.
+    elsewhere = {"src/spectrope/lab/measures/", "tests/lab/measures/"}
+    assert not [path for path in named - shared - elsewhere if not (package / path).exists()]
+    folders = {path.parent.relative_to(package).as_posix() for path in package.rglob("[!_]*.py")} - {"."}
+    assert not [
+        one
+        for one in folders
+        if not one.endswith("/commands") and not any(path.startswith(f"{one}/") for path in named)
+    ]

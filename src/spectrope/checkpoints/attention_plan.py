@@ -12,7 +12,7 @@ from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
 from spectrope.core import Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Context, Encoding, Form, NoPE
-from spectrope.fast import Aim, HeadRow, head_row, table
+from spectrope.fast import HeadRow, PlanAim, head_row, table
 
 
 class Added(Encoding):
@@ -26,7 +26,7 @@ class Added(Encoding):
 def plan_checkpoint(
     model: nn.Module,
     ids: Int[Tensor, "b t"],
-    aim: Aim,
+    aim: PlanAim,
     watch: Watch = unwatched,
 ) -> pl.DataFrame:
     """Plan every head of a checkpoint by its logits on some sequences; the columns are those of a run's.

@@ -29,7 +29,7 @@ from spectrope.lab import (
     LayerSpectrum,
     Measurement,
     StateShares,
-    Tables,
+    TablesByName,
     bands_table,
     kernel_table,
     layer_spectrum,
@@ -51,7 +51,7 @@ def checkpoint_spectrum(
     seed: int = 0,
     quantities: Sequence[str] = (),
     watch: Watch = unwatched,
-) -> Tables:
+) -> TablesByName:
     """Measure the logits of every head of a checkpoint, one layer after the other.
 
     Tables "spectrum", "kernel", "shares" and, where all coordinates turn, "bands" are those of a run's

@@ -12,11 +12,16 @@ import tyro
 
 from spectrope.cli.catalogue import command, commands
 from spectrope.cli.help import asked, help_of
-from spectrope.console.terminal import complain, say
-from spectrope.core.errors import Interrupted, SpectropeError, SpectropeWarning
-from spectrope.core.foreign import blamed, loaded_files
-from spectrope.core.memory import keep_freed_memory
-from spectrope.core.version import __version__
+from spectrope.console import complain, say
+from spectrope.core import (
+    Interrupted,
+    SpectropeError,
+    SpectropeWarning,
+    __version__,
+    blamed,
+    keep_freed_memory,
+    loaded_files,
+)
 
 BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 

@@ -13,7 +13,6 @@ from spectrope.console.terminal import console, drawn_frame, explain, frame, sho
 if TYPE_CHECKING:
     import polars as pl
 
-Part = "str | tuple[str, pl.DataFrame]"  # Words, or a table under its title.
 MOST_ROWS = 1000  # Of a table in a notebook; `to_frame` has them all.
 
 

@@ -18,8 +18,8 @@ RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder of the runs."
 DeviceOption = Annotated[
     Device, tyro.conf.arg(metavar="DEVICE", help="auto (CUDA if there is any), cpu or cuda.")
 ]
-Scale = Annotated[str, tyro.conf.arg(help=f"Size of models and data: {', '.join(SCALES)}.")]
-Condition = Annotated[str, tyro.conf.arg(help=f"Confounds to keep: {', '.join(CONDITIONS)}.")]
+ScaleOption = Annotated[str, tyro.conf.arg(help=f"Size of models and data: {', '.join(SCALES)}.")]
+ConditionOption = Annotated[str, tyro.conf.arg(help=f"Confounds to keep: {', '.join(CONDITIONS)}.")]
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data.")]
 Examples = Annotated[
     int | None,

@@ -23,6 +23,7 @@ __all__ = [
     "blamed",
     "choose_device",
     "choose_dtype",
+    "commit",
     "config_hash",
     "configured",
     "digest_of",
@@ -104,7 +105,7 @@ from .errors import (
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
 from .memory import keep_freed_memory
 from .noise import Noise, maybe_drop
-from .peak_memory import PeakMemory, peak_memory
+from .peak import PeakMemory, peak_memory
 from .progress import Progress, Stop, Watch, never, stop_on_signal, unwatched
 from .random import (
     SeededModule,
@@ -117,4 +118,4 @@ from .random import (
     torch_stream,
 )
 from .registry import Registry
-from .version import __version__
+from .version import __version__, commit

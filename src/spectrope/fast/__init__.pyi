@@ -3,7 +3,6 @@
 __all__ = [
     "DEFAULT",
     "TOLERANCE",
-    "Aim",
     "AttentionPlan",
     "Bench",
     "Calibrate",
@@ -11,6 +10,7 @@ __all__ = [
     "HeadPlan",
     "HeadRow",
     "Json",
+    "PlanAim",
     "Tolerance",
     "forecast",
     "head_row",
@@ -23,6 +23,6 @@ __all__ = [
 
 from .commands._measure import Bench, Calibrate, Json, Tolerance
 from .costs import DEFAULT, CostModel, read_costs
-from .model_plan import Aim, HeadRow, head_row, plan_run, table
+from .model_plan import HeadRow, PlanAim, head_row, plan_run, table
 from .planning import TOLERANCE, AttentionPlan, HeadPlan, forecast, plan
 from .polynomial import planned_attention

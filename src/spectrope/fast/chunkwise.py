@@ -22,7 +22,7 @@ from torch import Tensor
 from spectrope.fast.lag_weights import LagDecay, LagWeights
 from spectrope.fast.monomials import State, derivative, feature_count
 
-Interval = tuple[int, int]
+Span = tuple[int, int]
 CACHED_ENTRIES = 2**20  # Of the features at once: 4 MiB in float32.
 LONGEST_CHUNK, SHORTEST_CHUNK = 384, 64
 
@@ -58,16 +58,16 @@ class Tokens:
         """Some rows of the batch."""
         return Tokens(self.x[rows], self.z[rows], self.start, self.queries)
 
-    def within(self, interval: Interval) -> slice:
+    def within(self, interval: Span) -> slice:
         """Indices of the tokens whose positions are in an interval."""
         return slice(*(min(max(end - self.start, 0), self.x.shape[-1]) for end in interval))
 
-    def cut(self, interval: Interval) -> tuple[Float[Tensor, "b d m"], Float[Tensor, "b e m"]]:
+    def cut(self, interval: Span) -> tuple[Float[Tensor, "b d m"], Float[Tensor, "b e m"]]:
         """Their vectors and payloads, groups side by side."""
         some = self.within(interval)
         return self.x[..., some].flatten(2), self.z[..., some].flatten(2)
 
-    def positions(self, interval: Interval) -> Tensor:
+    def positions(self, interval: Span) -> Tensor:
         """Their positions."""
         some = self.within(interval)
         return torch.arange(self.start + some.start, self.start + some.stop, device=self.x.device)
@@ -170,14 +170,14 @@ class _Scan:
             self._scan(intervals, ascending=True, diagonal=True)
             self._scan(intervals, ascending=False, diagonal=False)
 
-    def _sum_over_all(self, intervals: list[Interval]) -> None:
+    def _sum_over_all(self, intervals: list[Span]) -> None:
         """All targets see all sources."""
         for interval in intervals:
             self._update_state(interval, None)
         for interval in intervals:
             self._read_state(interval, None)
 
-    def _scan(self, intervals: list[Interval], *, ascending: bool, diagonal: bool) -> None:
+    def _scan(self, intervals: list[Span], *, ascending: bool, diagonal: bool) -> None:
         """Targets see the sources of the chunks behind theirs, and of their own chunk if `diagonal`."""
         order = intervals if ascending else intervals[::-1]
         decay = self._decay(ascending)
@@ -208,7 +208,7 @@ class _Scan:
         tail = lags.past if ascending == self.targets.queries else lags.future
         return LagDecay(tail, self._heads, self.targets.x)
 
-    def _update_state(self, interval: Interval, decay: LagDecay | None) -> None:
+    def _update_state(self, interval: Span, decay: LagDecay | None) -> None:
         """Add the sources of an interval to the state."""
         y, z = self.sources.cut(interval)
         if y.shape[-1] > 0:
@@ -216,7 +216,7 @@ class _Scan:
                 z = z * decay.of_sources(self.sources.positions(interval))
             self.state.update(y, z)
 
-    def _read_state(self, interval: Interval, decay: LagDecay | None) -> None:
+    def _read_state(self, interval: Span, decay: LagDecay | None) -> None:
         """Add what the targets of an interval see through the state."""
         x, w = self.targets.cut(interval)
         if x.shape[-1] == 0:
@@ -229,7 +229,7 @@ class _Scan:
             gradient = self.state.read_gradient(x, w if scale is None else w * scale)
             self._add(self.out.gradient, interval, gradient)
 
-    def _add_dense(self, at: Interval, seen: Interval, *, masked: bool) -> None:
+    def _add_dense(self, at: Span, seen: Span, *, masked: bool) -> None:
         """Add what the targets of one interval see of the sources of another, by dense products."""
         (x, w), (y, z) = self.targets.cut(at), self.sources.cut(seen)
         if x.shape[-1] == 0 or y.shape[-1] == 0:
@@ -250,7 +250,7 @@ class _Scan:
             split.mul_(factor[:, None, :, None])
         return kernel
 
-    def _factor(self, at: Interval, seen: Interval, masked: bool) -> Tensor | None:
+    def _factor(self, at: Span, seen: Span, masked: bool) -> Tensor | None:
         """Weights of lags, 0 where masked, with shape (b or 1, sources, targets); None where all are 1."""
         if self.weights.lags is None and not masked:
             return None
@@ -268,7 +268,7 @@ class _Scan:
             return allowed.to(self.targets.x.dtype)
         return (self.weights.lags.of_lags(lag, self._heads) * allowed).to(self.targets.x.dtype)
 
-    def _add(self, out: Tensor, interval: Interval, columns: Tensor) -> None:
+    def _add(self, out: Tensor, interval: Span, columns: Tensor) -> None:
         some = out[..., self.targets.within(interval)]
         some += columns.view(some.shape)
 

@@ -32,7 +32,7 @@ HeadRow = dict[str, object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aim:
+class PlanAim:
     """What heads are planned for."""
 
     length: int  # Tokens of the sequence.
@@ -76,7 +76,7 @@ def head_row(layer: int, head: HeadPlan) -> HeadRow:
 
 
 @torch.no_grad()
-def plan_run(run: Run, device: torch.device, aim: Aim, examples: int = 64) -> tuple[pl.DataFrame, int]:
+def plan_run(run: Run, device: torch.device, aim: PlanAim, examples: int = 64) -> tuple[pl.DataFrame, int]:
     """Plan every head of a finished run by its logits on the longest held-out examples.
 
     Args:

@@ -19,7 +19,6 @@ __all__ = [
     "legend",
     "panels_spec",
     "rendered",
-    "save_figure",
     "span",
     "styles",
     "templates_of",
@@ -33,6 +32,6 @@ from .base import FIGURES, Marks, Panel, exact, span
 from .kinds.measured import legend
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report
-from .save import check_figure, figure_spec, save_figure, write_spec, written_svg
+from .save import check_figure, figure_spec, write_spec, written_svg
 from .shell import Section, Table, check_page, rendered, templates_of, write_page
 from .spec import INK, QUIET, panels_spec

@@ -59,6 +59,7 @@ class Figure(ABC):
 
     kind: ClassVar[str]
     title: ClassVar[str]
+    place: ClassVar[int] = 100  # On the page: scores have 10 and on, ablation 20, spectra 30.
     needs: ClassVar[str] = "metrics"  # The table that it draws, as `tables[self.needs]`.
     reads: ClassVar[
         Mapping[str, Any]

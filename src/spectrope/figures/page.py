@@ -13,10 +13,6 @@ from spectrope.figures.summary import about, headline, rebuild_command, rows_of
 from spectrope.figures.tables import Tables, read_tables
 from spectrope.store import Run
 
-ABLATED = ("heatmap", "violin", "versus", "deposit", "cumulative", "screen")
-MEASURED = ("prediction", "scatter", "kernel", "bands", "shares", "symbol")
-ORDER = ("accuracy", "rates", "curves", "loss", *ABLATED, *MEASURED)  # On the page; others follow.
-
 
 @dataclass(frozen=True)
 class FigureGroup:
@@ -76,10 +72,8 @@ def render(tables: Tables, path: Path) -> str:
 
 def _sections(tables: Tables) -> list[FigureSection]:
     """The figures that these runs have the tables for, and panels in."""
-    names = [*ORDER, *(name for name in FIGURES if name not in ORDER)]
-    figures = [FIGURES[name]() for name in names]
     sections = []
-    for figure in figures:
+    for figure in sorted((FIGURES[name]() for name in FIGURES), key=lambda figure: figure.place):
         if tables[figure.needs].is_empty():
             continue
         groups = []

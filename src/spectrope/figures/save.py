@@ -27,27 +27,6 @@ WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 }
 
 
-def save_figure(runs: Sequence[Run], name: str, path: str | Path) -> Path:
-    """Draw one figure from run folders into a file; see `figure_spec` and `write_spec`.
-
-    Args:
-        runs: Finished runs.
-        name: A registered figure, or one in a file (`file.py:Class`), which is run.
-        path: File to write.
-
-    Returns:
-        The path.
-
-    Raises:
-        UnknownNameError: If no figure has that name.
-        ConfigError: If the suffix is another, there is no run, or a file cannot be run.
-        StoreError: If a run lacks what the figure draws, or the file cannot be written.
-    """
-    name, path = FIGURES.resolve(name), Path(path)
-    check_figure(path)
-    return write_spec(figure_spec(runs, name)[1], path)
-
-
 def figure_spec(runs: Sequence[Run], name: str) -> tuple[str, dict[str, Any]]:
     """The name of a figure, and its Vega-Lite specification with the data of some runs in it.
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.console.display import Shown
-from spectrope.core import ConfigError
-from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes
+from spectrope.console import Shown
+from spectrope.core import ConfigError, with_fields
+from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes, parse_encoding
 from spectrope.encodings.laws import check_laws as checks_of
 
 COLUMNS = ("law", "declared", "holds", "error", "in float64", "note")

@@ -10,7 +10,7 @@ from spectrope.lab import EncodingKernel
 from spectrope.spectral import rope_kernel_eigenvalues
 from spectrope.store import Run
 
-Part = str | tuple[str, pl.DataFrame]
+ShownPart = str | tuple[str, pl.DataFrame]
 EIGENVALUES_SHOWN = 8
 UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
 THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
@@ -35,7 +35,7 @@ class RunSpectrum(Shown):
         """Table "spectrum": a row per layer and head."""
         return self.tables["spectrum"]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ShownPart]:
         tables, measured = self.tables, self.to_frame()
         first = measured.row(0, named=True)
         data = f"First {first['positions']} tokens of {first['examples']} held-out examples"
@@ -76,7 +76,7 @@ class EncodingSpectrum(Shown):
         """Table "extremes": a row per kernel, with both ends of its spectrum between proven bounds."""
         return self.tables["extremes"]
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[ShownPart]:
         n = self.kernels[0].operator.n
         unit = " and ".join(UNITS[kind] for kind in dict.fromkeys(kernel.kind for kernel in self.kernels))
         kept = [lag for lag in LAGS_SHOWN if lag < n]
@@ -92,7 +92,7 @@ class EncodingSpectrum(Shown):
                 yield f"{len(nonzero)} eigenvalues that need not vanish: {leading}, ..."
 
 
-def _controls(measured: pl.DataFrame) -> Part:
+def _controls(measured: pl.DataFrame) -> ShownPart:
     """Toeplitz shares beside those of the controls, layer by layer."""
     names = {
         "toeplitz": "as trained",
@@ -105,7 +105,7 @@ def _controls(measured: pl.DataFrame) -> Part:
     return "mean Toeplitz share of the heads of a layer", by_layer
 
 
-def _bands(table: pl.DataFrame) -> Part:
+def _bands(table: pl.DataFrame) -> ShownPart:
     """Shares of energy of the bands of frequencies, layer by layer."""
     named = table.with_columns(pl.col("band").cast(pl.String))
     means = named.pivot("band", index="layer", values="share", aggregate_function="mean")
@@ -113,7 +113,7 @@ def _bands(table: pl.DataFrame) -> Part:
     return f"mean energy of bands of frequencies, {high:.3g} to {low:.3g} radians per token; sums to 1", means
 
 
-def _szego(table: pl.DataFrame) -> Part:
+def _szego(table: pl.DataFrame) -> ShownPart:
     """How far the spectra of heads' kernels are from their symbols, layer by layer."""
     layers = table.group_by("layer", "kind", maintain_order=True).agg(
         pl.len().alias("heads"),
@@ -124,7 +124,7 @@ def _szego(table: pl.DataFrame) -> Part:
     return "spectra of mean kernels against their symbols, in shares of the symbol's range", layers
 
 
-def _extremes(table: pl.DataFrame) -> Part:
+def _extremes(table: pl.DataFrame) -> ShownPart:
     """Both ends of each spectrum, between bounds that no eigenvalue passes."""
     labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
     names = {
@@ -137,7 +137,7 @@ def _extremes(table: pl.DataFrame) -> Part:
     return "extreme eigenvalues of the encoding's own kernels, and proven bounds", _without_lone_kind(shown)
 
 
-def _distances(table: pl.DataFrame) -> Iterator[Part]:
+def _distances(table: pl.DataFrame) -> Iterator[ShownPart]:
     """How far the longest section's spectra are from the symbol, and whether that must vanish."""
     labels = [name for name in ("layers", "heads", "kind") if name in table.columns]
     names = {"scaled": "n x distance", "rate": "p"}

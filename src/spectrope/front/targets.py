@@ -7,9 +7,10 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from spectrope import lab
 from spectrope.checkpoints import Tokenizer, is_checkpoint, open_model, open_tokenizer
 from spectrope.console import resolve_own
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, Device, choose_device
 from spectrope.lab import OWN, OWN_TASKS
 from spectrope.store import Run, disk_errors, resolve_run
 
@@ -42,6 +43,30 @@ def opened(
             f"got {target!r}, a {type(target).__name__}."
         )
     return open_model(target).to(device), tokenizer or tokenizer_of(target)
+
+
+def load_model(source: Run | str | Path, *, root: str | Path = "runs", device: Device = "auto") -> nn.Module:
+    """The trained network of a finished run, or the model of a checkpoint, in evaluation mode.
+
+    Args:
+        source: A run, or the folder or name of a run or a checkpoint; of a checkpoint, safetensors from disk
+            or the local cache alone are read. `spectrope.checkpoints.open_model` has more ways.
+        root: Folder that holds the run folders, where a run is named by the beginning of its id.
+        device: Where it is to compute.
+
+    Raises:
+        ConfigError: If there is no such run or checkpoint.
+        StoreError: If the run is unfinished, or its weights cannot be read or are those of another network.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> sp.load_model(run).config.n_layers
+        3
+    """
+    place = choose_device(device)
+    known, _ = opened(source, root, place, None)
+    return lab.load_model(known, place) if isinstance(known, Run) else known
 
 
 def tokenizer_of(source: str) -> Tokenizer | None:

@@ -10,8 +10,7 @@ from spectrope.console import try_own, try_task
 from spectrope.core import ConfigError, Device, SpectropeWarning, Watch, choose_device, stop_on_signal
 from spectrope.encodings import EncodingConfig
 from spectrope.front.progress import watching
-from spectrope.lab import AnyExperiment, Experiment, Job, Probe, experiment
-from spectrope.lab.engines.local import as_jobs
+from spectrope.lab import AnyExperiment, Experiment, Job, Probe, as_jobs, experiment
 from spectrope.store import Run
 
 
@@ -101,8 +100,8 @@ def train(
             epochs=epochs,
             n_examples=n_examples,
         ).with_(**settings or {})
-    if isinstance(one, Experiment):
-        tried([one])
+    if decoder := Experiment.of(one):
+        tried([decoder])
     place = choose_device(device)
     with watching(watch, [one.label]) as shown, stop_on_signal() as stop:
         run = lab.train(one, Path(root), place, shown, stop, probe)

@@ -14,13 +14,14 @@ __all__ = [
     "ShapesTraining",
     "Square",
     "Strip",
+    "coverage_of",
     "rank",
     "tracing",
 ]
 
 from .compare import rank, tracing
 from .config import GrokExperiment, Grokked, GrokTraining
-from .coverage import Coverage
+from .coverage import Coverage, coverage_of
 from .models.transformer import ModularTransformer
 from .shapes import ShapesExperiment, ShapesTraining
 from .tasks.distributions import Distribution, Random, Square, Strip

@@ -82,3 +82,8 @@ class GrokExperiment(AnyExperiment):
         """A short name for progress and messages."""
         task = self.task
         return f"{task.operation} mod {task.p}, {task.distribution.kind}, {self.model.kind}, seed {self.seed}"
+
+    @property
+    def precision(self) -> str:
+        """As its training says."""
+        return self.training.dtype

@@ -28,7 +28,7 @@ class Coverage:
     attainable: float
 
 
-def coverage(split: Split, p: int, offset: int = 0) -> Coverage:
+def coverage_of(split: Split, p: int, offset: int = 0) -> Coverage:
     r"""Coverage of a split's classes by its training pairs.
 
     Let a network write tokens and results as phases, :math:`u_a + u_{b+d} = w_{a\circ b}` on the circle, as
@@ -52,7 +52,7 @@ def coverage(split: Split, p: int, offset: int = 0) -> Coverage:
 
 
 def implied(split: Split, p: int, offset: int = 0) -> Bool[np.ndarray, " t"]:
-    """Whether the result of each test pair follows from the training pairs; see `coverage`."""
+    """Whether the result of each test pair follows from the training pairs; see `coverage_of`."""
     rows = _equations(split, p, offset)
     trains = split.trains.numpy()
     known, asked = np.unique(rows[trains], axis=0), rows[~trains]

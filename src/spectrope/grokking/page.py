@@ -1,6 +1,6 @@
 """The page of the grokking laboratory: one HTML file with courses, measures, embeddings and the pairs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +39,54 @@ def write_grok(runs: Sequence[Run], path: Path, scores: pl.DataFrame | None = No
         ConfigError: If there is no run.
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
-    if not runs:
-        raise ConfigError("a page needs at least one run; got none.")
     return write_page(render_grok(runs, scores), path)
 
 
 def render_grok(runs: Sequence[Run], scores: pl.DataFrame | None = None) -> str:
     """The page as text."""
-    sections = _sections(runs)
-    task = runs[0].config["task"]
+    tables = [] if scores is None else [_scores(scores)]
+    return rendered_runs(runs, _title, _lead, _sections, tables)
+
+
+def rendered_runs(
+    runs: Sequence[Run],
+    title: Callable[[Mapping[str, Any]], str],
+    lead: Callable[[Mapping[str, Any]], str],
+    draw: Callable[[Sequence[Run]], list[Section]],
+    tables: Sequence[Table] = (),
+) -> str:
+    """A page of some finished runs of one setting as text.
+
+    Args:
+        runs: Finished runs, one per seed.
+        title: Its heading, from their configuration.
+        lead: What they have in common, likewise.
+        draw: Its sections.
+        tables: Behind that of all runs.
+
+    Raises:
+        ConfigError: If there is no run.
+    """
+    if not runs:
+        raise ConfigError("a page needs at least one run; got none.")
+    sections, config = draw(runs), runs[0].config
     return rendered(
         "grok.html",
         [panel for section in sections for panel in section.panels],
         package="spectrope.grokking",
-        title=f"{task['operation']} mod {task['p']}",
-        lead=_lead(task, runs[0].config["model"]),
-        tables=[runs_table(runs), *([] if scores is None else [_scores(scores)])],
+        title=title(config),
+        lead=lead(config),
+        tables=[runs_table(runs), *tables],
         sections=sections,
     )
 
 
-def _lead(task: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+def _title(config: Mapping[str, Any]) -> str:
+    return f"{config['task']['operation']} mod {config['task']['p']}"
+
+
+def _lead(config: Mapping[str, Any]) -> str:
+    task, model = config["task"], config["model"]
     model_text, distribution = model["kind"], task["distribution"]
     if "encoding" in model:
         layers = model["n_layers"]

@@ -72,6 +72,11 @@ class ShapesExperiment(AnyExperiment):
         start = "random" if self.source is None else "given"
         return f"shapes, {self.task.resolution} px, ResNet-18, {start} weights, seed {self.seed}"
 
+    @property
+    def precision(self) -> str:
+        """float32, in which ResNet-18 is trained."""
+        return "float32"
+
 
 class ShapesTrainer(StepTrainer):
     """Trains ResNet-18 in mini-batches, each epoch in an order of its own; images are drawn when needed.

@@ -49,7 +49,7 @@ __all__ = [
     "Screen",
     "Site",
     "StateShares",
-    "Tables",
+    "TablesByName",
     "TrainedSubject",
     "TrainingState",
     "TrainingTime",
@@ -82,6 +82,7 @@ __all__ = [
     "load_model",
     "longest",
     "makespan",
+    "read_decoder",
     "read_experiment",
     "run_for",
     "run_tuned",
@@ -108,7 +109,7 @@ from .ablation.methods import (
     Exact,
     Method,
     Screen,
-    Tables,
+    TablesByName,
     TrainedSubject,
     ablate,
     choose_protocol,
@@ -139,7 +140,7 @@ from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares
 from .probes.spectrum import LayerSpectrum, layer_spectrum
 from .quantities.base import QUANTITIES, HeadQuantity
-from .runs import DATA_VERSION, experiment_of, load_model, run_for
+from .runs import DATA_VERSION, experiment_of, load_model, read_decoder, run_for
 from .sizes import fullest
 from .spectra.heads import (
     Measurement,

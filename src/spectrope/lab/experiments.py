@@ -28,19 +28,29 @@ from spectrope.tasks import TASKS
 OWNERS: Mapping[str, Registry[Any]] = {OWN: ENCODINGS, OWN_TASKS: TASKS}
 
 
+E = TypeVar("E", bound="AnyExperiment")
+
+
 class AnyExperiment(Configured):
     """Base of the configurations that define one run each."""
 
     laboratory: ClassVar[str]  # Name of the laboratory that carries it out.
     seed: int
 
+    @classmethod
+    def of(cls: type[E], experiment: "AnyExperiment") -> E | None:
+        """The experiment if it is of this kind, else None."""
+        return experiment if isinstance(experiment, cls) else None
+
     @property
     def label(self) -> str:
         """A short name for progress bars and messages."""
         raise NotImplementedError
 
-
-E = TypeVar("E", bound=AnyExperiment)
+    @property
+    def precision(self) -> str:
+        """Of matrix products: the name of a dtype, or "auto", which leaves it to the job and the machine."""
+        raise NotImplementedError
 
 
 @runtime_checkable
@@ -112,6 +122,10 @@ class Laboratory(ABC, Generic[E]):
     @abstractmethod
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """What training will take, from a few steps on this device in a folder that is then removed."""
+
+    def time_measure(self, experiment: E, name: str, device: torch.device, precision: Precision) -> float:
+        """Seconds that a measure of the finished run will take; asked only where runs are measured."""
+        raise NotImplementedError
 
 
 LABORATORIES: Registry[type[Laboratory[Any]]] = Registry("laboratory", "spectrope.lab.training")

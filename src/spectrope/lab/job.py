@@ -16,12 +16,12 @@ from spectrope.core import (
     Stop,
     UnsupportedError,
     Watch,
+    commit,
     machine,
     never,
     peak_memory,
     unwatched,
 )
-from spectrope.core.commit import commit
 from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for

@@ -1,6 +1,8 @@
 """Experiments and their run folders."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -36,17 +38,30 @@ def experiment_of(run: Run) -> Experiment:
     Raises:
         ConfigError: If it is of another laboratory, or its encoding is unavailable.
     """
-    experiment = read_experiment(run.config)
-    if not isinstance(experiment, Experiment):
-        raise ConfigError(f"run {run.id} is of laboratory {experiment.laboratory!r} and has no decoder.")
-    return experiment
+    return read_decoder(run.config, f"run {run.id}")
+
+
+def read_decoder(fields: Mapping[str, Any], owner: str) -> Experiment:
+    """Read the experiment of a decoder back.
+
+    Args:
+        fields: As they are written.
+        owner: Whose they are, for the message.
+
+    Raises:
+        ConfigError: If it is of another laboratory, or its encoding is unavailable.
+    """
+    experiment = read_experiment(fields)
+    if (decoder := Experiment.of(experiment)) is None:
+        raise ConfigError(f"{owner} is of laboratory {experiment.laboratory!r} and has no decoder.")
+    return decoder
 
 
 def dtype_for(run: Run, device: torch.device) -> torch.dtype:
     """In what to measure a finished run: float32 if it was trained in that, else as its experiment says."""
     if run.manifest["precision"] == "float32":
         return torch.float32
-    return choose_dtype(experiment_of(run).training.precision, device)
+    return choose_dtype(experiment_of(run).precision, device)
 
 
 def load_model(run: Run, device: torch.device) -> Decoder:

@@ -13,9 +13,9 @@ from spectrope.core import Configured, Noise, OneOf, SeededModule, maybe_drop, o
 from spectrope.encodings import ENCODINGS, POSITIONS, Arange, Encoding, EncodingConfig, NoPE, Positions
 from spectrope.tasks import Batch
 
-Site = Literal["pattern", "attention", "hidden", "feed_forward"]
+DropoutSite = Literal["pattern", "attention", "hidden", "feed_forward"]
 # Sites of dropout, as in torch's encoder layer.
-SITES: tuple[Site, ...] = ("pattern", "attention", "hidden", "feed_forward")
+SITES: tuple[DropoutSite, ...] = ("pattern", "attention", "hidden", "feed_forward")
 _SIZES = ("vocabulary", "n_labels", "max_length", "d_model", "n_layers", "n_heads", "head_dim", "d_ff")
 
 
@@ -50,7 +50,7 @@ class DecoderConfig(Configured):
     final_norm: bool = False  # R7, under latent attention. LayerNorm after the last block.
     attention: Annotated[AttentionConfig, OneOf(ATTENTIONS)] = field(default_factory=MultiHead.Config)
     feed_forward: Literal["relu", "gelu"] = "relu"  # R14.
-    dropout_at: tuple[Site, ...] = SITES  # R16.
+    dropout_at: tuple[DropoutSite, ...] = SITES  # R16.
     output_bias: bool = True  # R17. Of the projection of the heads' outputs.
 
     added_later = frozenset({"attention", "feed_forward", "dropout_at", "output_bias"})
@@ -118,7 +118,7 @@ class Block(nn.Module):
         change = self.down(maybe_drop(hidden, self._at("hidden", noise)))
         return x + maybe_drop(change, self._at("feed_forward", noise))
 
-    def _at(self, site: Site, noise: Noise | None) -> Noise | None:
+    def _at(self, site: DropoutSite, noise: Noise | None) -> Noise | None:
         """The noise of a site, if anything is dropped there."""
         return noise if site in self.sites else None
 

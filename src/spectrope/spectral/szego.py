@@ -16,7 +16,7 @@ DENSE_ROWS = 4096
 TAIL = 0.05
 SAMPLES = 64
 
-Symbol = Callable[[Tensor], Tensor]
+SymbolFunction = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ def tail_share(operator: ToeplitzOperator) -> float:
     return size[far].sum().item() / total if total > 0 else 0.0
 
 
-def eigenvalue_match(operator: ToeplitzOperator, symbol: Symbol | None = None) -> SymbolMatch:
+def eigenvalue_match(operator: ToeplitzOperator, symbol: SymbolFunction | None = None) -> SymbolMatch:
     r"""The eigenvalues beside the symbol, rank by rank.
 
     Szegő's theorem sends their distance to 0 for a fixed real continuous symbol, at the rate 1/n if that is
@@ -81,7 +81,7 @@ def eigenvalue_match(operator: ToeplitzOperator, symbol: Symbol | None = None) -
     return _matched(operator, torch.linalg.eigvalsh(operator.dense()), _samples(operator, symbol).real)
 
 
-def singular_value_match(operator: ToeplitzOperator, symbol: Symbol | None = None) -> SymbolMatch:
+def singular_value_match(operator: ToeplitzOperator, symbol: SymbolFunction | None = None) -> SymbolMatch:
     """The singular values beside the modulus of the symbol, rank by rank.
 
     What Szegő's theorem is to Hermitian matrices, Avram's and Parter's is to all Toeplitz matrices, causal
@@ -127,7 +127,7 @@ def _refuse_long(operator: ToeplitzOperator) -> None:
         )
 
 
-def _samples(operator: ToeplitzOperator, symbol: Symbol | None) -> Tensor:
+def _samples(operator: ToeplitzOperator, symbol: SymbolFunction | None) -> Tensor:
     """The symbol at the midpoints of `SAMPLES` intervals per row around the circle."""
     points = SAMPLES * operator.n
     theta = (torch.arange(points, dtype=torch.float64, device=operator.lags.device) + 0.5) * (

@@ -9,10 +9,10 @@ __all__ = [
     "Interval",
     "Intervals",
     "Outcome",
-    "Precision",
     "RandomisationTest",
     "RatioMoments",
     "SeedProportion",
+    "TargetPrecision",
     "Threshold",
     "confidence_sequence",
     "detectable_difference",
@@ -60,4 +60,4 @@ from .randomisation import RandomisationTest, randomisation_test
 from .rank import rank_correlation
 from .ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
 from .seeds import MIN_SEEDS, Outcome, SeedProportion, seed_proportion, t_interval
-from .sequential import Aim, Precision, Threshold, confidence_sequence
+from .sequential import Aim, TargetPrecision, Threshold, confidence_sequence

@@ -15,7 +15,7 @@ TOLERANCE = 1e-5  # To which the ends are found, always outwards; a thousandth o
 
 
 @dataclass(frozen=True)
-class Precision:
+class TargetPrecision:
     """The aim of intervals no wider than `estimate ± half_width`, a fraction."""
 
     half_width: float
@@ -52,7 +52,7 @@ class Threshold:
         return inside | (low > self.level) | (high < -self.level)
 
 
-Aim = Precision | Threshold
+Aim = TargetPrecision | Threshold
 
 
 def confidence_sequence(

@@ -40,6 +40,8 @@ EXPLORED_RATES = (
 WITHOUT_DROPOUT = f"Without dropout: {EXPLORED_RATES}"  # Why claims about deposits have runs of their own.
 
 
+Arms = dict[str, Experiment]  # Runs of the decoder of one seed, by the names that a claim calls them.
+
 planned = cache(experiment)  # Claims share runs, and build them anew for each look at the rows.
 
 
@@ -49,9 +51,7 @@ def run_of(task: str, encoding: str, condition: str, scale: str, seed: int) -> E
     return planned(task, encoding, scale=scale, condition=condition, seed=seed, epochs=epochs)
 
 
-def by_encoding(
-    task: str, condition: str, scale: str, seed: int, encodings: Iterable[str] = NAMES
-) -> dict[str, Experiment]:
+def by_encoding(task: str, condition: str, scale: str, seed: int, encodings: Iterable[str] = NAMES) -> Arms:
     """One such run per encoding, under the encodings' names."""
     return {name: run_of(task, name, condition, scale, seed) for name in encodings}
 

@@ -40,7 +40,7 @@ class Version:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audit:
+class StudyAudit:
     """What history says of the rows of one scale.
 
     Args:
@@ -68,7 +68,7 @@ class Audit:
         )
 
 
-def audit(rows: Path, plan: Path = FILE) -> Audit:
+def audit(rows: Path, plan: Path = FILE) -> StudyAudit:
     """Follow the commits of rows, and those of the plan, through the repository that holds the plan.
 
     Raises:
@@ -93,7 +93,7 @@ def audit(rows: Path, plan: Path = FILE) -> Audit:
             before += n
         else:
             under[_digest(root, commit, name)] += n
-    return Audit(
+    return StudyAudit(
         versions=tuple(versions),
         rows=len(last),
         unnamed=unnamed,

@@ -165,9 +165,9 @@ class Claim(ABC):
             few = f"{n} seed{'s' * (n != 1)}"
             return f"{few} decide{'s' * (n == 1)} nothing; {self.minimum_seeds} are the fewest."
         first = self.conditions[0]
-        known = self.see(rows, first, scale, seeds)
-        arms = known.arms or tuple(self.arms(first, scale, *self.numbers((0,), scale)))
-        return power_of(self._deciding(self.foreseen(replace(known, arms=arms))), n)
+        seen = self.see(rows, first, scale, seeds)
+        arms = seen.arms or tuple(self.arms(first, scale, *self.numbers((0,), scale)))
+        return power_of(self._deciding(self.foreseen(replace(seen, arms=arms))), n)
 
     def _deciding(self, parts: Sequence[Part]) -> list[Part]:
         """The premises, and the part that decides."""

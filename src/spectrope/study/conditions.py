@@ -24,7 +24,7 @@ from spectrope.encodings import (
     Sum,
 )
 from spectrope.lab import CONDITIONS, Condition, Experiment
-from spectrope.study.corrections import in_present_edition
+from spectrope.study.corrections import in_present_edition, is_latent
 
 E = TypeVar("E", bound=EncodingConfig)
 PRINTED_BETAS = (0.98, 0.9)  # R15, as in Tables 3 and 4.
@@ -34,13 +34,9 @@ def _with_model(experiment: Experiment, **changes: object) -> Experiment:
     return replace(experiment, model=replace(experiment.model, **changes))  # pyright: ignore[reportArgumentType]
 
 
-def _is_latent(experiment: Experiment) -> bool:
-    return isinstance(experiment.model.attention, Latent.Config)
-
-
 def _chosen(latent: Mapping[str, object], others: Mapping[str, object]) -> Condition:
     """Change some fields of a model with latent attention, and some of any other."""
-    return lambda one: _with_model(one, **(latent if _is_latent(one) else others))
+    return lambda one: _with_model(one, **(latent if is_latent(one) else others))
 
 
 # R1: no causal mask.
@@ -84,7 +80,7 @@ def _sines_first(whole: EncodingConfig) -> EncodingConfig:
 
 def rotary_plus_absolute(experiment: Experiment) -> Experiment:
     """R3: RoPE comes with an absolute input term, sines first; in latent attention that is R11's affair."""
-    if _is_latent(experiment):
+    if is_latent(experiment):
         return experiment
     return _swap(RoPE.Config, _add_sinusoid)(_swap(Sum.Config, _sines_first)(experiment))
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field, replace
 from spectrope.attention import Latent
 from spectrope.lab import AnyExperiment, Experiment
 
-Runs = dict[str, AnyExperiment]  # By id.
+RunsById = dict[str, AnyExperiment]  # By id.
+
+
+def is_latent(experiment: Experiment) -> bool:
+    """Whether its model has latent attention."""
+    return isinstance(experiment.model.attention, Latent.Config)
 
 
 @dataclass(frozen=True)
@@ -30,13 +35,9 @@ class Correction:
         """Such as "released (MLA)"."""
         return f"{self.condition} ({'MLA' if self.latent else 'all but MLA'})"
 
-    def concerns(self, experiment: AnyExperiment) -> bool:
+    def concerns(self, experiment: Experiment) -> bool:
         """Whether an experiment is of this condition, in any edition."""
-        return (
-            isinstance(experiment, Experiment)
-            and experiment.condition == self.condition
-            and isinstance(experiment.model.attention, Latent.Config) == self.latent
-        )
+        return experiment.condition == self.condition and is_latent(experiment) == self.latent
 
 
 _TRAINING = "AdamW's betas were (0.9, 0.98), not the printed (0.98, 0.9) (R15)"
@@ -85,8 +86,10 @@ def in_present_edition(experiment: Experiment) -> Experiment:
 
 def correction_of(experiment: AnyExperiment) -> Correction | None:
     """The correction that withdraws an experiment's results, or None if they stand."""
-    found = (one for one in CORRECTIONS if one.concerns(experiment))
-    return next((one for one in found if getattr(experiment, "edition", 1) < one.edition), None)
+    if (decoder := Experiment.of(experiment)) is None:
+        return None
+    concerned = (one for one in CORRECTIONS if one.concerns(decoder))
+    return next((one for one in concerned if decoder.edition < one.edition), None)
 
 
 @dataclass
@@ -98,8 +101,8 @@ class Withdrawals:
         tables: By name of the table, the runs that count without it.
     """
 
-    runs: dict[Correction, Runs] = field(default_factory=dict)
-    tables: dict[str, Runs] = field(default_factory=dict)
+    runs: dict[Correction, RunsById] = field(default_factory=dict)
+    tables: dict[str, RunsById] = field(default_factory=dict)
 
     def note(self, run: str, experiment: AnyExperiment, tables: Iterable[str]) -> bool:
         """Note what is withdrawn of a run, and tell whether its row stands."""

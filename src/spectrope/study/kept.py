@@ -104,8 +104,8 @@ def _require_limits(column: pl.Series) -> None:
     low, high = LIMITS.get(column.name, (-LARGEST, LARGEST))
     least, most = column.min(), column.max()  # Of what is neither null nor NaN.
     if least is not None and (least < low or most > high):  # pyright: ignore[reportOperatorIssue]
-        told = f"that are not between {low:g} and {high:g}"
-        raise StoreError(f"has values in its column {column.name!r} {told}.")
+        outside = f"that are not between {low:g} and {high:g}"
+        raise StoreError(f"has values in its column {column.name!r} {outside}.")
 
 
 HEAD = ("layer", "head")

@@ -10,7 +10,7 @@ from spectrope.study.verdict import Part
 
 NEGLIGIBLE = 1e-6  # Rounding.
 FEWEST = 3  # Seeds whose spread is worth telling.
-Factors = Sequence[tuple[Part, float]]  # Parts, with standard deviations between seeds.
+SpreadParts = Sequence[tuple[Part, float]]  # Parts, with standard deviations between seeds.
 
 
 def power_of(parts: Sequence[Part], n: int) -> str:
@@ -20,10 +20,10 @@ def power_of(parts: Sequence[Part], n: int) -> str:
     """
     premises = [part for part in parts if part.premise]
     parts = [part for part in parts if not part.premise]
-    told = [*_of_means(parts, n), *_of_equality(parts, n), *_of_shares(parts, n), *_of_premises(premises, n)]
-    if not told:
+    lines = [*_of_means(parts, n), *_of_equality(parts, n), *_of_shares(parts, n), *_of_premises(premises, n)]
+    if not lines:
         return "No part can be told before there are runs."
-    return f"{n} seeds show, four times in five, {'; '.join(told)}."
+    return f"{n} seeds show, four times in five, {'; '.join(lines)}."
 
 
 def _of_means(parts: Sequence[Part], n: int) -> Iterator[str]:
@@ -63,11 +63,11 @@ def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:
             yield f"that its premise holds where its mean lies {_range(beyond)} beyond it{_in_units(beyond)}"
         elif isinstance(part.prediction, InRuns):
             share = detectable_proportion(n, beyond=part.prediction.interest)
-            told = "no share" if share is None else f"a share of {100 * share:.0f} %"
-            yield f"that its premise about runs holds for {told}"
+            size = "no share" if share is None else f"a share of {100 * share:.0f} %"
+            yield f"that its premise about runs holds for {size}"
 
 
-def _in_units(factors: Factors) -> str:
+def _in_units(factors: SpreadParts) -> str:
     """Standard deviations in the units of the parts that have values, in brackets."""
     spreads = [
         (part.prediction.unit, factor * float(np.std(list(part.values.values()), ddof=1)))
@@ -79,7 +79,7 @@ def _in_units(factors: Factors) -> str:
     return f" ({', '.join(known)} by the seeds so far)" if known else ""
 
 
-def _range(factors: Factors) -> str:
+def _range(factors: SpreadParts) -> str:
     return _ends(factor for _, factor in factors)
 
 

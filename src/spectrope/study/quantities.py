@@ -8,8 +8,8 @@ from math import isfinite, log
 
 import polars as pl
 
-from spectrope.attention import Latent
 from spectrope.lab import AnyExperiment, Experiment
+from spectrope.study.corrections import is_latent
 from spectrope.study.predictions import Values
 from spectrope.study.rows import StudyRow, StudyRows
 
@@ -61,9 +61,10 @@ def learned(row: StudyRow) -> bool:
 
 def own_ablation(experiment: AnyExperiment) -> str:
     """The table of drops that judges a run: the authors' ablation under `released`, else the exact one."""
-    if not isinstance(experiment, Experiment) or experiment.condition != "released":
+    decoder = Experiment.of(experiment)
+    if decoder is None or decoder.condition != "released":
         return ABLATION
-    return THEIRS_LATENT if isinstance(experiment.model.attention, Latent.Config) else THEIRS
+    return THEIRS_LATENT if is_latent(decoder) else THEIRS
 
 
 def gap(layers: Iterable[int] | None = None, ablation: str | None = None) -> Quantity:
@@ -95,20 +96,20 @@ def log_odds(row: StudyRow) -> float | None:
     Half an example on either side keeps it finite where there is none (Haldane and Anscombe). Near a ceiling
     it tells 3 errors in 100,000 from 800, which differ by less than a point.
     """
-    wrong, n = errors(row), getattr(row.experiment, "n_test", None)
-    return None if wrong is None or n is None else log((n - wrong + 0.5) / (wrong + 0.5))
+    right, wrong = hits(row), errors(row)
+    return None if right is None or wrong is None else log((right + 0.5) / (wrong + 0.5))
 
 
 def errors(row: StudyRow) -> float | None:
     """Held-out examples that are answered wrongly."""
-    accuracy, n = row.facts["test_accuracy"], getattr(row.experiment, "n_test", None)
-    return None if accuracy is None or n is None else float(round((1 - accuracy) * n))
+    accuracy, decoder = row.facts["test_accuracy"], Experiment.of(row.experiment)
+    return None if accuracy is None or decoder is None else float(round((1 - accuracy) * decoder.n_test))
 
 
 def hits(row: StudyRow) -> float | None:
     """Held-out examples that are answered rightly."""
-    wrong = errors(row)
-    return None if wrong is None else getattr(row.experiment, "n_test", 0) - wrong
+    wrong, decoder = errors(row), Experiment.of(row.experiment)
+    return None if wrong is None or decoder is None else decoder.n_test - wrong
 
 
 def log_loss(row: StudyRow) -> float | None:
@@ -216,8 +217,8 @@ class Seen:
     @property
     def n_layers(self) -> int:
         """Depth of the models, or 0 if there are none."""
-        models = [getattr(row.experiment, "model", None) for row in self.rows.values()]
-        return max((getattr(model, "n_layers", 0) for model in models), default=0)
+        decoders = (Experiment.of(row.experiment) for row in self.rows.values())
+        return max((decoder.model.n_layers for decoder in decoders if decoder is not None), default=0)
 
     def values(self, arm: str, quantity: Quantity, *, only_learned: bool = False) -> Values:
         """A quantity of one arm, by seed, where it is defined."""

@@ -45,7 +45,7 @@ class StudyRow:
         return cls(read_experiment(run.config), *_checked(run.id, facts, tables), run.id)
 
     def record(self) -> dict[str, Any]:
-        """This row as JSON-ready values."""
+        """This row as JSON-ready values: text that git merges, where run folders have compact Parquet."""
         return {
             "run": self.run,
             "results_version": RESULTS_VERSION,

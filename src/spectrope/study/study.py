@@ -18,7 +18,7 @@ from spectrope.core import (
     require,
     unwatched,
 )
-from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Experiment, Job, read_experiment
+from spectrope.lab import OWN, OWN_TASKS, SCALES, AnyExperiment, Engine, Job, read_experiment
 from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
@@ -132,8 +132,8 @@ class Study:
         verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
         jobs = self.jobs_of(claim, condition, rows)
         n_left = len(outstanding(jobs, rows))
-        told = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
-        return replace(verdict, reason=verdict.reason + told)
+        to_do = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
+        return replace(verdict, reason=verdict.reason + to_do)
 
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
@@ -178,13 +178,8 @@ def usual_precision(rows: Iterable[StudyRow]) -> Precision:
 
     Claims leave rows in another precision than most of theirs out.
     """
-    counts = Counter(row.facts["precision"] for row in rows if leaves_precision_open(row.experiment))
+    counts = Counter(row.facts["precision"] for row in rows if row.experiment.precision == "auto")
     return counts.most_common(1)[0][0] if counts else "auto"
-
-
-def leaves_precision_open(experiment: AnyExperiment) -> bool:
-    """Whether its precision is auto; experiments of the grokking laboratory have one alone."""
-    return isinstance(experiment, Experiment) and experiment.training.precision == "auto"
 
 
 def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tuple[int, list[str]]:
@@ -218,8 +213,8 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
         except SpectropeError as error:
             complaints.append(f"{run.id}: {error}")
             continue
-        known = rows.get(row.experiment)
-        if known is None or set(known.tables) < set(known.joined(row).tables):
+        earlier = rows.get(row.experiment)
+        if earlier is None or set(earlier.tables) < set(earlier.joined(row).tables):
             rows.add(row)
             n_new += 1
     return n_new, complaints

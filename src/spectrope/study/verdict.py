@@ -71,8 +71,8 @@ class PartResult:
             return "not testable here"
         if self.part.saturated or set(self.part.values.values()) == {self.part.prediction.null}:
             return "saturated"
-        found: list[Word] = [word for word, p in self.p_values.items() if p <= ALPHA]
-        return found[0] if found else "undecided"
+        words: list[Word] = [word for word, p in self.p_values.items() if p <= ALPHA]
+        return words[0] if words else "undecided"
 
     @property
     def p_values(self) -> dict[Word, float]:

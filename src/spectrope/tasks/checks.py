@@ -7,7 +7,7 @@ import torch
 from spectrope.core import ConfigError
 from spectrope.tasks.base import PADDING, Batch, Task
 
-Rule = tuple[bool, str]  # Whether it holds, and its words.
+CheckedRule = tuple[bool, str]  # Whether it holds, and its words.
 
 
 def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
@@ -33,7 +33,7 @@ def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
                 raise ConfigError(f"{type(task).__name__}: {words}.")
 
 
-def _shapes(task: Task, batch: Batch, n: int) -> Iterator[Rule]:
+def _shapes(task: Task, batch: Batch, n: int) -> Iterator[CheckedRule]:
     shapes = {"inputs": (n, task.max_length), "labels": (n,), "lengths": (n,)}
     if batch.positions is not None:
         shapes["positions"] = (n, task.max_length)
@@ -43,7 +43,7 @@ def _shapes(task: Task, batch: Batch, n: int) -> Iterator[Rule]:
     yield batch.inputs.dtype == batch.labels.dtype == torch.int64, "inputs and labels must be int64"
 
 
-def _ranges(task: Task, batch: Batch) -> Iterator[Rule]:
+def _ranges(task: Task, batch: Batch) -> Iterator[CheckedRule]:
     for name, values, bound in (
         ("labels", batch.labels, "n_classes"),
         ("token ids", batch.inputs, "vocabulary"),
@@ -58,7 +58,7 @@ def _ranges(task: Task, batch: Batch) -> Iterator[Rule]:
     )
 
 
-def _draws(task: Task, batch: Batch, seed: int) -> Iterator[Rule]:
+def _draws(task: Task, batch: Batch, seed: int) -> Iterator[CheckedRule]:
     n = len(batch)
     parts = ((0, 1), (n // 2, n // 4), (n - 1, 1))
     is_indexed = all(_same(task.sample(size, seed, start=at), batch[at : at + size]) for at, size in parts)
@@ -66,7 +66,7 @@ def _draws(task: Task, batch: Batch, seed: int) -> Iterator[Rule]:
     yield not _same(batch, task.sample(n, seed + 1)), "another seed must give other examples"
 
 
-def _oracle(task: Task, batch: Batch, seed: int) -> Iterator[Rule]:
+def _oracle(task: Task, batch: Batch, seed: int) -> Iterator[CheckedRule]:
     n, ceiling = len(batch), task.bayes_accuracy(len(batch), seed)
     yield 0 < ceiling <= 1, f"bayes_accuracy must be a fraction of 1; got {ceiling!r}"
     accuracy = (task.solve(batch, seed) == batch.labels).double().mean().item()

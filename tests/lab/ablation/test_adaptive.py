@@ -12,7 +12,7 @@ from spectrope.lab.ablation import adaptive
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.protocols import Protocol
 from spectrope.lab.ablation.sweep import sweep
-from spectrope.stats.sequential import Precision, Threshold
+from spectrope.stats.sequential import TargetPrecision, Threshold
 
 
 def exact_drops(model, data, **protocol):
@@ -35,7 +35,7 @@ def test_heads_are_decided_rightly_with_fewer_forwards():
 
 def test_precision_is_what_was_asked_for():
     model, data = decoder(), examples(300)
-    found = adaptive_sweep(model, data, Precision(0.1))
+    found = adaptive_sweep(model, data, TargetPrecision(0.1))
     exact = exact_drops(model, data)
     for drop, true in zip(found.drops, exact, strict=True):
         assert drop.drop.high - drop.drop.low <= 20
@@ -47,7 +47,7 @@ def test_precision_is_what_was_asked_for():
 def test_run_to_the_end_it_is_the_exact_sweep(fill):
     """An aim that only the whole population reaches; every fill sees the whole data set, not one look's."""
     model, data = decoder(), examples(100)
-    found = adaptive_sweep(model, data, Precision(1e-6), protocol=Protocol(fill=fill))
+    found = adaptive_sweep(model, data, TargetPrecision(1e-6), protocol=Protocol(fill=fill))
     exact = exact_drops(model, data, fill=fill)
     for drop, true in zip(found.drops, exact, strict=True):
         assert (drop.drop.low, drop.drop.estimate, drop.drop.high) == pytest.approx((true,) * 3)
@@ -56,14 +56,14 @@ def test_run_to_the_end_it_is_the_exact_sweep(fill):
 
 def test_intervals_for_all_heads_at_once_are_wider():
     model, data = decoder(), examples(150)
-    both = [adaptive_sweep(model, data, Precision(0.08), simultaneous=s) for s in (True, False)]
+    both = [adaptive_sweep(model, data, TargetPrecision(0.08), simultaneous=s) for s in (True, False)]
     assert both[0].head_forwards > both[1].head_forwards
     assert (both[0].simultaneous, both[1].simultaneous) == (True, False)
 
 
 def test_the_order_is_the_seeds():
     model, data = decoder(), examples(150)
-    runs = [adaptive_sweep(model, data, Precision(0.2), seed=s) for s in (0, 0, 1)]
+    runs = [adaptive_sweep(model, data, TargetPrecision(0.2), seed=s) for s in (0, 0, 1)]
     assert runs[0] == runs[1]
     assert runs[0].drops != runs[2].drops
 

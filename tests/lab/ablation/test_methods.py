@@ -13,11 +13,11 @@ from spectrope.lab.ablation.methods import Adaptive, Cumulative, Exact, Screen, 
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.evaluation.score import correct, predict
 from spectrope.lab.job import train
-from spectrope.stats.sequential import Precision
+from spectrope.stats.sequential import TargetPrecision
 from spectrope.tasks.base import Batch
 
 CPU = torch.device("cpu")
-TO_THE_END = Precision(1e-6)  # Nothing less than every example decides.
+TO_THE_END = TargetPrecision(1e-6)  # Nothing less than every example decides.
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,12 @@ import torch
 from tests.lab.engines.test_local import tiny
 
 from spectrope.core.progress import Progress
-from spectrope.lab.engines import cost
 from spectrope.lab.engines.cost import JobCost, calibrate
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.training import laboratory
-from spectrope.lab.training.laboratory import shortened
+from spectrope.lab.training.laboratory import DecoderLaboratory, shortened
 from spectrope.lab.training.scales import experiment
 
 CPU = torch.device("cpu")
@@ -85,10 +84,10 @@ def test_an_empty_plan_is_done():
 
 def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
     asked = []
-    for module, name in ((laboratory, "time_steps"), (cost, "time_measure")):
-        inner = getattr(module, name)
+    for owner, name in ((laboratory, "time_steps"), (DecoderLaboratory, "time_measure")):
+        inner = getattr(owner, name)
         monkeypatch.setattr(
-            module,
+            owner,
             name,
             lambda one, *rest, inner=inner, name=name: (asked.append(name), inner(one, *rest))[1],
         )
@@ -102,7 +101,7 @@ def test_runs_that_differ_in_their_seed_alone_are_timed_once(monkeypatch):
 
 def test_cost_grows_with_epochs_and_examples(monkeypatch):
     monkeypatch.setattr(laboratory, "time_steps", lambda one, *rest: (0.5, 2.0))
-    monkeypatch.setattr(cost, "time_measure", lambda one, *rest: 7.0)
+    monkeypatch.setattr(DecoderLaboratory, "time_measure", lambda one, *rest: 7.0)
     few, many = (experiment("distance", "nope", epochs=n, n_examples=n * 1000) for n in (1, 30))
     small, large = calibrate([Job(few), Job(many)], CPU)
     assert shortened(few).n_train == few.training.batch_size == 128  # And 256 examples held out.

@@ -7,11 +7,11 @@ from tests.lab.engines.test_local import tiny
 from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.lab.job import Job, complete
-from spectrope.study.claims.contraction import Contraction, contraction
+from spectrope.study.claims.contraction import ContractionClaim, contraction
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.rows import StudyRow
 
-CLAIM = Contraction()
+CLAIM = ContractionClaim()
 ORDER = ("10", "30", "100", "300", "1000", "10000", "100000")
 
 

@@ -9,7 +9,7 @@ from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.lab.job import Job, complete
 from spectrope.spectral.kernel import rope_kernel
-from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.early_learning import (
     EarlyLearning,
     in_growth,
@@ -96,7 +96,7 @@ def test_the_rank_of_the_kernel_is_that_of_the_dense_matrix_over_the_lags_of_the
 
 def test_runs_are_shared_with_other_claims():
     plan = set(CLAIM.plan("controlled", "mini", (0,)))
-    assert set(Contraction().arms("controlled", "mini", CLAIM.explored).values()) <= plan
+    assert set(ContractionClaim().arms("controlled", "mini", CLAIM.explored).values()) <= plan
     assert len(plan & set(IntrinsicDeposit().plan("controlled", "mini", (0,)))) == 4
     jobs = CLAIM.jobs("controlled", "mini", (0,))
     assert len(plan) == len(jobs) == 15

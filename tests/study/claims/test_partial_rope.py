@@ -3,7 +3,7 @@
 import pytest
 from tests.study.made import jitter, rows_of, together
 
-from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.partial_rope import PartialRoPE
 
 CLAIM = PartialRoPE()
@@ -23,7 +23,7 @@ def test_known_accuracies(partial, outcome):
 def test_ends_are_nope_and_rope():
     arms = CLAIM.arms("controlled", "mini", 6)
     assert list(arms) == [str(k) for k in range(9)]
-    assert arms["8"] in Contraction().arms("controlled", "mini", 6).values()
+    assert arms["8"] in ContractionClaim().arms("controlled", "mini", 6).values()
     assert arms["0"].model.encoding.kind == "nope"
     assert arms["4"].model.encoding.groups[0].heads == 4
 

@@ -139,8 +139,8 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     fit = effective.fit(expected.base or wanted.base)
     if fit.scaling == wanted.scaling == "none":
         return Discrepancy("base", rounded(wanted.base), rounded(fit.base))
-    told = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess
-    if told and fit.scaling != wanted.scaling:
+    is_known = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess
+    if is_known and fit.scaling != wanted.scaling:
         return Discrepancy("scaling", str(wanted), str(fit))
     return Discrepancy("frequencies", pair, got, f"{len(off)} of {len(expected.frequencies)} pairs")
 

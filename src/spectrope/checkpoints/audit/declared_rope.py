@@ -95,8 +95,8 @@ def contradictions(fields: Declaration, layer_type: str) -> list[tuple[str, str]
         name = "rope_local_base_freq" if file.get("rope_local_base_freq") is not None else ""
     base = new.get("rope_theta")
     if name and base is not None and not math.isclose(float(file[name]), float(base)):
-        told = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
-        conflicts.append(("config.json declares two bases", told))
+        bases = f"{float(file[name]):g} ({name}) and {float(base):g} (rope_parameters)"
+        conflicts.append(("config.json declares two bases", bases))
     scaling = {} if sliding and new is not whole else file.get("rope_scaling") or {}
     old = {"rope_type" if key == "type" else key: value for key, value in scaling.items()}
     off = sorted(key for key, value in old.items() if isinstance(value, _PLAIN) and new.get(key) != value)

@@ -137,5 +137,5 @@ def _terms(a: AbsoluteRecord, b: AbsoluteRecord, within: float) -> Iterator[Disc
     norms = [one.norm().item() for one in (a.term, b.term)]
     apart = (a.term - b.term).norm().item()
     if apart > within * max(norms):
-        told = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
-        yield Discrepancy("vectors by position", f"norm {norms[0]:.4g}", told)
+        norms_apart = f"norm {norms[1]:.4g}, {100 * apart / max(norms):.3g} % of the larger apart"
+        yield Discrepancy("vectors by position", f"norm {norms[0]:.4g}", norms_apart)

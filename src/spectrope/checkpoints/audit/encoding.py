@@ -11,7 +11,7 @@ from spectrope.checkpoints.audit.bias import Buckets
 from spectrope.checkpoints.audit.rotary import Fit, fit_schedule
 from spectrope.encodings import Pairing
 
-Shape = Literal[
+MaskShape = Literal[
     "causal", "bidirectional", "causal window", "bidirectional window", "causal chunk", "unlimited", "other"
 ]
 
@@ -27,7 +27,7 @@ class Mask:
             that looks both ways; positions per chunk; None where there is no limit.
     """
 
-    shape: Shape
+    shape: MaskShape
     size: int | None = None
 
     def __str__(self) -> str:

@@ -43,16 +43,16 @@ def by_head(
         return findings
     call = kernel.call
     sides = {"queries": unscaled(call.q.double(), noise)[0], "keys": call.k.double()}
-    found = {
+    by_place = {
         (side, head): _head(x[:, head : head + 1], kernel, declared, length, noise)
         for side, x in sides.items()
         for head in range(x.shape[1])
     }
-    wrong = {place: one for place, one in found.items() if one is not None}
-    if not wrong or len(wrong) == len(found):
+    wrong = {place: one for place, one in by_place.items() if one is not None}
+    if not wrong or len(wrong) == len(by_place):
         return findings
     rest = [finding for finding in findings if finding.what not in POOLED]
-    whole = [side for side in sides if all(place in wrong for place in found if place[0] == side)]
+    whole = [side for side in sides if all(place in wrong for place in by_place if place[0] == side)]
     if whole:
         one = wrong[whole[0], 0]
         return [*rest, replace(one, what=f"{one.what} of {whole[0]} alone", head=None)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import polars
 
 LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
-Outcome = Literal["matches", "differs", "incomplete"]
+AuditOutcome = Literal["matches", "differs", "incomplete"]
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
 
 
@@ -153,7 +153,7 @@ class Audit:
     without: tuple[str, ...] = ()
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> AuditOutcome:
         """Whether all matches, something differs, or nothing does but something could not be judged."""
         verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.paths)}
         if "differs" in verdicts:

@@ -55,8 +55,8 @@ def as_text(audit: "Audit") -> str:
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(len(SHOWN))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    told = [f"{where}: {why}" for where, why in reasons(audit)]
-    return "\n".join([title(audit), *(line.rstrip() for line in lines), *told])
+    explained = [f"{where}: {why}" for where, why in reasons(audit)]
+    return "\n".join([title(audit), *(line.rstrip() for line in lines), *explained])
 
 
 def as_html(audit: "Audit") -> str:
@@ -65,18 +65,18 @@ def as_html(audit: "Audit") -> str:
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in shown_rows(audit)
     )
-    told = "".join(f"<li>{escape(f'{where}: {why}')}</li>" for where, why in reasons(audit))
-    told = f"<ul>{told}</ul>" if told else ""
+    items = "".join(f"<li>{escape(f'{where}: {why}')}</li>" for where, why in reasons(audit))
+    items = f"<ul>{items}</ul>" if items else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f"<p>{escape(title(audit))}</p>{table}{told}"
+    return f"<p>{escape(title(audit))}</p>{table}{items}"
 
 
 def _absolutes(audit: "Audit") -> list[tuple[str, str]]:
-    told = {
+    by_verdict = {
         "undeclared": "positions are added, of which the configuration says nothing that is known here",
         "cannot tell": "positions are added that are rows of no table",
     }
-    named = ((f"embeddings of {one.block}", told.get(one.verdict)) for one in audit.absolutes)
+    named = ((f"embeddings of {one.block}", by_verdict.get(one.verdict)) for one in audit.absolutes)
     return [(where, why) for where, why in named if why is not None]
 
 

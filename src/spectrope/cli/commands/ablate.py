@@ -22,7 +22,7 @@ from spectrope.lab import (
     Screen,
     choose_protocol,
 )
-from spectrope.stats import Precision, Threshold
+from spectrope.stats import TargetPrecision, Threshold
 from spectrope.store import Run
 
 
@@ -124,7 +124,7 @@ class Ablate(Checkpoints):
         self._refuse_options_of_other_methods()
         if self.method == "adaptive":
             width = self.half_width
-            aim = Threshold(self.threshold / 100) if width is None else Precision(width / 100)
+            aim = Threshold(self.threshold / 100) if width is None else TargetPrecision(width / 100)
             return Adaptive(aim=aim, protocol=protocol)
         if self.method == "screen":
             return Screen(fill=protocol.fill, examples=self.examples or EXAMPLES)

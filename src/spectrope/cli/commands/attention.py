@@ -12,7 +12,17 @@ from tyro.conf import subcommand
 from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, trained_length
 from spectrope.console import RARE, ROOT, Own, RunsRoot, counted, frame, refuse_given, say
 from spectrope.core import choose_device, require, strict_json
-from spectrope.fast import DEFAULT, TOLERANCE, Aim, Bench, Calibrate, Json, Tolerance, plan_run, read_costs
+from spectrope.fast import (
+    DEFAULT,
+    TOLERANCE,
+    Bench,
+    Calibrate,
+    Json,
+    PlanAim,
+    Tolerance,
+    plan_run,
+    read_costs,
+)
 from spectrope.front import run_or_checkpoint
 from spectrope.store import Run
 
@@ -60,7 +70,7 @@ class PlanCommand(Checkpoints):
         """Measure the heads' ranges and print what each would get."""
         require(self.examples >= 2, self, "examples", "at least 2")
         costs = DEFAULT if self.costs is None else read_costs(self.costs)
-        aim = Aim(length=self.length, tolerance=self.tolerance, costs=costs)
+        aim = PlanAim(length=self.length, tolerance=self.tolerance, costs=costs)
         target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             why = f"is for checkpoints; {target.path} is a run with its own examples."
@@ -74,7 +84,7 @@ class PlanCommand(Checkpoints):
         else:
             _show_plan(heads, aim, tokens)
 
-    def _of_checkpoint(self, source: str, aim: Aim) -> tuple[pl.DataFrame, int]:
+    def _of_checkpoint(self, source: str, aim: PlanAim) -> tuple[pl.DataFrame, int]:
         model = self.open(source)
         tokens = self._tokens(model)
         require(tokens >= 2, self, "tokens", "at least 2")
@@ -95,7 +105,7 @@ HEADS = {
 }
 
 
-def _show_plan(heads: pl.DataFrame, aim: Aim, tokens: int) -> None:
+def _show_plan(heads: pl.DataFrame, aim: PlanAim, tokens: int) -> None:
     fast = heads.filter(pl.col("choice") == "polynomial")
     say(
         f"{len(fast)} of {len(heads)} heads would be polynomial at {aim.length:,} tokens and a certified "
@@ -110,7 +120,7 @@ def _show_plan(heads: pl.DataFrame, aim: Aim, tokens: int) -> None:
         say(f"{count} exact: {reason}.")
 
 
-Action = (
+AttentionAction = (
     Annotated[PlanCommand, subcommand("plan")]
     | Annotated[Bench, subcommand("bench")]
     | Annotated[Calibrate, subcommand("calibrate")]
@@ -126,7 +136,7 @@ class Attention:
     $ spectrope attention bench --longest 4096
     """
 
-    action: Action
+    action: AttentionAction
 
     def run(self) -> None:
         """Do what is asked."""

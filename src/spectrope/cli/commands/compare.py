@@ -10,14 +10,14 @@ from spectrope.console import (
     RARE,
     ROOT,
     WORKERS,
-    Condition,
+    ConditionOption,
     DeviceOption,
     Epochs,
     Examples,
     OutPage,
     PrecisionOption,
     RunsRoot,
-    Scale,
+    ScaleOption,
     Seeds,
     Settings,
     WorkersOption,
@@ -50,8 +50,8 @@ class Compare:
     tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
         COMPARED_TASKS
     )
-    scale: Scale = "mini"
-    condition: Condition = "controlled"
+    scale: ScaleOption = "mini"
+    condition: ConditionOption = "controlled"
     seeds: Seeds = ("0",)
     epochs: Epochs = None
     examples: Examples = None

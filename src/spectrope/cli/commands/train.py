@@ -10,14 +10,14 @@ import tyro
 from spectrope.console import (
     RARE,
     ROOT,
-    Condition,
+    ConditionOption,
     DeviceOption,
     Epochs,
     Examples,
     Own,
     PrecisionOption,
     RunsRoot,
-    Scale,
+    ScaleOption,
     Settings,
     changes_of,
     refuse_given,
@@ -26,7 +26,7 @@ from spectrope.console import (
 )
 from spectrope.core import ConfigError
 from spectrope.front.train import train
-from spectrope.lab import Experiment, LearningProbe, experiment_of, read_experiment
+from spectrope.lab import Experiment, LearningProbe, experiment_of, read_decoder
 from spectrope.store import Run
 from spectrope.tasks import TASKS
 
@@ -57,8 +57,8 @@ class Train:
         str, tyro.conf.arg(help="Name listed by `spectrope encodings`, or file.py:Class.")
     ] = "rope"
     task: Annotated[str, tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = "distance"
-    scale: Scale = "mini"
-    condition: Condition = "controlled"
+    scale: ScaleOption = "mini"
+    condition: ConditionOption = "controlled"
     seed: Annotated[int, tyro.conf.arg(help="Seed of data, weights, order and dropout.")] = 0
     epochs: Epochs = None
     examples: Examples = None
@@ -131,7 +131,4 @@ def read_recipe(path: Path) -> Experiment:
     inner = fields.get("config", fields)
     if not isinstance(inner, dict):
         raise ConfigError(f'recipe {path}: "config" must hold a JSON object; got {inner!r}.')
-    one = read_experiment(inner)
-    if not isinstance(one, Experiment):
-        raise ConfigError(f"recipe {path} is of the grokking laboratory; `spectrope grok` trains such.")
-    return one
+    return read_decoder(inner, f"recipe {path}")

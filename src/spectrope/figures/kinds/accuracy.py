@@ -15,6 +15,7 @@ class Accuracy(Figure, name="accuracy"):
     """Held-out accuracy of each encoding beside the Bayes accuracy."""
 
     title = "Held-out accuracy"
+    place = 10
     needs = "runs"
 
     def panels(self, tables: Tables) -> list[Panel]:

@@ -15,6 +15,7 @@ class BandEnergies(Figure, name="bands"):
     """The share of each band of frequencies in the energy of every rotated head."""
 
     title = "Energy by frequency"
+    place = 33
     needs = "bands"
     width = 240
     columns = 4

@@ -17,6 +17,7 @@ class CumulativeCurve(Figure, name="cumulative"):
     """The drop as heads are silenced one after the other, strongest first."""
 
     title = "Heads silenced one after the other"
+    place = 24
     needs = "cumulative"
     key = "encodings"
 

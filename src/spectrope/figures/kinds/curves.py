@@ -14,6 +14,7 @@ class Curves(Figure, name="curves"):
     """Train and held-out accuracy per epoch for each encoding (Figures 2 and 3 of arXiv 2505.13027)."""
 
     title = "Accuracy by epoch"
+    place = 12
     key = "encodings"
 
     def panels(self, tables: Tables) -> list[Panel]:

@@ -18,6 +18,7 @@ class DepositPlane(Figure, name="deposit"):
     """Gap and share of the strongest head of each layer, with the bounds that the deposit rule asks for."""
 
     title = "Deposit: gap and share of the strongest head"
+    place = 23
     needs = "deposit"
     key = "encodings"
 

@@ -18,6 +18,7 @@ class HeatMap(Figure, name="heatmap"):
     """What each head's removal costs, by layer and head, for each encoding and setting."""
 
     title = "Drop by layer and head"
+    place = 20
     needs = "ablation"
     key = "drops"
     width = 200

@@ -12,6 +12,7 @@ class KernelOverLag(Figure, name="kernel"):
     """The lag effect of every head, as measured on held-out examples."""
 
     title = "Kernel over lag"
+    place = 32
     needs = "kernel"
     width = 240
     columns = 4

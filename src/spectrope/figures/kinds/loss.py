@@ -12,6 +12,7 @@ class Loss(Figure, name="loss"):
     """Train and held-out cross-entropy per epoch for each encoding."""
 
     title = "Loss by epoch"
+    place = 13
     key = "encodings"
 
     def panels(self, tables: Tables) -> list[Panel]:

@@ -14,6 +14,7 @@ class PredictionFigure(Figure, name="prediction"):
     """The Toeplitz share of each head against its drop, with the rank correlation of each run."""
 
     title = "Toeplitz share against drop"
+    place = 30
     needs = "correlation"  # Only runs with both tables have one.
     width = 240
     columns = 4

@@ -13,6 +13,7 @@ class Rates(Figure, name="rates"):
     """Accuracy at every learning rate that `compare --tune` tried for an encoding."""
 
     title = "Learning rates tried"
+    place = 11
     needs = "tuning"
     key = "encodings"
 

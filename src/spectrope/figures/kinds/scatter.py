@@ -15,6 +15,7 @@ class Scatter(Figure, name="scatter"):
     """A panel per quantity with the heads of all encodings, beside their drops."""
 
     title = "Spectral quantities against drop"
+    place = 31
     needs = "correlation"
     key = "encodings"
     width = 220

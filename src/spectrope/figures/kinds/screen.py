@@ -15,6 +15,7 @@ class ScreenFigure(Figure, name="screen"):
     """The first-order estimate of each head against its exact drop."""
 
     title = "Screening against exact drops"
+    place = 25
     needs = "screen"
     width = 240
     columns = 4

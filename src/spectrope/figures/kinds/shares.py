@@ -14,6 +14,7 @@ class SharesFigure(Figure, name="shares"):
     """Shares of token and position in the variance of what enters attention."""
 
     title = "Content and position in hidden states"
+    place = 34
     needs = "shares"
     width = 200
     columns = 4

@@ -16,6 +16,7 @@ class Symbol(Figure, name="symbol"):
     """The truncated symbol of each head's kernel beside its certified range and extreme eigenvalues."""
 
     title = "Symbol and certified range"
+    place = 35
     needs = "symbol"
     width = 280
     columns = 3

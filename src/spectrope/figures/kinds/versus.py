@@ -15,6 +15,7 @@ class Versus(Figure, name="versus"):
     """Ordered drops of each encoding beside those of RoPE (Figures 4 and 8 of arXiv 2505.13027)."""
 
     title = "Ordered drops beside RoPE's"
+    place = 22
     needs = "ablation"
     key = "encodings"
     width = 200

@@ -23,6 +23,7 @@ class Violin(Figure, name="violin"):
     """The distribution over heads of the drops of each layer (Figure 4 of arXiv 2505.13027)."""
 
     title = "Drops of each layer"
+    place = 21
     needs = "ablation"
     width = 200
     columns = 4

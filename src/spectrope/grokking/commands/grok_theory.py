@@ -11,7 +11,7 @@ import tyro
 from spectrope.console import console, frame
 from spectrope.core import require
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
-from spectrope.grokking.coverage import coverage
+from spectrope.grokking.coverage import coverage_of
 from spectrope.grokking.least_norm import NormDescent
 from spectrope.grokking.measures.evenness import unevenness
 from spectrope.grokking.models.mlp import ModularMLP
@@ -88,7 +88,7 @@ class GrokTheory:
         task = ModularConfig(p=self.p, fraction=self.fraction, distribution=distribution)
         split = task.build().split(self.seed)
         offsets = (0, round(OVERLAP * self.p), self.p)
-        one, overlapping, two = (coverage(split, self.p, offset) for offset in offsets)
+        one, overlapping, two = (coverage_of(split, self.p, offset) for offset in offsets)
         return {
             "distribution": f"{distribution.kind} {getattr(distribution, 'k', '')}".strip(),
             "trained": int(split.trains.sum()),

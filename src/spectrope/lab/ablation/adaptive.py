@@ -77,7 +77,7 @@ def adaptive_sweep(
     Args:
         model: A trained decoder.
         data: Held-out examples; those whose label does not count are left out.
-        aim: `Precision(0.005)` for ±0.5 points, `Threshold(0.05)` for whether |drop| exceeds 5 points.
+        aim: `TargetPrecision(0.005)` for ±0.5 points, `Threshold(0.05)` for whether |drop| exceeds 5 points.
         protocol: What is changed for each head.
         level: Confidence.
         simultaneous: Whether the confidence is in all heads' intervals at once, by a union bound, or in each.

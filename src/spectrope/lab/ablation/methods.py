@@ -22,7 +22,7 @@ from spectrope.store import Run
 from spectrope.tasks import Batch
 
 EXAMPLES = 2000
-Tables = dict[str, pl.DataFrame]
+TablesByName = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Exact:
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
 
-    def measure(self, subject: TrainedSubject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> TablesByName:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         swept = subject.sweep(chosen, self.protocol)
         analysis = analyse(swept.intact, swept.ablated, seed=subject.seed)
@@ -81,7 +81,7 @@ class Adaptive:
     aim: Aim
     protocol: Protocol = CONTROLLED
 
-    def measure(self, subject: TrainedSubject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> TablesByName:
         swept = adaptive_sweep(
             subject.model,
             self.protocol.examples(subject.train, subject.held_out),
@@ -106,7 +106,7 @@ class Cumulative:
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
 
-    def measure(self, subject: TrainedSubject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> TablesByName:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         half = (len(chosen) + 1) // 2
         order = subject.sweep(chosen[:half], self.protocol)
@@ -129,7 +129,7 @@ class Screen:
     fill: str = "zero"
     examples: int = EXAMPLES
 
-    def measure(self, subject: TrainedSubject) -> Tables:
+    def measure(self, subject: TrainedSubject) -> TablesByName:
         data = subject.held_out[: self.examples]
         protocol = replace(CONTROLLED, fill=self.fill)
         estimates = screen(subject.model, data, fill=protocol.fill, dtype=subject.dtype, seed=subject.seed)
@@ -142,7 +142,9 @@ class Screen:
 Method = Exact | Adaptive | Cumulative | Screen
 
 
-def ablate(run: Run, device: torch.device, method: Method | None = None, watch: Watch = unwatched) -> Tables:
+def ablate(
+    run: Run, device: torch.device, method: Method | None = None, watch: Watch = unwatched
+) -> TablesByName:
     """Ablate a finished run and keep the tables with it.
 
     Tables on another number of examples than the usual `EXAMPLES` have names that say so, and leave those on
@@ -195,7 +197,7 @@ def _indices(concentration: Concentration) -> dict[str, float | None]:
     return values
 
 
-def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> Tables:
+def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:
     """Tables under names that tell protocols and sizes apart; controlled ones of the usual size are plain."""
     marks = [protocol.fill] if protocol.fill != CONTROLLED.fill else []
     marks += [] if protocol.restored else ["unrestored"]

@@ -1,1 +1,1 @@
-"""Scores of a decoder on examples, of the trained length and longer."""
+"""Scores of a decoder on examples."""

@@ -1,19 +1,74 @@
-"""Gradients by head over the first steps of training."""
+"""Gradients by head over the first steps of training, which are taken again after its end."""
 
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import polars as pl
 import torch
 
-from spectrope.core import Watch, unwatched
-from spectrope.lab.measures.base import Measure
+from spectrope.core import Interrupted, Progress, Watch, require
+from spectrope.lab.measures.base import TableMeasure
+from spectrope.lab.probes.head_factors import by_head, factor_gradients, projections
+from spectrope.lab.runs import experiment_of, run_for
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.early import STEPS, head_gradients
+from spectrope.lab.training.loop import Trainer
+from spectrope.lab.training.probe import Probe
+from spectrope.models import Decoder
 from spectrope.store import Run
+from spectrope.tasks import Batch
+
+EVERY, STEPS = 20, 40  # Steps between two measurements, and to the last of them.
 
 
-class HeadGradients(Measure, name="head_gradients"):
-    """The energy of each head's gradient over the first steps, which are taken again."""
+@dataclass(frozen=True, kw_only=True)
+class FactorProbe(Probe):
+    """Leaves the table "head_gradients": a row per step, layer and head, both counted from 0."""
 
-    def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        head_gradients(run, device, watch)
+    table: ClassVar[str] = "head_gradients"
+
+    examples: int = 256  # The first training examples.
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.examples >= 1, self, "examples", "at least 1")
+
+    def choose(self, data: Batch) -> Batch:
+        """The first training examples, without common padding."""
+        return data[: self.examples].trimmed()
+
+    def measure(self, model: Decoder, batch: Batch) -> Mapping[str, pl.DataFrame]:
+        """The energy of the gradient by each head's factors, and by its W_Q and W_K."""
+        by_factors, shared = (factor_gradients(model, batch), factor_gradients(model, batch, projections))
+        return {self.table: by_head(energy=by_factors, projections=shared)}
+
+
+class HeadGradients(TableMeasure, name="head_gradients"):
+    """The energy of each head's gradient over the first steps.
+
+    A step depends on the seed and its number alone, so that the first ones, taken again in a folder that is
+    then removed, are those of the run.
+    """
+
+    def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:
+        """The table of `FactorProbe`, up to the last of these steps.
+
+        Raises:
+            UnsupportedError: If attention is not multi-head.
+        """
+        experiment = experiment_of(run)
+        unscored = replace(experiment, training=replace(experiment.training, eval_examples=1))
+        with tempfile.TemporaryDirectory() as folder:
+            again = run_for(unscored, Path(folder))
+            trainer = Trainer(unscored, again, device, FactorProbe(every=EVERY), run.manifest["precision"])
+            with suppress(Interrupted):
+                trainer.fit(stop=lambda: trainer.state.step > STEPS)
+            table = again.frame(FactorProbe.table)
+        watch(Progress("learning", 1, 1))
+        return table.filter(pl.col("step") <= STEPS)
 
     def examples(self, experiment: Experiment) -> int:
         training = experiment.training

@@ -1,15 +1,26 @@
 """How far training moves each head."""
 
+import polars as pl
 import torch
 
-from spectrope.core import Watch, unwatched
-from spectrope.lab.measures.base import Measure
-from spectrope.lab.training.early import head_growth
+from spectrope.core import Progress, Watch
+from spectrope.lab.measures.base import TableMeasure
+from spectrope.lab.probes.head_factors import by_head, factor_growth
+from spectrope.lab.runs import experiment_of, load_model
+from spectrope.lab.training.loop import build_model
 from spectrope.store import Run
 
 
-class HeadGrowth(Measure, name="head_growth"):
-    """The energy of the change of each head's factors over training."""
+class HeadGrowth(TableMeasure, name="head_growth"):
+    """The energy of the change of each head's factors over training: a row per layer and head."""
 
-    def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        head_growth(run, device, watch)
+    def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:
+        """The table.
+
+        Raises:
+            UnsupportedError: If attention is not multi-head.
+        """
+        before = build_model(experiment_of(run), device)
+        table = by_head(energy=factor_growth(before, load_model(run, device)))
+        watch(Progress("learning", 1, 1))
+        return table

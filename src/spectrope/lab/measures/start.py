@@ -1,15 +1,40 @@
 """Tangent kernels before training."""
 
+import polars as pl
 import torch
 
-from spectrope.core import Watch, unwatched
-from spectrope.lab.measures.base import Measure
-from spectrope.lab.training.early import kernels_at_start
+from spectrope.core import Progress, Watch
+from spectrope.lab.measures.base import TableMeasure
+from spectrope.lab.runs import experiment_of
+from spectrope.lab.training.learning import LearningProbe
+from spectrope.lab.training.loop import build_model
 from spectrope.store import Run
 
+KERNELS = (
+    "positional_share",
+    "positional_null",
+    "tangent_largest",
+    "tangent_plain_largest",
+    "newton_largest",
+    "newton_plain_largest",
+)
 
-class Start(Measure, name="start"):
-    """The tangent kernels of every head of the untrained model."""
 
-    def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        kernels_at_start(run, device, watch)
+class Start(TableMeasure, name="start"):
+    """The tangent kernels of every head of the untrained model.
+
+    A row per layer and head, with the columns `KERNELS` of the table "learning" of `LearningProbe`.
+    """
+
+    def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:
+        """The table.
+
+        Raises:
+            UnsupportedError: If attention is not multi-head.
+        """
+        experiment, probe = experiment_of(run), LearningProbe()
+        train, _ = experiment.task.build().split(experiment.n_train, experiment.n_test, experiment.seed)
+        model = build_model(experiment, device).eval()
+        measured = probe.measure(model, probe.choose(train).to(device))[probe.table]
+        watch(Progress("learning", 1, 1))
+        return measured.select("layer", "head", *KERNELS)

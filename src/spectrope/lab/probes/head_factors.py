@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import polars as pl
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -104,6 +105,15 @@ def factor_growth(before: Decoder, after: Decoder) -> list[Float[Tensor, " h"]]:
         _total([now.energy(now.parameter - then.parameter) for then, now in zip(*pair, strict=True)])
         for pair in pairs
     ]
+
+
+def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
+    """A row per layer and head, with its energies, a column for each."""
+    values = {name: torch.stack(list(layers)).double() for name, layers in energies.items()}
+    n_layers, n_heads = next(iter(values.values())).shape
+    layers, heads = torch.meshgrid(torch.arange(n_layers), torch.arange(n_heads), indexing="ij")
+    places = {"layer": layers, "head": heads}
+    return pl.DataFrame({name: column.flatten().numpy() for name, column in (places | values).items()})
 
 
 def _queries_and_keys(heads: Tensor | nn.Module) -> Factor:

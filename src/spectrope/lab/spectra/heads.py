@@ -10,7 +10,7 @@ from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
 from spectrope.core import ConfigError, Progress, StoreError, Watch, require, unwatched
-from spectrope.lab.ablation.methods import Tables, TrainedSubject
+from spectrope.lab.ablation.methods import TablesByName, TrainedSubject
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.lab.probes.shares import SHARES, StateShares, state_shares
@@ -54,7 +54,7 @@ class Measurement:
 
 def spectrum(
     run: Run, device: torch.device, plan: Measurement | None = None, watch: Watch = unwatched
-) -> Tables:
+) -> TablesByName:
     """Measure a finished run on held-out examples and keep the tables with it.
 
     "spectrum" has a row per layer and head, with two controls: the Toeplitz share on shuffled tokens and that
@@ -263,5 +263,5 @@ def _correlations(joined: pl.DataFrame, name: str) -> Iterator[dict[str, object]
             yield row | {"p_value": correlation.p_value, "n": correlation.n}
 
 
-def _unless_empty(**tables: pl.DataFrame) -> Tables:
+def _unless_empty(**tables: pl.DataFrame) -> TablesByName:
     return {name: table for name, table in tables.items() if not table.is_empty()}

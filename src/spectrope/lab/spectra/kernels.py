@@ -7,7 +7,7 @@ import torch
 
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Encoding
-from spectrope.lab.ablation.methods import Tables
+from spectrope.lab.ablation.methods import TablesByName
 from spectrope.lab.probes.kernel import EncodingKernel, encoding_kernels, kernel_spectrum
 from spectrope.models import Decoder
 from spectrope.spectral import (
@@ -22,13 +22,13 @@ ANGLES = 257  # Equispaced, at which symbols are tabled, from 0 to pi.
 LONGEST = 256  # Positions of the largest section whose whole spectrum is taken.
 
 
-def own_tables(model: Decoder, n: int) -> Tables:
+def own_tables(model: Decoder, n: int) -> TablesByName:
     """Tables of the encoding's own kernels, layer by layer; none if it has none."""
     config = model.config
     layers: dict[Encoding, list[int]] = {}
     for layer in range(config.n_layers):
         layers.setdefault(model.encoding_of(layer), []).append(layer)
-    parts: list[tuple[str, Tables]] = []
+    parts: list[tuple[str, TablesByName]] = []
     for encoding, members in layers.items():
         try:
             kernels = encoding_kernels(encoding, n, config.n_heads, config.head_dim, config.causal)
@@ -42,7 +42,7 @@ def own_tables(model: Decoder, n: int) -> Tables:
     return {name: pl.concat(tables[name] for tables in labelled) for name in (labelled or [{}])[0]}
 
 
-def kernel_tables(kernels: Sequence[EncodingKernel]) -> Tables:
+def kernel_tables(kernels: Sequence[EncodingKernel]) -> TablesByName:
     """What is known of some kernels: tables "lags", "symbol", "extremes" and "distances"."""
     return {
         "lags": lags_table(kernels),

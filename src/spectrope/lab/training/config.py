@@ -108,3 +108,8 @@ class Experiment(AnyExperiment):
         """A short name for progress bars and messages."""
         rate = f"rate {self.training.learning_rate:.2g}/" if self.tuning == "trial" else ""
         return f"{self.task.kind}/{self.encoding_name}/{rate}seed {self.seed}"
+
+    @property
+    def precision(self) -> Precision:
+        """As its training says."""
+        return self.training.precision

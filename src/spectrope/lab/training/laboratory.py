@@ -9,7 +9,9 @@ import torch
 
 from spectrope.core import Precision, median_seconds
 from spectrope.lab.experiments import Laboratory, TrainingTime
+from spectrope.lab.job import train
 from spectrope.lab.manifest import DECODER
+from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Trainer, build_model
@@ -45,6 +47,18 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
     def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> TrainingTime:
         making, step = time_steps(shortened(experiment), device, precision)
         return TrainingTime(_training(experiment, making, step), step)
+
+    def time_measure(
+        self, experiment: Experiment, name: str, device: torch.device, precision: Precision
+    ) -> float:
+        """Seconds for the whole run, from a measurement of a shortened one."""
+        measure, short = MEASURES[name](), shortened(experiment)
+        with tempfile.TemporaryDirectory() as folder:
+            run = train(short, Path(folder), device, precision=precision)
+            begun = time.perf_counter()
+            measure.take(run, device)
+            seconds = time.perf_counter() - begun
+        return seconds * measure.examples(experiment) / measure.examples(short)
 
 
 def time_steps(short: Experiment, device: torch.device, precision: Precision) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from spectrope.lab import AnyExperiment, Experiment, Job
 from spectrope.stats import MIN_SEEDS
-from spectrope.study.arms import NAMES_AND_MLA, TASKS, run_of
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES, alone
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
@@ -27,7 +27,7 @@ ENDS = ("controlled", "released")
 
 
 @dataclass(frozen=True)
-class Effects:
+class ConfoundEffects:
     """What each switch alone does to one quantity of one encoding on one task, by seed.
 
     Args:
@@ -90,7 +90,7 @@ class Confounds(Claim, name="confounds"):
     tables = (ABLATION,)
     planned_later = "each switch alone, where these differ by 5 points or more"
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}/{setting}": one
             for task in TASKS
@@ -126,7 +126,7 @@ class Confounds(Claim, name="confounds"):
     def foreseen(self, seen: Seen) -> list[Part]:
         return [_strongest(effects) for effects in self.effects(seen) if not effects.small]
 
-    def effects(self, seen: Seen) -> list[Effects]:
+    def effects(self, seen: Seen) -> list[ConfoundEffects]:
         """What each switch does to each quantity that is looked at."""
         everything = dict.fromkeys(map(_runs, seen.arms))
         on_accuracy = [_effects(seen, runs, "held-out accuracy", held_out) for runs in everything]
@@ -135,7 +135,7 @@ class Confounds(Claim, name="confounds"):
         return on_accuracy + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
 
 
-def switched(task: str, encoding: str, scale: str, seed: int) -> dict[str, Experiment]:
+def switched(task: str, encoding: str, scale: str, seed: int) -> Arms:
     """A task under `controlled`, under `released`, and under each switch alone that changes something."""
 
     def under(condition: str) -> Experiment:
@@ -154,17 +154,17 @@ def _setting(arm: str) -> str:
     return arm.rpartition("/")[2]
 
 
-def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> Effects:
+def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> ConfoundEffects:
     base = seen.values(f"{runs}/controlled", quantity)
     settings = [_setting(arm) for arm in seen.arms if _runs(arm) == runs]
     moved = {name: difference(seen.values(f"{runs}/{name}", quantity), base) for name in settings}
     whole = moved.pop("released", {})
     moved.pop("controlled", None)
     task, name = runs.split("/")
-    return Effects(runs, f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
+    return ConfoundEffects(runs, f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
 
 
-def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> Effects:
+def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> ConfoundEffects:
     """The same for the gap, where the ablation's own switches count too."""
     effects = _effects(seen, runs, words, gap(layers))
     base = seen.values(f"{runs}/controlled", gap(layers))
@@ -173,7 +173,7 @@ def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None
     return effects
 
 
-def _strongest(effects: Effects) -> Part:
+def _strongest(effects: ConfoundEffects) -> Part:
     """Whether some switch makes half of the difference."""
     sign = float(np.sign(effects.mean))
     excess = {name: _excess(one, effects.whole, sign) for name, one in effects.single.items()}
@@ -186,7 +186,7 @@ def _strongest(effects: Effects) -> Part:
     )
 
 
-def _undecided(effects: Effects) -> Part:
+def _undecided(effects: ConfoundEffects) -> Part:
     """A difference of which it is not known whether it is worth explaining."""
     sign = float(np.sign(effects.mean)) or 1.0
     return Part(

@@ -9,7 +9,7 @@ import polars as pl
 from spectrope.encodings import Geometric, RoPE
 from spectrope.lab import Experiment
 from spectrope.stats import t_interval
-from spectrope.study.arms import planned
+from spectrope.study.arms import Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.predictions import AtMost
@@ -22,7 +22,7 @@ OWN = "10000"  # The base of RoPE itself.
 CONTRACTED = 0.95  # Largest mean ratio of norms that counts as contraction.
 
 
-class Contraction(Claim, name="contraction"):
+class ContractionClaim(Claim, name="contraction"):
     """Norms of logits with and without their rotation, and speed, over RoPE's base."""
 
     number = 8
@@ -49,7 +49,7 @@ class Contraction(Claim, name="contraction"):
     explored = 12
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         def on(base: float) -> Experiment:
             encoding = RoPE.Config(schedule=Geometric(base=base))
             return planned("distance", encoding, scale=scale, condition=condition, seed=seed)
@@ -93,5 +93,5 @@ def _by_layer(seen: Seen) -> str:
     """The mean over seeds of each layer by itself, since the mean over all may hide one that contracts."""
     layers = (seen.values(OWN, partial(contraction, layer=n)) for n in range(seen.n_layers))
     means = [t_interval(np.array(list(values.values()))) for values in layers if len(values) > 1]
-    told = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
-    return f"layer by layer {told}" if told else ""
+    by_layer = ", ".join(f"{mean.estimate:.2f} [{mean.low:.2f} to {mean.high:.2f}]" for mean in means)
+    return f"layer by layer {by_layer}" if by_layer else ""

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import ACCURACY, NAMES, ODDS, ahead, by_encoding, in_points, log_odds_of
+from spectrope.study.arms import ACCURACY, NAMES, ODDS, Arms, ahead, by_encoding, in_points, log_odds_of
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Within
 from spectrope.study.quantities import Seen, log_loss, log_odds, overfit
@@ -21,7 +20,7 @@ class CountingClaim(Claim):
         "learning."
     )
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return by_encoding("counting", condition, scale, seed)
 
 
@@ -42,7 +41,7 @@ class CountingText(CountingClaim, name="counting-text"):
     paper = "figure 3; of the two, Table 1 has RoPE alone, at 69.43 %"
     explored = 12
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return by_encoding("counting", condition, scale, seed, ("rope", "sinusoidal"))
 
     def parts(self, seen: Seen) -> Iterator[Part]:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from statistics import fmean
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import NAMES, ODDS, RIVALS, TIME, ahead, by_encoding, log_odds_of, saturated
+from spectrope.study.arms import NAMES, ODDS, RIVALS, TIME, Arms, ahead, by_encoding, log_odds_of, saturated
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen, held_out, log_loss, log_odds, shortfall, time_to_learn
@@ -36,7 +35,7 @@ class DistanceOrdering(Claim, name="distance-ordering"):
     )
     paper = "Table 1, test accuracy: RoPE 92.64 %, NoPE 3.51 %; the others in figure 2 alone"
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return by_encoding("distance", condition, scale, seed)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -81,5 +80,5 @@ def _first(seen: Seen) -> Part:
 
 def _ahead(seen: Seen, first: str, rivals: tuple[str, ...]) -> Iterator[Part]:
     for rival in rivals:
-        told = log_odds_of(92.64) - log_odds_of(3.51) if (first, rival) == ("rope", "nope") else None
-        yield ahead(seen, first, rival, f"{NAMES[first]} minus {NAMES[rival]}", told)
+        paper = log_odds_of(92.64) - log_odds_of(3.51) if (first, rival) == ("rope", "nope") else None
+        yield ahead(seen, first, rival, f"{NAMES[first]} minus {NAMES[rival]}", paper)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from spectrope.lab import Experiment
-from spectrope.study.arms import NAMES, by_encoding
+from spectrope.study.arms import NAMES, Arms, by_encoding
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import Seen, fitted, overfit
@@ -33,7 +33,7 @@ class DistanceOverfitting(Claim, name="distance-overfitting"):
     )
     paper = "figure 2; no number in the text"
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         usual = by_encoding("distance", condition, scale, seed, ("random", *RIVALS))
         return {name: on_few(one) for name, one in usual.items()}
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import DEPTHS, EXPLORED_RATES, NAMES, distance_at, runs_with_a_deposit
+from spectrope.study.arms import DEPTHS, EXPLORED_RATES, NAMES, Arms, distance_at, runs_with_a_deposit
 from spectrope.study.claim import EXPLORED_AT, Claim
 from spectrope.study.predictions import InRuns, LostInRuns
 from spectrope.study.quantities import ABLATION, Seen, deposit, shallow
@@ -37,7 +36,7 @@ class Dropout(Claim, name="dropout"):
     least_layers = 6
     times = 3
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         rates = {name: some if scale == EXPLORED_AT else some[:2] for name, some in RATES.items()}
         return {
             f"{name}/{p:g}": distance_at(p, name, condition, scale, seed)
@@ -57,13 +56,15 @@ class Dropout(Claim, name="dropout"):
         for arm, (name, rate) in rates.items():
             if float(rate):
                 for words, depth in DEPTHS.items():
-                    told = f"in the {words} of the layers"
+                    place = f"in the {words} of the layers"
                     yield Part(
-                        quantity=f"{NAMES[name]}, deposits {told} lost at dropout {rate}",
+                        quantity=f"{NAMES[name]}, deposits {place} lost at dropout {rate}",
                         prediction=LostInRuns(LOST),
                         values=seen.minus(f"{name}/0", arm, deposit(shallow(seen.n_layers, depth))),
                     )
         for arm, (name, rate) in rates.items():
             for words, depth in DEPTHS.items():
-                told = f"{NAMES[name]}, runs with a deposit in the {words} of the layers at dropout {rate}"
-                yield runs_with_a_deposit(seen, arm, told, shallow(seen.n_layers, depth))
+                quantity = (
+                    f"{NAMES[name]}, runs with a deposit in the {words} of the layers at dropout {rate}"
+                )
+                yield runs_with_a_deposit(seen, arm, quantity, shallow(seen.n_layers, depth))

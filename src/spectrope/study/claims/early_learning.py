@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from spectrope.encodings import RoPE
 from spectrope.lab import AnyExperiment, Experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
-from spectrope.study.arms import ACCURACY, NAMES, planned
+from spectrope.study.arms import ACCURACY, NAMES, Arms, planned
 from spectrope.study.claim import Claim
-from spectrope.study.claims.contraction import CONTRACTED, Contraction
+from spectrope.study.claims.contraction import CONTRACTED, ContractionClaim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
 from spectrope.study.predictions import AtLeast, AtMost, Within
@@ -52,9 +52,9 @@ class EarlyLearning(Claim, name="early-learning"):
     ours = True
     unplanned = WHY
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         coupling_arms = couplings(condition, scale, seed)
-        bases = Contraction().arms(condition, scale, seed)
+        bases = ContractionClaim().arms(condition, scale, seed)
         task_2 = {
             name: planned("counting", name, scale=scale, condition=condition, seed=seed)
             for name in ("rope", "nope", "mla", "t5")
@@ -112,11 +112,11 @@ def uncontracted(row: StudyRow) -> float | None:
 
 def kernel_rank(row: StudyRow) -> float | None:
     r"""Effective rank of :math:`\frac1m\sum_t\cos((\delta-\delta')\theta_t)` over the lags of Task 1."""
-    experiment = row.experiment
-    assert isinstance(experiment, Experiment)
-    model, lags = experiment.model, experiment.model.n_labels - 1  # Label 0 is no distance.
-    assert isinstance(model.encoding, RoPE.Config)
-    frequencies = model.encoding.schedule.frequencies(model.head_dim)
+    decoder = Experiment.of(row.experiment)
+    if decoder is None or not isinstance(encoding := decoder.model.encoding, RoPE.Config):
+        return None
+    lags = decoder.model.n_labels - 1  # Label 0 is no distance.
+    frequencies = encoding.schedule.frequencies(decoder.model.head_dim)
     return effective_ranks(rope_kernel_eigenvalues(frequencies, lags)).entropy.item()
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from spectrope.lab import Experiment
-from spectrope.study.arms import ACCURACY, NAMES, by_encoding, distance_at
+from spectrope.study.arms import ACCURACY, NAMES, Arms, by_encoding, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast, Values
 from spectrope.study.quantities import ABLATION, Seen, gap
@@ -17,7 +16,7 @@ from spectrope.study.verdict import Part
 ENCODINGS = ("nope", "sinusoidal", "t5", "alibi", "rope", "blend")
 RATES = (0.0, 0.3)  # Of dropout, other than the scale's: arms of one encoding whose deposits differ.
 CORRELATION = 0.3  # Smallest correlation of interest.
-Pairs = dict[int, tuple[float, float]]  # One per seed.
+PairBySeed = dict[int, tuple[float, float]]  # One per seed.
 FLAT = 1e-9  # Spread, of points and percent, that is rounding.
 TINY = 1e-6  # An accuracy of which nothing can be lost.
 FEWEST = 4  # Pairs that a correlation is worth computing of.
@@ -56,7 +55,7 @@ class Extrapolation(Claim, name="extrapolation"):
     explored = 12
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         usual = by_encoding("distance", condition, scale, seed, ENCODINGS)
         return usual | {f"rope/{p:g}": distance_at(p, "rope", condition, scale, seed) for p in RATES}
 
@@ -117,7 +116,7 @@ def within_arms(first: Sequence[Values], second: Sequence[Values], seeds: Collec
     }
 
 
-def _pooled(arms: Sequence[Pairs], seeds: Collection[int]) -> float | None:
+def _pooled(arms: Sequence[PairBySeed], seeds: Collection[int]) -> float | None:
     """Correlation of two quantities standardised arm by arm; None where no arm has spread in both."""
     chosen = ([pair for seed, pair in arm.items() if seed in seeds] for arm in arms)
     tables = [np.array(pairs, dtype=float) for pairs in chosen if len(pairs) > 1]

@@ -7,8 +7,7 @@ from statistics import fmean
 
 import numpy as np
 
-from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, rank
-from spectrope.grokking.coverage import coverage
+from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of, rank
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
@@ -76,8 +75,8 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
 
 def expected(row: StudyRow) -> Coverage | None:
     """What the training pairs of a run cover."""
-    experiment = row.experiment
-    return _covered(experiment.task, experiment.seed) if isinstance(experiment, GrokExperiment) else None
+    one = GrokExperiment.of(row.experiment)
+    return None if one is None else _covered(one.task, one.seed)
 
 
 def share_trained(row: StudyRow) -> float | None:
@@ -98,10 +97,9 @@ def _excess(row: StudyRow) -> float | None:
 
 
 def _not_held_out(row: StudyRow) -> float | None:
-    experiment = row.experiment
-    if not isinstance(experiment, GrokExperiment):
+    if (one := GrokExperiment.of(row.experiment)) is None:
         return None
-    split = experiment.task.build().split(experiment.seed)
+    split = one.task.build().split(one.seed)
     return 100 * (~split.held_out[~split.trains]).double().mean().item()
 
 
@@ -120,4 +118,4 @@ def _correlations(seen: Seen) -> Values:
 
 @cache
 def _covered(task: ModularConfig, seed: int) -> Coverage:
-    return coverage(task.build().split(seed), task.p, task.offset)
+    return coverage_of(task.build().split(seed), task.p, task.offset)

@@ -10,7 +10,7 @@ from spectrope.attention import MultiHead
 from spectrope.encodings import EncodingConfig, FactorisedTable, RoPE, ShuffledPhases
 from spectrope.lab import Experiment
 from spectrope.spectral import head_participation
-from spectrope.study.arms import WITHOUT_DROPOUT, distance_at, no_head_stands_out, one_head_stands_out
+from spectrope.study.arms import WITHOUT_DROPOUT, Arms, distance_at, no_head_stands_out, one_head_stands_out
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import ABLATION, Seen, shallow
@@ -62,7 +62,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     unplanned = WHY
     tables = (ABLATION, "head_gradients")
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return couplings(condition, scale, seed)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -75,7 +75,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
             yield from _against_additive(seen, way, layers)
 
 
-def couplings(condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+def couplings(condition: str, scale: str, seed: int) -> Arms:
     """Task 1 under each coupling by AdamW; RoPE and the additive control also by other ways of training."""
 
     def by(name: str, way: str) -> Experiment:

@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from spectrope.lab import AnyExperiment, Experiment
+from spectrope.lab import AnyExperiment
 from spectrope.study.arms import (
     NAMES_AND_MLA,
     TASKS,
+    Arms,
     ahead,
     by_encoding,
     log_odds_of,
@@ -54,7 +55,7 @@ class LatentAttention(Claim, name="latent-attention"):
 
     tables = (ABLATION,)
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}": one
             for task in TASKS
@@ -85,16 +86,16 @@ class LatentAttention(Claim, name="latent-attention"):
 
 def _ahead(seen: Seen, task: str, first: str, second: str) -> Part:
     words = f"{TASKS[task]}, {NAMES_AND_MLA[first]} minus {NAMES_AND_MLA[second]}"
-    told = log_odds_of(TABLE_1[task][first]) - log_odds_of(TABLE_1[task][second])
-    return ahead(seen, first, second, words, told, f"{task}/")
+    paper = log_odds_of(TABLE_1[task][first]) - log_odds_of(TABLE_1[task][second])
+    return ahead(seen, first, second, words, paper, f"{task}/")
 
 
 def _others(seen: Seen) -> str:
     """The same gap without latent attention, of runs that learned and that another claim has had ablated."""
     arm_gaps = {name: seen.values(f"distance/{name}", gap(), only_learned=True) for name in ("rope", "nope")}
-    told = [
+    means = [
         f"{NAMES_AND_MLA[name]} {fmean(gaps.values()):.1f}, n = {len(gaps)}"
         for name, gaps in arm_gaps.items()
         if gaps
     ]
-    return f"; that of models that learned, by their own ablation: {', '.join(told)}" if told else ""
+    return f"; that of models that learned, by their own ablation: {', '.join(means)}" if means else ""

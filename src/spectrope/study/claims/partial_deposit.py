@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from spectrope.lab import SCALES, Experiment
-from spectrope.study.arms import GAP, WITHOUT_DROPOUT, distance_at
+from spectrope.lab import SCALES
+from spectrope.study.arms import GAP, WITHOUT_DROPOUT, Arms, distance_at
 from spectrope.study.claim import Claim
 from spectrope.study.claims.partial_rope import LATER, by_count
 from spectrope.study.predictions import AtLeast, InRuns, largest
@@ -43,7 +43,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
     least_layers = 6
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         n_heads = SCALES[scale]["distance"].model.n_heads
         return {
             str(k): distance_at(0.0, encoding, condition, scale, seed)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, RoPE
-from spectrope.lab import SCALES, Experiment
-from spectrope.study.arms import ahead, planned
+from spectrope.lab import SCALES
+from spectrope.study.arms import Arms, ahead, planned
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import Seen
 from spectrope.study.verdict import Part
@@ -31,7 +31,7 @@ class PartialRoPE(Claim, name="partial-rope"):
     paper = "figure 5; no number in the text"
     later = LATER
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         n_heads = SCALES[scale]["distance"].model.n_heads
         return {
             str(k): planned("distance", encoding, scale=scale, condition=condition, seed=seed)

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from spectrope.encodings import RoPE, Sum
-from spectrope.lab import SCALES, Experiment
+from spectrope.lab import SCALES
 from spectrope.study.arms import (
     WITHOUT_DROPOUT,
+    Arms,
     distance_at,
     no_head_stands_out,
     one_head_stands_out,
@@ -41,7 +42,7 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     least_layers = 6
     times = 2
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         alone = full_rope(condition, SCALES[scale]["distance"].model.n_heads)
         both = RoPE.Config() if condition == "released" else Sum.Config()  # R3 adds the absolute term.
         encodings = {"alone": alone, "both": both}

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from spectrope.lab import Experiment
 from spectrope.study.arms import (
     DEPTHS,
     NAMES,
     RIVALS,
     TASKS,
+    Arms,
     by_encoding,
     no_head_stands_out,
     one_head_stands_out,
@@ -47,7 +47,7 @@ class SingleHead(Claim, name="single-head"):
     tables = (ABLATION,)
     least_layers = 6
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         return {
             f"{task}/{name}": one
             for task in TASKS
@@ -59,11 +59,11 @@ class SingleHead(Claim, name="single-head"):
         rope = "RoPE, Task 1, "
         for words, depth in DEPTHS.items():
             for name in ("rope", *RIVALS):
-                told = f"{NAMES[name]}, Task 1, runs with a deposit in the {words} of the layers"
-                yield runs_with_a_deposit(seen, f"distance/{name}", told, shallow(seen.n_layers, depth))
+                quantity = f"{NAMES[name]}, Task 1, runs with a deposit in the {words} of the layers"
+                yield runs_with_a_deposit(seen, f"distance/{name}", quantity, shallow(seen.n_layers, depth))
         for layer in range(seen.n_layers):
-            told = f"{rope}runs with a deposit in layer {layer}"
-            yield runs_with_a_deposit(seen, "distance/rope", told, (layer,))
+            quantity = f"{rope}runs with a deposit in layer {layer}"
+            yield runs_with_a_deposit(seen, "distance/rope", quantity, (layer,))
         yield one_head_stands_out(seen, "distance/rope", f"{rope}gap in shallow layers", layers)
         others = [("distance", name) for name in RIVALS] + [("counting", name) for name in NAMES]
         for task, name in others:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from spectrope.core import UnsupportedError
 from spectrope.lab import FACTORS, Experiment, Job, Trial, Tuning, grid
 from spectrope.study.arms import NAMES_AND_MLA as NAMES
+from spectrope.study.arms import Arms
 from spectrope.study.claim import Claim
 from spectrope.study.claims.counting_ordering import CountingBiases, CountingTable, CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -49,7 +50,7 @@ class AtBestRates(Claim):
     def planned_as(self) -> str:
         return self.inner.kind
 
-    def arms(self, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+    def arms(self, condition: str, scale: str, seed: int) -> Arms:
         tunings = self._tunings(condition, scale)
         untuned = experiments(self.inner, condition, scale, seed)
         return {name: at_best_rate(one, tuning) for name, one in untuned.items() if (tuning := tunings[name])}
@@ -79,11 +80,11 @@ class AtBestRates(Claim):
         return {name: tuning_of(one, self.rows) for name, one in first.items()}
 
     def _rates(self, seen: Seen) -> Iterator[str]:
-        runs = {arm: row.experiment for (arm, _), row in seen.rows.items()}
-        decoders = [run for run in runs.values() if isinstance(run, Experiment)]
-        tunings = self._tunings(decoders[0].condition, decoders[0].scale) if decoders else {}
+        decoders = {arm: run for (arm, _), row in seen.rows.items() if (run := Experiment.of(row.experiment))}
+        first = next(iter(decoders.values()), None)
+        tunings = self._tunings(first.condition, first.scale) if first else {}
         for arm in seen.arms:
-            if arm in runs and (tuning := tunings[arm]):
+            if arm in decoders and (tuning := tunings[arm]):
                 yield f"{NAMES.get(arm, arm)} {tuning.chosen.rate:.2g}{'*' * tuning.at_edge}"
 
 
@@ -185,10 +186,10 @@ def at_best_rate(experiment: Experiment, tuning: Tuning) -> Experiment:
     return replace(experiment, training=replace(experiment.training, learning_rate=rate), tuning="chosen")
 
 
-def experiments(claim: Claim, condition: str, scale: str, seed: int) -> dict[str, Experiment]:
+def experiments(claim: Claim, condition: str, scale: str, seed: int) -> Arms:
     """A claim's arms, all of them runs of the decoder."""
     arms = claim.arms(condition, scale, seed)
-    return {name: one for name, one in arms.items() if isinstance(one, Experiment)}
+    return {name: run for name, one in arms.items() if (run := Experiment.of(one))}
 
 
 def _is_judged(row: StudyRow) -> bool:

@@ -15,7 +15,7 @@ from spectrope.console import (
     WORKERS,
     DeviceOption,
     RunsRoot,
-    Scale,
+    ScaleOption,
     WorkersOption,
     chosen_seeds,
     complain,
@@ -61,7 +61,6 @@ from spectrope.study.study import (
     Study,
     carry_out,
     harvest,
-    leaves_precision_open,
     outstanding,
     usual_precision,
 )
@@ -115,7 +114,7 @@ class Asked:
     """What every action is told: which claims, on which seeds, by which rows."""
 
     names: Names = ()
-    scale: Scale = "mini"
+    scale: ScaleOption = "mini"
     seeds: Seeds = ("0:6",)
     rows: Results = RESULTS
 
@@ -142,15 +141,15 @@ class List(Asked):
     def run(self) -> None:
         """Print a row per claim."""
         rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
-        told: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
+        by_claim: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
-            told[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
-        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(told[one])) for one in study.claims]
+            by_claim[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
+        lines = [(f"{one.number} {one.kind}", one.title, "\n".join(by_claim[one])) for one in study.claims]
         table("", ("claim", "says", "verdict, seeds"), lines)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Asked):
+class RunClaims(Asked):
     """Train what claims need and no result has yet. Ctrl-C loses nothing.
 
     Examples:
@@ -231,7 +230,7 @@ class Run(Asked):
         workers = max(1, min(self._workers, len(jobs)))
         costs = self._costs(jobs, workers)
         show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), workers)
-        if precision != "auto" and any(leaves_precision_open(job.experiment) for job in left):
+        if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
@@ -260,7 +259,7 @@ class Run(Asked):
             raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
 
     def _require_effect_of_precision(self, jobs: list[Job]) -> None:
-        if self.precision != "auto" and not any(leaves_precision_open(job.experiment) for job in jobs):
+        if self.precision != "auto" and all(job.experiment.precision != "auto" for job in jobs):
             raise ConfigError(f"--precision {self.precision}: no run of these claims leaves it open.")
 
     def _engine(self) -> Engine:
@@ -308,7 +307,7 @@ class Harvest(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Asked):
+class ReportClaims(Asked):
     """Write the page of verdicts, with its figures, from the results alone.
 
     Examples:
@@ -325,7 +324,7 @@ class Report(Asked):
     def run(self) -> None:
         """Write the page and print its path last."""
         rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
-        out = PAGE if self.out is None and self == Report() else self.out
+        out = PAGE if self.out is None and self == ReportClaims() else self.out
         if out is None:
             raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
         check_page(out, ".md")
@@ -343,7 +342,7 @@ class AuditRows:
     $ spectrope claims audit --scale mini
     """
 
-    scale: Scale = "mid"
+    scale: ScaleOption = "mid"
     rows: Results = RESULTS
 
     def run(self) -> None:
@@ -352,37 +351,37 @@ class AuditRows:
         Raises:
             StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
         """
-        found = audit(self.rows / f"{self.scale}.jsonl")
+        audited = audit(self.rows / f"{self.scale}.jsonl")
         lines = [
             (
                 one.digest,
                 one.commit,
                 one.when,
                 str(one.rows),
-                str(found.under.get(one.digest, 0)),
+                str(audited.under.get(one.digest, 0)),
                 one.subject,
             )
-            for one in found.versions
+            for one in audited.versions
         ]
         table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
         say(
-            f"{found.rows} rows at {self.scale}: {found.unnamed} of uncommitted or unnamed code, "
-            f"{found.unknown} of commits that are not in this repository, {found.before} of commits "
+            f"{audited.rows} rows at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
+            f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
             "without the plan."
         )
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
-        elif not found.passes:
+        elif not audited.passes:
             raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
         else:
             say("Each row is of a clean commit that has the plan.")
 
 
-Action = (
+ClaimsAction = (
     Annotated[List, subcommand("list")]
-    | Annotated[Run, subcommand("run")]
+    | Annotated[RunClaims, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
-    | Annotated[Report, subcommand("report")]
+    | Annotated[ReportClaims, subcommand("report")]
     | Annotated[AuditRows, subcommand("audit")]
 )
 
@@ -396,7 +395,7 @@ class Claims:
     $ spectrope claims run 1 --dry-run
     """
 
-    action: Action
+    action: ClaimsAction
 
     def run(self) -> None:
         """Do what is asked."""

@@ -28,8 +28,8 @@ LEVEL = 0.05  # Of p-values that a sentence is built on.
 
 def findings(study: Study, rows: StudyRows) -> list[str]:
     """The sentences, the strongest first."""
-    told = (_causal_mask, _rope_first, _dropout, _padding)
-    return [sentence for tell in told for sentence in tell(study, rows)]
+    tellers = (_causal_mask, _rope_first, _dropout, _padding)
+    return [sentence for tell in tellers for sentence in tell(study, rows)]
 
 
 def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
@@ -88,19 +88,19 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     p = stats.binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
     seen = _wide(SingleHead(), study, rows)
     counts = {
-        name: (sum(found.values()), len(found))
+        name: (sum(by_seed.values()), len(by_seed))
         for name in NAMES
-        if (found := _values(seen, f"distance/{name}", deposit()))
+        if (by_seed := _values(seen, f"distance/{name}", deposit()))
     }
     shares = sorted(counts.items(), key=lambda item: -item[1][0] / item[1][1])
-    told = ", ".join(f"{NAMES[name]} {some:.0f} of {of}" for name, (some, of) in shares)
+    deposits_by_name = ", ".join(f"{NAMES[name]} {some:.0f} of {of}" for name, (some, of) in shares)
     decides = "decides" if lost > gained and p <= LEVEL else "is not shown to decide"
     yield (
         f"**At this scale dropout {decides} whether RoPE deposits** (exploratory, in models of {n} layers, "
         f"until `mid` has spoken). In the first two thirds of the layers RoPE has a deposit in "
         f"{sum(without[s] for s in both):.0f} of {len(both)} runs without dropout and in "
         f"{sum(with_it[s] for s in both):.0f} of the same seeds at 0.1: {lost} lost, {gained} gained (exact "
-        f"McNemar p = {p:.2g}). At 0.1, runs with a deposit in any layer: {told}."
+        f"McNemar p = {p:.2g}). At 0.1, runs with a deposit in any layer: {deposits_by_name}."
     )
 
 
@@ -113,10 +113,10 @@ def _padding(study: Study, rows: StudyRows) -> Iterator[str]:
     }
     means = {name: (_mean(a), _mean(b)) for name, (a, b) in ends.items() if a and b}
     if means and all(after >= LEARNED for _, after in means.values()):
-        told = ", ".join(f"{NAMES[name]} {a:.1f} to {b:.1f} %" for name, (a, b) in means.items())
+        ranges = ", ".join(f"{NAMES[name]} {a:.1f} to {b:.1f} %" for name, (a, b) in means.items())
         yield (
             f"**Padding left visible lets every encoding learn {TASKS['distance']}** (of those tried). R7 "
-            f"alone: {told}."
+            f"alone: {ranges}."
         )
 
 

@@ -67,7 +67,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Section:
+class ClaimSection:
     """One claim of the page.
 
     Args:
@@ -156,7 +156,7 @@ def shallow_layers(study: Study) -> str:
     return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
-def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> list[list[str]]:
+def headline_table(sections: Sequence[ClaimSection], conditions: Sequence[str]) -> list[list[str]]:
     """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
     open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     lines = []
@@ -165,10 +165,10 @@ def headline_table(sections: Sequence[Section], conditions: Sequence[str]) -> li
         cells = [
             headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
         ]
-        told = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
+        entry = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
         headlines = (verdict.headline for verdict in section.verdicts)
         decides = next((one.part.quantity for one in headlines if one), "")
-        lines.append([told, claim.paper, decides, *cells])
+        lines.append([entry, claim.paper, decides, *cells])
     return lines
 
 
@@ -226,8 +226,8 @@ def unnamed(rows: StudyRows) -> int:
 def seconds_each(jobs: Sequence[Job], rows: StudyRows) -> float | None:
     """Mean training time of the runs of the kinds that lack rows; None if there is none of them yet."""
     kinds = {type(job.experiment) for job in jobs if rows.get(job.experiment) is None}
-    known = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
-    return fmean(known) if known else None
+    spent = [row.facts["seconds"] or 0.0 for row in rows if type(row.experiment) in kinds]
+    return fmean(spent) if spent else None
 
 
 def untuned(study: Study, rows: StudyRows) -> list[int]:
@@ -258,10 +258,10 @@ def _section(
     verdicts: Sequence[ClaimVerdict],
     jobs: Mapping[tuple[Claim, str], Sequence[Job]],
     page: Path,
-) -> Section:
+) -> ClaimSection:
     planned = {v.condition: Planned.of(jobs[claim, v.condition], rows) for v in verdicts}
     pictures = _pictures(study, rows, claim, verdicts, page)
-    return Section(claim, list(verdicts), pictures, planned, study.power(claim, rows))
+    return ClaimSection(claim, list(verdicts), pictures, planned, study.power(claim, rows))
 
 
 def _pictures(

@@ -15,7 +15,7 @@ class AllExamples(ProtocolAblation, name="ablation-all"):
     protocol = "R10"
 
 
-class LatentColumns(ProtocolAblation, name="ablation-latent-columns"):
+class LatentColumnAblation(ProtocolAblation, name="ablation-latent-columns"):
     """Drops with the fault R12, of latent attention."""
 
     protocol = "R12"
@@ -33,4 +33,4 @@ class ReleasedLatent(ProtocolAblation, name="ablation-latent-columns-unrestored-
     protocol = "released-mla"
 
 
-RELEASED = (Unrestored, AllExamples, LatentColumns, Released, ReleasedLatent)
+RELEASED = (Unrestored, AllExamples, LatentColumnAblation, Released, ReleasedLatent)

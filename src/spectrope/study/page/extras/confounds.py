@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 
 from spectrope.figures import INK, Marks, Panel
-from spectrope.study.claims.confounds import Confounds, Effects
+from spectrope.study.claims.confounds import ConfoundEffects, Confounds
 from spectrope.study.page.extras.base import EXTRAS, Extra, level_line
 from spectrope.study.predictions import Values
 from spectrope.study.quantities import Seen
@@ -22,7 +22,7 @@ def waterfalls(seen: Mapping[str, Seen]) -> list[Panel]:
     ]
 
 
-def waterfall(effects: Effects) -> Panel:
+def waterfall(effects: ConfoundEffects) -> Panel:
     """The effect of each switch alone, what they do together beyond their sum, and the whole difference.
 
     Steps are means over the seeds that have all of them. Where some switch was not thrown, because the whole
@@ -42,7 +42,7 @@ def waterfall(effects: Effects) -> Panel:
     return Panel("", effects.subject, {"zero": level_line(0.0), "steps": Marks(bars, chart)}, 170)
 
 
-def _bars(effects: Effects) -> list[dict[str, Any]]:
+def _bars(effects: ConfoundEffects) -> list[dict[str, Any]]:
     """Where each bar begins and ends."""
     shared = set(effects.whole).intersection(*effects.single.values())
     single = {name: _mean(values, shared) for name, values in effects.single.items()} if shared else {}

@@ -11,8 +11,8 @@ from spectrope.figures.save import write_spec
 from spectrope.figures.spec import panels_spec
 from spectrope.store.records import Complaint
 from spectrope.study.claim import chosen_claims
-from spectrope.study.claims.confounds import Confounds, Effects
-from spectrope.study.claims.contraction import Contraction
+from spectrope.study.claims.confounds import ConfoundEffects, Confounds
+from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.counting_ordering import CountingText
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.extrapolation import Extrapolation
@@ -145,7 +145,9 @@ def test_contraction_is_drawn_head_by_head(tmp_path):
         ratios = {"contraction_spectral": [0.9, None, 1.2 + 0.1 * jitter(seed)]}
         return {"tables": {"spectrum": pl.DataFrame(heads | ratios)}}
 
-    write_replication(study(Contraction()), rows_of(Contraction(), tell), tmp_path / "replication.md")
+    write_replication(
+        study(ContractionClaim()), rows_of(ContractionClaim(), tell), tmp_path / "replication.md"
+    )
     drawn = (tmp_path / "images/replication/8-contraction-more.svg").read_text()
     assert drawn.count("layer, heads side by side: 0; ratio of spectral norms: 0.9") == 6
     assert drawn.count("layer, heads side by side: 1") == 6
@@ -173,7 +175,7 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
     part = {6: -30.0, 7: -30.0}
 
     def bars(single):
-        steps = waterfall(Effects("distance/nope", "NoPE", whole, single)).layers["steps"]
+        steps = waterfall(ConfoundEffects("distance/nope", "NoPE", whole, single)).layers["steps"]
         return {bar["step"]: bar["to"] - bar["from"] for bar in steps.rows}
 
     assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {

@@ -4,8 +4,8 @@ import re
 
 import pytest
 from tests.checkpoints.audit.families import llama
+from tests.console.notebook import Notebook
 from tests.figures.browser import browser, complaints, open_page, requests
-from tests.front.notebook import Notebook
 from tests.test_docs import small
 
 from spectrope.console.notebook import notebook_display

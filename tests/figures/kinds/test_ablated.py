@@ -8,11 +8,11 @@ import altair as alt
 import polars as pl
 import pytest
 from tests.figures.ablated import add_ablations
-from tests.figures.synthetic import make_run, make_store
-from tests.figures.test_figures import emptied
+from tests.figures.kinds.test_figures import emptied
+from tests.figures.synthetic import make_run, make_store, save_figure
 
 from spectrope.core.errors import StoreError
-from spectrope.figures import FIGURES, save_figure, write_report
+from spectrope.figures import FIGURES, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from polars.testing import assert_frame_equal
 
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
+from spectrope.core.progress import unwatched
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.interventions import single_heads
-from spectrope.lab.evaluation.lengths import lengths, longer_examples
 from spectrope.lab.job import Job, complete
-from spectrope.lab.measures import MEASURES
+from spectrope.lab.measures import MEASURES, lengths
+from spectrope.lab.measures.lengths import Lengths, longer_examples
 from spectrope.lab.runs import load_model
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES, experiment
@@ -86,12 +86,12 @@ def test_each_distance_example_gets_words_before_and_after(factor, fillers):
     assert factor == 1.0 or sum(before) / 300 == pytest.approx(0.5, abs=0.07)
 
 
-def test_the_first_length_is_that_of_the_held_out_examples(tmp_path):
+def test_the_first_length_is_that_of_the_held_out_examples(tmp_path, monkeypatch):
     run = complete(Job(tiny(task="counting"), ("lengths",)), tmp_path, CPU)
     table = run.frame("lengths")
     assert table.select("factor", "length").rows() == [(1.0, 32), (1.5, 48), (2.0, 64), (4.0, 128)]
-    first = lengths(run, CPU, factors=(1.0,), examples=60)
-    assert_frame_equal(run.frame("lengths"), table)
+    monkeypatch.setattr(lengths, "EXAMPLES", 60)
+    first = Lengths().table(run, CPU, unwatched)
     assert first["accuracy"][0] == pytest.approx(run.manifest["test_accuracy"])
     assert first["loss"][0] == pytest.approx(run.manifest["test_loss"], rel=1e-5)
 

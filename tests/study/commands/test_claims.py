@@ -6,19 +6,19 @@ from tests.cli.typed import refused
 from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
-from spectrope.study.commands.claims import Run
+from spectrope.study.commands.claims import RunClaims
 
 
 @pytest.mark.parametrize(
     ("command", "engine"),
     [
         (
-            Run(engine="ray", address="auto", workers=3, gpus=0.5),
+            RunClaims(engine="ray", address="auto", workers=3, gpus=0.5),
             Ray(address="auto", workers=3, gpus=0.5),
         ),
-        (Run(engine="ray", workers=1), Ray()),
-        (Run(device="cuda", workers=3), Local("cuda", workers=3)),
-        (Run(workers=1), Local()),
+        (RunClaims(engine="ray", workers=1), Ray()),
+        (RunClaims(device="cuda", workers=3), Local("cuda", workers=3)),
+        (RunClaims(workers=1), Local()),
     ],
 )
 def test_options_reach_the_engine(command, engine):
@@ -29,11 +29,11 @@ def test_options_reach_the_engine(command, engine):
 @pytest.mark.parametrize(
     ("command", "workers"),
     [
-        (Run(engine="ray", workers=16), 16),
-        (Run(engine="ray", workers=16, gpus=0.25), 4),
-        (Run(engine="ray", workers=16, gpus=1.0), 1),
-        (Run(engine="ray", workers=16, address="auto"), 1),
-        (Run(device="cpu", workers=3), 3),
+        (RunClaims(engine="ray", workers=16), 16),
+        (RunClaims(engine="ray", workers=16, gpus=0.25), 4),
+        (RunClaims(engine="ray", workers=16, gpus=1.0), 1),
+        (RunClaims(engine="ray", workers=16, address="auto"), 1),
+        (RunClaims(device="cpu", workers=3), 3),
     ],
 )
 def test_a_plan_counts_what_goes_on_at_a_time(command, workers):

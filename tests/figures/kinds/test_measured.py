@@ -6,13 +6,13 @@ import xml.etree.ElementTree as ET
 import altair as alt
 import polars as pl
 import pytest
+from tests.figures.kinds.test_ablated import KEPT
+from tests.figures.kinds.test_figures import emptied
 from tests.figures.spectra import HEADS, LENGTH, add_learning, add_spectra
-from tests.figures.synthetic import TRAINED, make_run, make_store
-from tests.figures.test_ablated import KEPT
-from tests.figures.test_figures import emptied
+from tests.figures.synthetic import TRAINED, make_run, make_store, save_figure
 
 from spectrope.core.errors import StoreError
-from spectrope.figures import FIGURES, save_figure, write_report
+from spectrope.figures import FIGURES, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 

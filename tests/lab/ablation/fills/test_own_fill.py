@@ -19,7 +19,7 @@ from spectrope.lab.ablation.protocols import Protocol
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.job import train
 from spectrope.lab.stamps import DIGEST
-from spectrope.stats.sequential import Precision
+from spectrope.stats.sequential import TargetPrecision
 
 CPU = torch.device("cpu")
 FILE = '''
@@ -93,7 +93,7 @@ def test_tables_are_called_like_the_fill_and_say_which_file_made_them(file, tmp_
     protocol = Protocol(fill=spec)
     methods = {
         "ablation-opposite": Exact(protocol=protocol),
-        "adaptive-opposite": Adaptive(aim=Precision(0.5), protocol=choose_protocol("controlled", spec)),
+        "adaptive-opposite": Adaptive(aim=TargetPrecision(0.5), protocol=choose_protocol("controlled", spec)),
         "cumulative-opposite": Cumulative(protocol=protocol),
         "screen-opposite": Screen(fill=spec),
     }

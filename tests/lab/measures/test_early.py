@@ -8,13 +8,16 @@ from tests.lab.training.test_loop import CPU, tiny
 
 from spectrope.core.errors import ConfigError
 from spectrope.lab.job import train
+from spectrope.lab.measures import head_gradients
+from spectrope.lab.measures.base import Measure
+from spectrope.lab.measures.head_gradients import FactorProbe, HeadGradients
+from spectrope.lab.measures.head_growth import HeadGrowth
+from spectrope.lab.measures.start import KERNELS, Start
 from spectrope.lab.probes.head_factors import factor_growth
 from spectrope.lab.runs import load_model
-from spectrope.lab.training import early
-from spectrope.lab.training.early import KERNELS, head_gradients, head_growth, kernels_at_start
-from spectrope.lab.training.factors import FactorProbe
 from spectrope.lab.training.learning import LearningProbe
 from spectrope.lab.training.loop import build_model
+from spectrope.store import Run
 
 
 @pytest.fixture(scope="module")
@@ -22,39 +25,43 @@ def run(tmp_path_factory):
     return train(tiny(), tmp_path_factory.mktemp("runs"), CPU)
 
 
+def taken(measure: Measure, run: Run) -> pl.DataFrame:
+    """The table that a measure leaves with a run."""
+    measure.take(run, CPU)
+    return run.frame(measure.kind)
+
+
 def test_its_first_steps_are_taken_again_as_they_were(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(early, "EVERY", 2)
-    monkeypatch.setattr(early, "STEPS", 6)
-    again = head_gradients(run, CPU)
+    monkeypatch.setattr(head_gradients, "EVERY", 2)
+    monkeypatch.setattr(head_gradients, "STEPS", 6)
+    again = taken(HeadGradients(), run)
     watched = train(tiny(), tmp_path, CPU, probe=FactorProbe(every=2)).frame("head_gradients")
     assert_frame_equal(again, watched.filter(pl.col("step") <= 6))
     assert sorted(set(again["step"])) == [0, 2, 4, 6]
     assert again.height == 4 * tiny().model.n_layers * tiny().model.n_heads
-    assert_frame_equal(run.frame("head_gradients"), again)
 
 
 def test_its_first_steps_are_taken_again_in_its_precision(tmp_path, monkeypatch):
     own = train(tiny(), tmp_path / "own", CPU, precision="bfloat16")
     watched = train(
-        tiny(), tmp_path / "watched", CPU, probe=FactorProbe(every=early.EVERY), precision="bfloat16"
+        tiny(), tmp_path / "watched", CPU, probe=FactorProbe(every=head_gradients.EVERY), precision="bfloat16"
     )
-    again = head_gradients(own, CPU)
-    assert_frame_equal(again, watched.frame("head_gradients").filter(pl.col("step") <= early.STEPS))
+    again = taken(HeadGradients(), own)
+    assert_frame_equal(again, watched.frame("head_gradients").filter(pl.col("step") <= head_gradients.STEPS))
 
 
 def test_a_run_of_few_steps_is_taken_again_whole(run):
-    assert sorted(set(head_gradients(run, CPU)["step"])) == [0]
+    assert sorted(set(taken(HeadGradients(), run)["step"])) == [0]
 
 
 def test_kernels_before_training_are_those_of_the_probe(run, tmp_path):
-    found = kernels_at_start(run, CPU)
+    kernels = taken(Start(), run)
     watched = train(tiny(), tmp_path, CPU, probe=LearningProbe(every=100)).frame("learning")
-    assert_frame_equal(found, watched.select("layer", "head", *KERNELS))
-    assert_frame_equal(run.frame("start"), found)
+    assert_frame_equal(kernels, watched.select("layer", "head", *KERNELS))
 
 
 def test_growth_is_from_the_untrained_weights_to_the_trained(run):
-    table = head_growth(run, CPU)
+    table = taken(HeadGrowth(), run)
     expected = factor_growth(build_model(tiny(), CPU), load_model(run, CPU))
     assert table["energy"].to_list() == pytest.approx(torch.cat(expected).tolist())
     assert table["energy"].min() > 0

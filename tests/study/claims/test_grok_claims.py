@@ -12,7 +12,7 @@ from spectrope.core.config import config_hash
 from spectrope.core.errors import UnknownNameError
 from spectrope.grokking.commands.grok import Grok
 from spectrope.grokking.commands.grok_shapes import GrokShapes
-from spectrope.grokking.coverage import coverage
+from spectrope.grokking.coverage import coverage_of
 from spectrope.lab.experiments import AnyExperiment, written
 from spectrope.lab.runs import DATA_VERSION
 from spectrope.store import RESULTS_VERSION
@@ -189,7 +189,7 @@ def test_coverage(monkeypatch, reached, expected):
     monkeypatch.setattr(grokking, "MODULUS", {"mini": 11})
 
     holes = {name: one for name, one in GrokCoverage().arms("described", "mini", 0).items() if "," in name}
-    shares = {name: coverage(one.task.build().split(0), 11).trained for name, one in holes.items()}
+    shares = {name: coverage_of(one.task.build().split(0), 11).trained for name, one in holes.items()}
 
     def say(arm, shift):
         level = 1 / 11 if arm.endswith("two vocabularies") else 1.0 if arm == "random" else reached

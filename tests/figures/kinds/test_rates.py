@@ -5,11 +5,11 @@ import xml.etree.ElementTree as ET
 import altair as alt
 import polars as pl
 import pytest
-from tests.figures.synthetic import make_run
-from tests.figures.test_figures import emptied
+from tests.figures.kinds.test_figures import emptied
+from tests.figures.synthetic import make_run, save_figure
 
 from spectrope.core.errors import StoreError
-from spectrope.figures import FIGURES, save_figure, write_report
+from spectrope.figures import FIGURES, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 

@@ -7,7 +7,7 @@ import psutil
 import pytest
 import torch
 
-from spectrope.core.peak_memory import MIB, peak_memory
+from spectrope.core.peak import MIB, peak_memory
 
 CPU = torch.device("cpu")
 LARGE = 256  # MiB; glibc returns blocks of this size to the system as soon as they are freed.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import altair as alt
 import pytest
-from tests.figures.test_figures import emptied
+from tests.figures.kinds.test_figures import emptied
 from tests.study.made import jitter, rows_of
 
 from spectrope.figures.spec import panels_spec
@@ -16,7 +16,7 @@ from spectrope.study.page.forest import APPENDIX, forest
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[4] / "results"
 
 
 @pytest.fixture(scope="module")

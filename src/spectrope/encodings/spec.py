@@ -12,6 +12,7 @@ from spectrope.core import (
     from_dict,
     is_foreign,
     no_such_field,
+    require_type,
 )
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 
@@ -31,6 +32,7 @@ def parse_encoding(spec: str) -> EncodingConfig:
         UnknownNameError: If an encoding or a part of it is not known.
         ConfigError: If a field is unknown or breaks a rule, or a file cannot be run.
     """
+    require_type(spec, str, "the name of an encoding", "text")
     if is_foreign(spec):
         return ENCODINGS.config(ENCODINGS.resolve(spec))()
     name, colon, rest = spec.partition(":")

@@ -71,7 +71,7 @@ Names = Annotated[
 ]
 Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Confounds to keep.")]
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, one file per scale.")]
-Seeds = Annotated[
+ConfirmatorySeeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="N|N:M ...",
@@ -115,7 +115,7 @@ class Asked:
 
     names: Names = ()
     scale: ScaleOption = "mini"
-    seeds: Seeds = ("0:6",)
+    seeds: ConfirmatorySeeds = ("0:6",)
     rows: Results = RESULTS
 
     def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:

@@ -13,6 +13,7 @@ from spectrope.figures.tables import Tables
 from spectrope.stats import MIN_SEEDS, Interval, t_interval
 from spectrope.store import Run
 
+LEARNED = 0.9  # Of the best possible accuracy.
 SPACE = "\N{NO-BREAK SPACE}"
 
 
@@ -115,7 +116,39 @@ def _of_setting(tables: Tables, setting: str) -> list[str]:
     text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
     drops = [drop for row in rows for drop in row.drops]
     largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
-    return [text, *_diverged(tables, setting), *_near_chance(tables, setting), *largest]
+    trouble = [*_diverged(tables, setting), *_near_chance(tables, setting)]
+    return [text, *trouble, *largest, *_speed(tables, setting), *_shared_rate(tables, setting)]
+
+
+def _speed(tables: Tables, setting: str) -> list[str]:
+    """How many epochs each encoding takes to nine tenths of the ceiling, on average over its seeds."""
+    names = ("run", "encoding")
+    scored = tables.metrics.filter((pl.col("setting") == setting) & (pl.col("split") == "test"))
+    if scored.is_empty():
+        return []
+    ceilings = tables.runs.select("run", "ceiling")
+    reached = scored.join(ceilings, on="run").filter(pl.col("accuracy") >= LEARNED * pl.col("ceiling"))
+    firsts = reached.group_by(names).agg(pl.col("epoch").min())
+    epochs = dict(firsts.group_by("encoding").agg(pl.col("epoch").mean()).iter_rows())
+    runs = scored.select(names).unique()
+    late = runs.join(firsts, on=names, how="anti")["encoding"].unique().to_list()
+    order = sorted((epoch, name) for name, epoch in epochs.items() if name not in late)
+    told = ", ".join(f"{name}{SPACE}{epoch:.3g}" for epoch, name in order)
+    quick = [f"Epochs to {100 * LEARNED:.0f}{SPACE}% of the best possible accuracy: {told}."] if told else []
+    return quick + ([f"Not reached by {', '.join(sorted(late))}."] if late else [])
+
+
+def _shared_rate(tables: Tables, setting: str) -> list[str]:
+    """That one learning rate serves encodings which may want different ones."""
+    runs = set(tables.runs.filter(pl.col("setting") == setting)["run"])
+    configs = [run.config for run in tables.sources if run.id in runs]
+    rates = {config["training"]["learning_rate"] for config in configs}
+    if len(rates) > 1 or len({config["encoding_name"] for config in configs}) < 2:
+        return []
+    return [
+        f"All encodings share one learning rate, {rates.pop():g}. At rates of their own, which "
+        "compare --tune tries, their order may differ."
+    ]
 
 
 def _diverged(tables: Tables, setting: str) -> list[str]:

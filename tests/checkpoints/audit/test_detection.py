@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+import transformers
 from tests.checkpoints.audit.families import FAMILIES, LENGTH, SIZES, build
 from transformers.models.llama import modeling_llama
+from transformers.models.modernbert import modeling_modernbert
 from transformers.models.qwen3 import modeling_qwen3
 
 from spectrope.checkpoints.audit import audit
@@ -81,3 +83,75 @@ def test_a_decoder_that_sees_ahead_is_found(family, layers, ahead):
 def test_an_encoder_made_causal_is_found(family):
     model = build(family, "ForMaskedLM", **SIZES)
     assert masked(model, (0,), lambda lag: lag >= 0) == {("SPE201", 0)}
+
+
+def at(positions):
+    """Rotate each token as if it had the position that `positions` gives its number."""
+
+    def change(own, q, k, cos, sin):
+        place = positions(torch.arange(cos.shape[1]))
+        return own(q, k, cos[:, place], sin[:, place])
+
+    return change
+
+
+@pytest.mark.parametrize("family", ROTARY)
+@pytest.mark.parametrize(
+    ("positions", "says"),
+    [
+        (lambda t: t % 16, "restart every 16 tokens"),
+        (lambda t: t % 40, "restart every 40 tokens"),
+        (lambda t: t.clamp(max=31), "stay at 31 from token 31 on"),
+        (lambda t: t // 2, "advance once in 2 tokens"),
+        (lambda t: torch.where(t == 50, 7, t), "token 50 has position 7"),
+    ],
+)
+def test_positions_that_are_not_those_of_the_tokens_are_named(family, positions, says, monkeypatch):
+    turned(ROTARY[family], monkeypatch, at(positions))
+    records = audit(FAMILIES[family](), length=LENGTH).records
+    assert {(one.code, one.layer) for one in records} == {("SPE111", 0), ("SPE111", 1)}
+    assert all(says in one.message for one in records)
+
+
+@pytest.mark.parametrize("family", ["llama-default", "qwen3", "gpt_neox"])
+def test_a_layer_with_an_attention_scale_of_its_own_is_named(family):
+    model = FAMILIES[family]()
+    module = next(
+        module for name, module in model.named_modules() if ".1." in name and hasattr(module, "scaling")
+    )
+    module.scaling *= 1.25
+    (found,) = audit(model, length=LENGTH).records
+    assert (found.code, found.layer) == ("SPE404", 1)
+    assert "1.25 times as large" in found.message
+
+
+def test_a_scale_declared_by_layer_is_no_finding():
+    config = transformers.GPT2Config(n_embd=64, n_head=4, n_layer=3, vocab_size=64)
+    config.scale_attn_by_inverse_layer_idx = True
+    assert audit(transformers.GPT2LMHeadModel(config).eval(), length=LENGTH).ok
+
+
+SPECIAL = {"pad_token_id": 0, "cls_token_id": 1, "sep_token_id": 2, "bos_token_id": 1, "eos_token_id": 2}
+
+
+def test_a_window_of_modernbert_that_is_dropped_is_found(monkeypatch):
+    sizes = SIZES | SPECIAL | {"num_hidden_layers": 4, "local_attention": 16}
+    model = transformers.ModernBertModel(transformers.ModernBertConfig(**sizes)).eval()
+    assert audit(model, length=LENGTH).ok
+    whole = modeling_modernbert.create_bidirectional_mask
+    monkeypatch.setattr(modeling_modernbert, "create_bidirectional_sliding_window_mask", whole)
+    records = audit(model, length=LENGTH).records
+    assert {(one.code, one.layer) for one in records} == {("SPE202", 1), ("SPE202", 2)}
+    assert all("bidirectional window 8 declared, bidirectional effective" in one.message for one in records)
+
+
+def test_a_window_of_gpt_neo_that_is_dropped_is_found():
+    sizes = {"hidden_size": 64, "num_heads": 4, "num_layers": 2, "vocab_size": 64, "intermediate_size": 64}
+    config = transformers.GPTNeoConfig(**sizes, attention_types=[[["global", "local"], 1]], window_size=16)
+    model = transformers.GPTNeoForCausalLM(config).eval()
+    assert audit(model, length=LENGTH).ok
+    attention = model.transformer.h[1].attn.attention
+    attention.bias = torch.ones_like(attention.bias).tril()
+    (found,) = audit(model, length=LENGTH).records
+    assert (found.code, found.layer) == ("SPE202", 1)
+    assert "causal window 16 declared, causal effective" in found.message

@@ -152,6 +152,15 @@ FAULTS = (
         "From the first few tokens on.",
     ),
     Fault(
+        "SPE111",
+        "positions are not those of the tokens",
+        ("positions",),
+        "Angles follow the declared frequencies, but at positions that restart, stand still or skip.",
+        "Position ids are computed per chunk or block, or are clamped to the length of a table.",
+        "Pass the position of each token in its sequence to the rotation.",
+        "None up to the first token whose position is wrong; beyond it, every distance across it is.",
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -225,6 +234,16 @@ FAULTS = (
         "Temperature tuning of unrotated layers is missing or misread.",
         "Apply the declared factor by position.",
         "None up to the declared floor, then growing with the position.",
+    ),
+    Fault(
+        "SPE404",
+        "attention scale differs between layers",
+        ("attention scale",),
+        "Dot products of one layer are multiplied by another factor than those of the layers like it.",
+        "One layer's module was built from another head dimension, or a factor of the scaling (YaRN's "
+        "mscale) was applied twice, or in one layer alone.",
+        "Compute the factor of every layer from the same configuration.",
+        "From the first token: logits are sharper or flatter by this factor at every distance.",
     ),
     Fault(
         "SPE501",

@@ -91,6 +91,9 @@ def rotation_findings(
         yield Discrepancy("pairing", expected.pairing, effective.pairing)
     if expected.sense is not None and effective.sense is not None and expected.sense != effective.sense:
         yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
+    if effective.positions:
+        yield Discrepancy("positions", "those of the tokens", effective.positions)
+        return
     if effective.key_offset:
         way = "ahead of" if effective.key_offset > 0 else "behind"
         yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")

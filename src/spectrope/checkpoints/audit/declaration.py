@@ -20,6 +20,8 @@ from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
 
+GPT_NEO_TYPES = {"global": "full_attention", "local": "sliding_attention"}
+
 
 def declared_layer(declaration: Declaration, stack: str, layer: int, length: int) -> LayerEncoding:
     """What the configuration says of one layer.
@@ -61,20 +63,28 @@ def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]
 
 def layer_type(declaration: Declaration, layer: int) -> str:
     """What the configuration calls the kind of a layer, "" if it does not."""
-    types = declaration.get("layer_types") or ()
-    return types[layer] if layer < len(types) else ""
+    types = declaration.get("layer_types", "attention_layers") or ()
+    return GPT_NEO_TYPES.get(types[layer], types[layer]) if layer < len(types) else ""
 
 
 def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
     """The mask that the configuration gives a layer, or None where it says nothing of one."""
-    kind, window = layer_type(declaration, layer), declaration.get("sliding_window")
+    kind = layer_type(declaration, layer)
     if kind == "chunked_attention":
         return Mask("causal chunk", declaration.get("attention_chunk_size"))
     if kind == "full_attention":
         return Mask("unlimited")
-    if window is None or declaration.get("use_sliding_window") is False:
+    if kind not in ("", "sliding_attention") or declaration.get("use_sliding_window") is False:
         return None
-    return Mask("causal window", int(window)) if kind in ("", "sliding_attention") else None
+    return _window(declaration)
+
+
+def _window(declaration: Declaration) -> Mask | None:
+    """The window of the layers that have one, in keys that its family counts in its own way."""
+    if declaration.model_type == "modernbert":  # Half of the width on either side of the query.
+        return Mask("bidirectional window", declaration.number("local_attention") // 2)
+    window = declaration.get("sliding_window", "window_size" if declaration.model_type == "gpt_neo" else "")
+    return None if window is None else Mask("causal window", int(window))
 
 
 def declared_offset(declaration: Declaration) -> int | None:

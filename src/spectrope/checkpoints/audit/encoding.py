@@ -94,6 +94,7 @@ class Turning:
         sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
             the other way, 0 where pairs disagree (frequencies then keep signs); None where nothing says.
         key_offset: Positions by which keys are ahead of queries; None where it was not seen.
+        positions: What positions do instead of counting the tokens, "" where they count them.
     """
 
     start: int
@@ -107,6 +108,7 @@ class Turning:
     base: float | None = None
     sense: int | None = None
     key_offset: int | None = None
+    positions: str = ""
 
     @property
     def fraction(self) -> float:

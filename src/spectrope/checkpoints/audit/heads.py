@@ -21,6 +21,7 @@ POOLED = frozenset(
         "scaling",
         "frequencies",
         "angles",
+        "positions",
     )
 )
 

@@ -11,10 +11,12 @@ from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slo
 from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
-from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
+from spectrope.checkpoints.audit.restarts import applied_positions, named_positions
+from spectrope.checkpoints.audit.rotary import Layout, Rotation, fit_rotation
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.spectral import lag_effects, lag_effects_of_product
 
+UNEVEN = 0.1  # Largest departure of a phase from a line, in radians, that is left to rounding.
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
@@ -44,7 +46,7 @@ def measure(
     )
     if rotation is not None:
         turning = turning_of(rotation, declared.turning, call.q.shape[2], noise)
-        encoding = replace(encoding, turning=turning)
+        encoding = replace(encoding, turning=replace(turning, positions=_positions(q, rotation, declared)))
     if bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
@@ -127,6 +129,18 @@ def _completed(turning: Turning, declared: Turning, resolved: float) -> Turning:
         frequencies=(*turning.frequencies, *unseen),
         errors=(*turning.errors, *(resolved for _ in unseen)),
     )
+
+
+def _positions(q: Float[Tensor, "b h t d"], rotation: Rotation, declared: LayerEncoding) -> str:
+    """What the positions do by which queries turn, where their angles are in no proportion to the token's."""
+    if declared.turning is None or rotation.phase_error < UNEVEN:
+        return ""
+    if (rotation.start, rotation.width) != (declared.turning.start, declared.turning.width):
+        return ""
+    layout = Layout(rotation.seen_pairing, rotation.start, rotation.width)
+    frequencies = torch.tensor(declared.turning.frequencies, dtype=torch.float64, device=q.device)
+    positions = applied_positions(layout.planes(q.flatten(0, 1)), frequencies)
+    return "" if positions is None else named_positions(positions)
 
 
 def _varies(x: Float[Tensor, "b h t d"], noise: float) -> bool:

@@ -40,6 +40,7 @@ from spectrope.checkpoints.audit.records import (
     LayerVerdict,
     Position,
 )
+from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, blocks_without, constant_token
 from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name, unwatched
@@ -118,7 +119,7 @@ def audit(
         noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
-        layers=tuple(records),
+        layers=compare_scales(records, declaration, noise),
         paths=served,
         unread=unread,
         without=blocks_without(inner, modules),

@@ -64,7 +64,8 @@ def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]
 def layer_type(declaration: Declaration, layer: int) -> str:
     """What the configuration calls the kind of a layer, "" if it does not."""
     types = declaration.get("layer_types", "attention_layers") or ()
-    return GPT_NEO_TYPES.get(types[layer], types[layer]) if layer < len(types) else ""
+    name = types[layer] if layer < len(types) else ""
+    return GPT_NEO_TYPES.get(name) or name
 
 
 def declared_mask(declaration: Declaration, layer: int) -> Mask | None:

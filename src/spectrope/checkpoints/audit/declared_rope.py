@@ -125,7 +125,7 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
         length: Positions of the measurement.
     """
     start, width, head_dim = _coordinates(fields, parameters)
-    frequencies, gain = _schedule(fields, parameters, width, length)
+    frequencies, gain = schedule_of(fields, parameters, width, length)
     return Turning(
         start=start,
         width=width + width % 2,  # an odd width has a last pair all the same
@@ -173,17 +173,17 @@ def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, 
     return 0, int(head_dim * (part or 1.0)), head_dim
 
 
-def _schedule(
+def schedule_of(
     fields: Declaration, parameters: dict[str, Any], width: int, length: int
 ) -> tuple[Float[Tensor, " m"], float]:
     """Frequencies of the pairs and the factor on queries and keys."""
     base, kind = float(parameters.get("rope_theta") or 10000.0), parameters.get("rope_type") or "default"
-    if kind not in _KINDS:
-        raise ConfigError(f"rope_type {kind!r} is not known here; known: {', '.join(_KINDS)}.")
-    return _KINDS[kind](fields, parameters, base, width, length)
+    if kind not in KINDS:
+        raise ConfigError(f"rope_type {kind!r} is not known here; known: {', '.join(KINDS)}.")
+    return KINDS[kind](fields, parameters, base, width, length)
 
 
-def _trained(fields: Declaration, parameters: dict[str, Any]) -> int:
+def trained_before(fields: Declaration, parameters: dict[str, Any]) -> int:
     """Positions of the training before any extension."""
     original = parameters.get("original_max_position_embeddings")
     return int(
@@ -216,7 +216,7 @@ def _dynamic(
 def _yarn(
     fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
 ) -> tuple[Tensor, float]:
-    trained = _trained(fields, p)
+    trained = trained_before(fields, p)
     factor = p.get("factor") or fields.get("max_position_embeddings") / trained
     attention = p.get("attention_factor")
     if attention is None and p.get("mscale") and p.get("mscale_all_dim"):
@@ -245,7 +245,7 @@ def _llama3(
         factor=p["factor"],
         low_freq_factor=p["low_freq_factor"],
         high_freq_factor=p["high_freq_factor"],
-        trained_length=_trained(fields, p),
+        trained_length=trained_before(fields, p),
     )
     return schedule.frequencies(width), 1.0
 
@@ -253,7 +253,7 @@ def _llama3(
 def _longrope(
     fields: Declaration, p: dict[str, Any], base: float, width: int, length: int
 ) -> tuple[Tensor, float]:
-    trained = _trained(fields, p)
+    trained = trained_before(fields, p)
     factor = p.get("factor") or fields.get("max_position_embeddings") / trained
     schedule = LongRoPE(
         base=base,
@@ -275,7 +275,7 @@ def _proportional(
     return schedule.frequencies(width) / (p.get("factor") or 1.0), 1.0
 
 
-_KINDS = {
+KINDS = {
     "default": _default,
     "linear": _linear,
     "dynamic": _dynamic,

@@ -27,10 +27,12 @@ from spectrope.checkpoints.audit.declaration import (
     declared_offset,
     layer_type,
 )
+from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.heads import by_head
 from spectrope.checkpoints.audit.measure import measure
+from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import (
@@ -198,6 +200,9 @@ def layer_record(
     effective, scale, heads = measure(kernel, declared, absolute, noise)
     findings = compare(declared, effective, length, noise)
     findings = by_head(findings, kernel, declared.turning, length, noise)
+    if declared.turning is not None:
+        parameters = rope_parameters(declaration, layer_type(declaration, layer))
+        findings = named(findings, declaration, parameters, effective.turning, length)
     findings += [
         Discrepancy(what, values, effective.describe(declared.turning and declared.turning.base))
         for what, values in contradictions(declaration, layer)

@@ -1,0 +1,107 @@
+"""Which known schedule measured frequencies follow, where it is not the declared one."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.declared_rope import KINDS, schedule_of, trained_before
+from spectrope.checkpoints.audit.encoding import Turning
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.core import ConfigError
+
+ALIKE = 2e-3  # Largest relative residual of a schedule that is named.
+CLEAR = 1e-5  # Residuals below it are rounding, so that the likelier schedule is named.
+SWAPS = (
+    ("low_freq_factor", "high_freq_factor"),
+    ("beta_fast", "beta_slow"),
+    ("short_factor", "long_factor"),
+)
+USUAL = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0}
+FACTORS = (2.0, 4.0, 8.0, 16.0, 32.0, 40.0)
+
+
+def named(
+    findings: list[Discrepancy],
+    fields: Declaration,
+    parameters: dict[str, Any],
+    effective: Turning | None,
+    length: int,
+) -> list[Discrepancy]:
+    """Findings of frequencies with the nearest known schedule in their notes, if one is near.
+
+    Args:
+        findings: Of one layer.
+        fields: The configuration.
+        parameters: The layer's rotary parameters.
+        effective: The rotation measured.
+        length: Positions of the measurement.
+    """
+    if effective is None or not any(one.what in ("scaling", "frequencies") for one in findings):
+        return findings
+    width = effective.width
+    near = nearest_schedule(fields, parameters, width, length, effective)
+    if near is None:
+        return findings
+    words, residual = near
+    note = f"all pairs are those of {words}, residual {residual:.1g}"
+    return [
+        replace(one, note=f"{one.note}; {note}".removeprefix("; "))
+        if one.what in ("scaling", "frequencies")
+        else one
+        for one in findings
+    ]
+
+
+def nearest_schedule(
+    fields: Declaration, parameters: dict[str, Any], width: int, length: int, effective: Turning
+) -> tuple[str, float] | None:
+    """The schedule near the declared one that explains all frequencies best, in words, and its residual.
+
+    Tried are other kinds of scaling with the declared parameters, none at all, parameters that are swapped,
+    other factors, and other original lengths.
+    """
+    seen = torch.tensor(effective.frequencies, dtype=torch.float64)
+    noise = 5 * torch.tensor(effective.errors, dtype=torch.float64)
+    best: tuple[str, float] | None = None
+    for words, changed, whole in _variants(fields, parameters):
+        try:
+            wanted, _ = schedule_of(whole, changed, width, length)
+        except (ConfigError, KeyError, TypeError, ValueError):
+            continue  # This variant lacks a parameter, or breaks a rule of its kind.
+        if len(wanted) != len(seen):
+            continue
+        beyond = ((seen - wanted.double()).abs() - noise).clamp(min=0)
+        residual = (beyond / wanted.double().abs().clamp(min=1e-300)).max().item()
+        if residual <= ALIKE and (best is None or residual < min(best[1], CLEAR) / 10):
+            best = words, residual
+    return best
+
+
+def _variants(
+    fields: Declaration, parameters: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any], Declaration]]:
+    """Schedules near the declared one, likeliest first: words, parameters, configuration."""
+    declared = parameters.get("rope_type") or "default"
+    for one, other in SWAPS:
+        if one in parameters and other in parameters:
+            swapped = parameters | {one: parameters[other], other: parameters[one]}
+            yield f"{declared} with {one} and {other} swapped", swapped, fields
+    for kind in KINDS:
+        if kind != declared:
+            whole = {"default": "no scaling"}.get(kind, f"{kind} by the declared parameters")
+            yield whole, USUAL | parameters | {"rope_type": kind}, fields
+    for factor in FACTORS:
+        if factor != parameters.get("factor"):
+            yield f"{declared} with factor {factor:g}", parameters | {"factor": factor}, fields
+    original = trained_before(fields, parameters) if declared in ("yarn", "llama3", "longrope") else None
+    if original is None:
+        return
+    limit = fields.get("max_position_embeddings")
+    for length in dict.fromkeys((limit, *(int(original * 2**k) for k in (-1, 1, -2, 2, -3, 3, -4, 4, 5, 6)))):
+        if length and length != original:
+            whole = replace(fields, file=fields.file | {"original_max_position_embeddings": length})
+            words = f"{declared} with original length {length}"
+            yield words, parameters | {"original_max_position_embeddings": length}, whole

@@ -33,6 +33,7 @@ TURNING = {
     "gain",
     "pairing",
     "phase_error",
+    "positions",
     "base",
     "sense",
     "key_offset",

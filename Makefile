@@ -29,7 +29,7 @@ $(VENV)/.dev: $(VENV)/.core
 setup: $(VENV)/.dev
 
 # Rates and epochs were chosen on validation examples, so that each encoding but ALiBi on Task 1 comes within a
-# point of its best; docs/demo.md has the grid.
+# point of its best; docs/how-to/demo.md has the grid.
 ENCODINGS := nope sinusoidal random t5 alibi rope
 demo: $(VENV)/.core
 	$(BIN)/spectrope compare --encodings $(ENCODINGS) --tasks distance --set learning_rate=0.009 --epochs 3

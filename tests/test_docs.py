@@ -15,7 +15,7 @@ from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 
@@ -44,7 +44,7 @@ def test_links_within_the_project_lead_somewhere(page):
 def test_the_page_of_claims_has_the_verdicts_of_the_rows():
     rows = StudyRows.load(ROOT / "results" / "mini.jsonl")
     claims = tried_claims(chosen_claims(()), rows, "mini")
-    sections = (ROOT / "docs" / "replication.md").read_text().split('<a id="')[1:]
+    sections = (ROOT / "docs" / "explanation" / "replication.md").read_text().split('<a id="')[1:]
     told = {section.split('"')[0]: section for section in sections}
     assert list(told) == [claim.kind for claim in claims]
     for verdict in Study(tuple(claims), tuple(THROWN), "mini", tuple(range(6))).verdicts(rows):
@@ -54,7 +54,7 @@ def test_the_page_of_claims_has_the_verdicts_of_the_rows():
 
 def test_what_readme_says_of_claims_is_on_their_page():
     section = (ROOT / "README.md").read_text().split("## What the claims come to")[1].split("\n## ")[0]
-    page = (ROOT / "docs" / "replication.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "replication.md").read_text()
     told = re.findall(r"(-?[\d.]+)[\w\s]*\[(-?[\d.]+), (-?[\d.]+)\]", section)
     assert len(told) == 6
     assert not [one for one in told if "{} [{} to {}]".format(*one) not in page]

@@ -34,7 +34,7 @@ def with_run(argument: str, root: Path) -> str:
 )
 def test_commands_work(name, trained, tmp_path, monkeypatch):
     run_no_file_yet(monkeypatch)
-    page = ROOT / "docs" / f"{name}.md"
+    page = ROOT / "docs" / "how-to" / f"{name}.md"
     (code,) = (block for block in BLOCK.findall(page.read_text()) if "write_text" in block)
     exec(compile(code, str(page), "exec"), {})
     for typed in commands(page):

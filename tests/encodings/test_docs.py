@@ -9,7 +9,7 @@ from spectrope.encodings.base import ENCODINGS, describe
 from spectrope.encodings.positions.base import POSITIONS
 from spectrope.encodings.schedules.base import SCHEDULES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "encodings.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "encodings.md").read_text()
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def test_its_code_runs_and_its_example_declares_the_truth(capsys):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 3
     for block in blocks:
-        exec(compile(block, "docs/encodings.md", "exec"), {"__name__": "page"})
+        exec(compile(block, "docs/reference/encodings.md", "exec"), {"__name__": "page"})
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 4
     assert all(declared == holds for _, declared, holds in lines)

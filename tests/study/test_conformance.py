@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 ABSENT = "—"
 LINES = [
     [cell.strip() for cell in line.strip("|").split("|")]
-    for line in (ROOT / "docs" / "conformance.md").read_text().splitlines()
+    for line in (ROOT / "docs" / "explanation" / "conformance.md").read_text().splitlines()
     if re.match(r"\| R\d+ \|", line)
 ]
 EACH = pytest.mark.parametrize("line", LINES, ids=lambda line: f"{line[0]} {line[3]} {line[4].strip('`')}")

@@ -34,7 +34,7 @@ def test_tests_mirror_the_package_folder_by_folder():
 
 def test_the_page_of_rooms_names_every_folder_and_none_that_is_not_there():
     package = ROOT / "src" / "spectrope"
-    page = (ROOT / "docs" / "rooms.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "explanation" / "rooms.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([a-z_/]+/(?:\w+\.\w+)?)`", page)) - {
         "src/spectrope/",
         "spectrope/__init__.pyi",

@@ -1,6 +1,6 @@
 """Small language models, trained until their logits are real ones, under certified attention.
 
-`python -m tests.checkpoints.adapters.trained` prints what docs/fast-attention.md quotes.
+`python -m tests.checkpoints.adapters.trained` prints what docs/how-to/fast-attention.md quotes.
 """
 
 from collections.abc import Callable

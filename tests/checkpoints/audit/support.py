@@ -11,7 +11,7 @@ from tests.checkpoints.audit.zoo import DTYPES, LENGTH, Variant, build, families
 from spectrope.checkpoints.audit import Audit, audit
 from spectrope.core import SpectropeError
 
-PAGE = Path(__file__).parents[3] / "docs" / "families.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "families.md"
 HEADS = {"causal": "causal", "masked": "masked", "seq2seq": "two stacks", "base": "body alone"}
 HEADER = """# Families that the audit reads
 

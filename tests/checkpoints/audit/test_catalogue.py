@@ -42,7 +42,7 @@ def test_the_longest_beginning_decides():
 
 
 def test_the_page_is_the_registry():
-    assert (ROOT / "docs" / "findings.md").read_text() == as_page()
+    assert (ROOT / "docs" / "reference" / "findings.md").read_text() == as_page()
 
 
 def test_an_unknown_code_is_refused():

@@ -8,7 +8,7 @@ from tests.checkpoints.audit.faults import FAULTS, PATH_FAULTS, detect, row
 
 from spectrope.checkpoints.audit import audit
 
-PAGE = Path(__file__).parents[3] / "docs" / "audit.md"
+PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "audit.md"
 
 
 @pytest.mark.parametrize("name", FAULTS | PATH_FAULTS)

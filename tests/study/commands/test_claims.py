@@ -70,7 +70,8 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--seeds", "6:12"), ("--rows", ".")])
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)
-    assert "docs/replication.md is of the whole study; a page of anything else wants --out." in line
+    assert "docs/explanation/replication.md is of the whole study; " in line
+    assert "a page of anything else wants --out." in line
     assert not list(tmp_path.iterdir())
 
 

@@ -1,7 +1,7 @@
 """The paper's public code, written plainly from the digest of it (R1 to R17): nothing here is the package's.
 
 Weights are a dictionary of tensors by name, as in a state dictionary of the public architecture. Where the
-digest leaves something open, docs/conformance.md says what is taken here.
+digest leaves something open, docs/explanation/conformance.md says what is taken here.
 """
 
 import math

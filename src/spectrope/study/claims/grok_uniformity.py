@@ -20,7 +20,7 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
     statement = (
         "Where weight decay dominates the loss, minimising it arranges all tokens alike. (That such "
         "embeddings are necessary and sufficient for a local minimum of weight decay is no matter of runs: "
-        "see docs/grokking.md.)"
+        "see docs/how-to/grokking.md.)"
     )
     source = f"{BEYOND}, Sec. 4"
     prediction = (

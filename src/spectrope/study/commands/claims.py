@@ -78,7 +78,7 @@ ConfirmatorySeeds = Annotated[
         help="Confirmatory seeds, such as 0:6; 6 are the fewest that decide.",
     ),
 ]
-PAGE = Path("docs/replication.md")
+PAGE = Path("docs/explanation/replication.md")
 MOST_SEEDS = 200
 
 
@@ -94,7 +94,8 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
     for complaint in rows.complaints:
         complain(f"left out: {complaint}")
     if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
-        complain(f"withdrawn after corrections, which docs/conformance.md tells of: {', '.join(told)}")
+        counts = ", ".join(told)
+        complain(f"withdrawn after corrections, which docs/explanation/conformance.md tells of: {counts}")
     return rows
 
 

@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit bench clean
+.PHONY: help setup demo test lint types imports unit pages docs bench clean
 
 help:
 	@echo "make demo   set up and compare six encodings on two tasks (report.html)"
 	@echo "make test   set up and pass every check"
+	@echo "make docs   set up and build the documentation site (build/site/html)"
 	@echo "make bench  print and store every benchmark"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -36,7 +37,7 @@ demo: $(VENV)/.core
 	$(BIN)/spectrope compare --encodings $(ENCODINGS) --tasks counting --set learning_rate=0.03 --epochs 8
 	$(BIN)/spectrope report
 
-test: lint types imports unit
+test: lint types imports unit pages
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,8 +52,15 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# All pages without a warning; the notebooks, which the site executes, run among the tests.
+pages: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site -D nb_execution_mode=off
+
+docs: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site
+
 bench: $(VENV)/.dev
 	for bench in $(filter-out harness,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -99,7 +99,7 @@ class Page:
             everything: Whether rare options are shown as well.
         """
         shown = [option for option in self.options if everything or not option.rare]
-        parts = [self._usage(typed), textwrap.fill(self.summary, WIDTH)]
+        parts = [self.usage(typed), textwrap.fill(self.summary, WIDTH)]
         if self.actions:
             named = [Option(name, "", page.summary, "", False) for name, page in self.actions.items()]
             parts.append(_listed(named))
@@ -110,7 +110,8 @@ class Page:
             parts.append(f"`{typed} --help-all` shows {hidden} more option{'s' if hidden > 1 else ''}.")
         return "\n\n".join(parts)
 
-    def _usage(self, typed: str) -> str:
+    def usage(self, typed: str) -> str:
+        """The line that says what is typed."""
         if self.actions:
             return f"usage: {typed} {{{','.join(self.actions)}}} [OPTIONS]"
         places = " ".join(f"{one.name} {one.value}".strip() for one in self.options if one.positional)

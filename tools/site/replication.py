@@ -1,0 +1,34 @@
+"""The replication pages, which are long: one page per claim, under one that has the tables of all."""
+
+import re
+
+CLAIM = re.compile(r'<a id="([a-z0-9-]+)"></a>\n## (.*?)(?=\n<a id=|\n## |\Z)', re.DOTALL)
+
+
+def split(name: str, text: str) -> dict[str, str]:
+    """Pages in Markdown by their path without suffix.
+
+    Args:
+        name: Path of the page without suffix, such as `explanation/replication`.
+        text: The page, in which `<a id="KIND"></a>` stands before the heading of each claim.
+    """
+    folder = name.rpartition("/")[2]
+    claims = {found[1]: found[2].strip() for found in CLAIM.finditer(text)}
+    head = CLAIM.sub("", text)
+    for kind in claims:
+        head = head.replace(f"](#{kind})", f"]({folder}/{kind}.md)")
+    listed = "\n".join(f"{folder}/{kind}" for kind in claims)
+    toctree = f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    return {
+        name: f"{head.rstrip()}\n\n{toctree}",
+        **{f"{name}/{k}": _page(k, v, claims) for k, v in claims.items()},
+    }
+
+
+def _page(kind: str, section: str, claims: dict[str, str]) -> str:
+    """The page of a claim, whose pictures and neighbours lie where the whole page has them."""
+    title, _, body = section.partition("\n")
+    body = body.replace("](images/", "](../images/")
+    for other in claims:
+        body = body.replace(f"](#{other})", f"]({other}.md)")
+    return f"# {title}\n{body}\n"

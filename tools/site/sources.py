@@ -1,0 +1,42 @@
+"""What the site is built from: the repository's documents, and pages generated from its code."""
+
+import shutil
+from pathlib import Path
+
+from tools.site import api, commands, replication
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+OUTSIDE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "recipes/README.md": "how-to/recipes.md",
+}
+REPLICATIONS = ("explanation/replication", "explanation/replication-fresh")
+
+
+def write_sources(folder: Path) -> None:
+    """Copy the documents into a folder, and write the generated pages beside them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, place in OUTSIDE.items():
+        _write(folder / place, _moved((ROOT / name).read_text(encoding="utf-8")))
+    for name in REPLICATIONS:
+        for place, text in replication.split(
+            name, (folder / f"{name}.md").read_text(encoding="utf-8")
+        ).items():
+            _write(folder / f"{place}.md", text)
+    for name, text in api.pages().items():
+        _write(folder / f"{name}.rst", text)
+    for name, text in commands.pages().items():
+        _write(folder / f"{name}.md", text)
+
+
+def _moved(text: str) -> str:
+    """A document of the repository's root, as a page of the site."""
+    return text.replace("](docs/", "](").replace("](README.md)", "](index.md)").replace("](../docs/", "](../")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")

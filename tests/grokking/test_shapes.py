@@ -16,9 +16,10 @@ from spectrope.console.terminal import console
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
 from spectrope.grokking.commands.grok_shapes import GrokShapes
+from spectrope.grokking.config import ShapesExperiment, ShapesTraining
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC, ResNet18
-from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer, ShapesTraining
+from spectrope.grokking.shapes import ShapesTrainer
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.shapes import ShapesConfig, glyph
 from spectrope.lab.experiments import read_experiment, written

@@ -10,9 +10,10 @@ from tests.figures.test_browser import assert_sound
 from tests.grokking.test_shapes import SMALL
 
 from spectrope.core.errors import ConfigError
+from spectrope.grokking.config import ShapesExperiment, ShapesTraining
 from spectrope.grokking.models import vision
 from spectrope.grokking.models.vision import BASIC
-from spectrope.grokking.shapes import IMAGES, ShapesExperiment, ShapesTraining
+from spectrope.grokking.shapes import IMAGES
 from spectrope.grokking.shapes_page import IMAGES_SHOWN, answer_panels, image_panels, write_shapes
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab.engines.local import execute

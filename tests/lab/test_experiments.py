@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from spectrope.core.config import with_fields
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.shapes import ShapesExperiment
+from spectrope.grokking.config import GrokExperiment, ShapesExperiment
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment

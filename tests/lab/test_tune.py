@@ -16,7 +16,8 @@ from spectrope.lab.runs import experiment_of, run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.loop import Trainer
 from spectrope.lab.training.scales import experiment
-from spectrope.lab.tune import FACTORS, Trial, Tuning, grid, run_tuned, trials_of, tune, tuned
+from spectrope.lab.trials import FACTORS, Trial, Tuning, grid, trials_of, tuned
+from spectrope.lab.tune import run_tuned, tune
 from spectrope.store import find_runs
 
 

@@ -10,7 +10,7 @@ from spectrope.core.config import config_hash, to_dict
 from spectrope.core.errors import UnknownNameError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS
-from spectrope.lab.training.loop import build_model
+from spectrope.lab.runs import build_model
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.models.decoder import SITES
 from spectrope.study.conditions import SWITCHES, TEXT, THROWN, alone

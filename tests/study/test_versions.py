@@ -8,9 +8,8 @@ import torch
 
 from spectrope.lab.evaluation.score import score
 from spectrope.lab.experiments import MARK, read_experiment
-from spectrope.lab.runs import DATA_VERSION
+from spectrope.lab.runs import DATA_VERSION, build_model
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.loop import build_model
 from spectrope.store import RESULTS_VERSION
 from spectrope.store.numbering import FIELD
 from spectrope.store.records import read_records

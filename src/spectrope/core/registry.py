@@ -19,17 +19,18 @@ class Registry(Generic[Member]):
     Names match without regard to case, hyphens and underscores: "RoPE", "per-head".
 
     Every module of `package` is imported when a name is first looked up that is not registered yet, and so is
-    every module that an installed distribution names in the entry point group called like the package. The
+    every module that an installed distribution names in the entry point group `group`. The
     applications of this package join the library's families in that way, as do other people's packages.
 
     Args:
         what: What the family is called in messages, such as "encoding".
         package: Dotted name of the package whose modules register the members, or of a single module.
         base: Name of the class that a member of the user's own derives from, such as "Encoding".
+        group: Name of the entry point group (default: that of the package).
     """
 
-    def __init__(self, what: str, package: str, base: str = "") -> None:
-        self.what, self.package, self.base = what, package, base
+    def __init__(self, what: str, package: str, base: str = "", group: str = "") -> None:
+        self.what, self.package, self.base, self.group = what, package, base, group or package
         self._members: dict[str, Member] = {}
         self._imported = self._loaded = False
 
@@ -179,7 +180,7 @@ class Registry(Generic[Member]):
         if self._loaded:
             return
         self._loaded = True
-        for plugin in entry_points(group=self.package):
+        for plugin in entry_points(group=self.group):
             plugin.load()
 
 

@@ -20,10 +20,9 @@ __all__ = [
 ]
 
 from .compare import rank, tracing
-from .config import GrokExperiment, Grokked, GrokTraining
+from .config import GrokExperiment, Grokked, GrokTraining, ShapesExperiment, ShapesTraining
 from .coverage import Coverage, coverage_of
 from .models.transformer import ModularTransformer
-from .shapes import ShapesExperiment, ShapesTraining
 from .tasks.distributions import Distribution, Random, Square, Strip
 from .tasks.modular import ModularConfig
 from .tasks.shapes import ShapesConfig

@@ -1,4 +1,4 @@
-"""Everything that defines one run of the grokking laboratory."""
+"""Everything that defines one run of the laboratories of grokking."""
 
 import math
 from dataclasses import dataclass, field
@@ -8,7 +8,10 @@ from spectrope.core import Configured, OneOf, require
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.tasks.modular import ModularConfig
+from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab import AnyExperiment
+
+LONE = "One image alone has no variance to normalise by."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,3 +90,50 @@ class GrokExperiment(AnyExperiment):
     def precision(self) -> str:
         """As its training says."""
         return self.training.dtype
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapesTraining(Budget):
+    """Adam in mini-batches; defaults as in arXiv 2504.03162, 20,000 epochs of 19 steps."""
+
+    steps: int = 380_000
+    batch_size: int = 200
+    learning_rate: float = 1e-3
+    weight_decay: float = 1e-4  # Adam's own, added to the gradient.
+    evaluate_every: int = 1_900
+    stop: Grokked | None = field(default_factory=lambda: Grokked(steps=1_900))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.batch_size >= 2, self, "batch_size", "at least 2", LONE)
+        require(0 < self.learning_rate < math.inf, self, "learning_rate", "positive and finite")
+        require(0 <= self.weight_decay < math.inf, self, "weight_decay", "at least 0 and finite")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShapesExperiment(AnyExperiment):
+    """One run: images, how ResNet-18 is trained on them, and a seed for split, order and weights."""
+
+    laboratory = "shapes"
+
+    task: ShapesConfig = field(default_factory=ShapesConfig)
+    training: ShapesTraining = field(default_factory=ShapesTraining)
+    source: str | None = None  # Folder of a ResNet to start from; None draws all weights.
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require(self.seed >= 0, self, "seed", "at least 0")
+        left = self.task.n_train % self.training.batch_size
+        rule = f"such that {self.task.n_train} training images leave no batch of one"
+        require(left != 1, self.training, "batch_size", rule, LONE)
+
+    @property
+    def label(self) -> str:
+        """A short name for progress and messages."""
+        start = "random" if self.source is None else "given"
+        return f"shapes, {self.task.resolution} px, ResNet-18, {start} weights, seed {self.seed}"
+
+    @property
+    def precision(self) -> str:
+        """float32, in which ResNet-18 is trained."""
+        return "float32"

@@ -7,18 +7,19 @@ by step) and the weights; on residues also the table `pairs` (every pair and the
 
 import tempfile
 import time
+from abc import abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from spectrope.core import Precision, UnsupportedError, median_seconds
-from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.shapes import ShapesExperiment, ShapesTrainer
-from spectrope.grokking.steps import StepTrainer
-from spectrope.grokking.trainer import GrokTrainer
+from spectrope.grokking.config import GrokExperiment, ShapesExperiment
 from spectrope.lab import Laboratory, Probe, TrainingTime, run_for
 from spectrope.store import Run
+
+if TYPE_CHECKING:
+    from spectrope.grokking.steps import StepTrainer
 
 E = TypeVar("E", GrokExperiment, ShapesExperiment)
 
@@ -26,29 +27,25 @@ E = TypeVar("E", GrokExperiment, ShapesExperiment)
 class StepLaboratory(Laboratory[E]):
     """What the laboratories of grokking share: training by steps, with evaluations in between."""
 
-    Trainer: ClassVar[type[Any]]  # Made from an experiment, its run and a device.
-
     def check(self, experiment: E, probe: Probe | None) -> None:
         if probe is not None:
             raise UnsupportedError("probes measure decoders; runs of grokking measure themselves.")
         experiment.task.build().split(experiment.seed)
 
-    def trainer(
-        self,
-        experiment: E,
-        run: Run,
-        device: torch.device,
-        precision: Precision = "auto",
-        probe: Probe | None = None,
-    ) -> StepTrainer:
+    @abstractmethod
+    def steps(self, experiment: E, run: Run, device: torch.device) -> "StepTrainer":
         """The training of an experiment, which says its precision itself."""
-        return self.Trainer(experiment, run, device)
+
+    def trainer(
+        self, experiment: E, run: Run, device: torch.device, precision: Precision, probe: Probe | None
+    ) -> "StepTrainer":
+        return self.steps(experiment, run, device)
 
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """As for any laboratory; a step has its share of an evaluation."""
         with tempfile.TemporaryDirectory() as folder:
             begun = time.perf_counter()
-            trainer = self.trainer(experiment, run_for(experiment, Path(folder)), device)
+            trainer = self.steps(experiment, run_for(experiment, Path(folder)), device)
             making = time.perf_counter() - begun
             begun = time.perf_counter()
             trainer.evaluate()
@@ -62,11 +59,19 @@ class GrokLaboratory(StepLaboratory[GrokExperiment], name=GrokExperiment.laborat
     """Trains small models on operations on residues."""
 
     Experiment = GrokExperiment
-    Trainer = GrokTrainer
+
+    def steps(self, experiment: GrokExperiment, run: Run, device: torch.device) -> "StepTrainer":
+        from spectrope.grokking.trainer import GrokTrainer  # Here, so that experiments are read without it.
+
+        return GrokTrainer(experiment, run, device)
 
 
 class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.laboratory):
     """Trains ResNet-18 to count sides."""
 
     Experiment = ShapesExperiment
-    Trainer = ShapesTrainer
+
+    def steps(self, experiment: ShapesExperiment, run: Run, device: torch.device) -> "StepTrainer":
+        from spectrope.grokking.shapes import ShapesTrainer
+
+        return ShapesTrainer(experiment, run, device)

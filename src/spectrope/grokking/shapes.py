@@ -1,7 +1,5 @@
 """ResNet-18 on images whose sides are to be counted."""
 
-import math
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -10,18 +8,16 @@ import torch.nn.functional as F
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core import require, torch_stream
-from spectrope.grokking.config import Budget, Grokked
+from spectrope.core import torch_stream
+from spectrope.grokking.config import ShapesExperiment
 from spectrope.grokking.models.vision import ResNet18
 from spectrope.grokking.record import Evaluation
 from spectrope.grokking.steps import StepTrainer, require_finite
-from spectrope.grokking.tasks.shapes import ShapesConfig
-from spectrope.lab import AnyExperiment, TrainingState
+from spectrope.lab import TrainingState
 from spectrope.store import Run
 
 IMAGES = "images"  # The table of all images: their number, sides, whether they train, and the answer.
 BATCH = 250  # Images of an evaluation that are drawn at a time.
-LONE = "One image alone has no variance to normalise by."
 COLUMNS = {
     "train_loss": "loss on the training images, nats",
     "train_accuracy": "accuracy on the training images, a fraction",
@@ -29,53 +25,6 @@ COLUMNS = {
     "test_accuracy": "accuracy on all other images, a fraction",
     "weight_norm": "norm of all weights",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShapesTraining(Budget):
-    """Adam in mini-batches; defaults as in arXiv 2504.03162, 20,000 epochs of 19 steps."""
-
-    steps: int = 380_000
-    batch_size: int = 200
-    learning_rate: float = 1e-3
-    weight_decay: float = 1e-4  # Adam's own, added to the gradient.
-    evaluate_every: int = 1_900
-    stop: Grokked | None = field(default_factory=lambda: Grokked(steps=1_900))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self.batch_size >= 2, self, "batch_size", "at least 2", LONE)
-        require(0 < self.learning_rate < math.inf, self, "learning_rate", "positive and finite")
-        require(0 <= self.weight_decay < math.inf, self, "weight_decay", "at least 0 and finite")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShapesExperiment(AnyExperiment):
-    """One run: images, how ResNet-18 is trained on them, and a seed for split, order and weights."""
-
-    laboratory = "shapes"
-
-    task: ShapesConfig = field(default_factory=ShapesConfig)
-    training: ShapesTraining = field(default_factory=ShapesTraining)
-    source: str | None = None  # Folder of a ResNet to start from; None draws all weights.
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        require(self.seed >= 0, self, "seed", "at least 0")
-        left = self.task.n_train % self.training.batch_size
-        rule = f"such that {self.task.n_train} training images leave no batch of one"
-        require(left != 1, self.training, "batch_size", rule, LONE)
-
-    @property
-    def label(self) -> str:
-        """A short name for progress and messages."""
-        start = "random" if self.source is None else "given"
-        return f"shapes, {self.task.resolution} px, ResNet-18, {start} weights, seed {self.seed}"
-
-    @property
-    def precision(self) -> str:
-        """float32, in which ResNet-18 is trained."""
-        return "float32"
 
 
 class ShapesTrainer(StepTrainer):

@@ -158,4 +158,5 @@ from .training.learning import LearningProbe
 from .training.probe import Probe
 from .training.scales import SCALES, experiment
 from .training.state import WEIGHTS, TrainingState, sit
-from .tune import FACTORS, Trial, Tuning, grid, run_tuned, trials_of
+from .trials import FACTORS, Trial, Tuning, grid, trials_of
+from .tune import run_tuned

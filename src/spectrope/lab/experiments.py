@@ -128,7 +128,9 @@ class Laboratory(ABC, Generic[E]):
         raise NotImplementedError
 
 
-LABORATORIES: Registry[type[Laboratory[Any]]] = Registry("laboratory", "spectrope.lab.training")
+LABORATORIES: Registry[type[Laboratory[Any]]] = Registry(
+    "laboratory", "spectrope.lab.training.laboratory", group="spectrope.lab.training"
+)
 
 
 def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import torch
 
-from spectrope.core import ConfigError, StoreError, choose_dtype, config_hash
+from spectrope.core import ConfigError, StoreError, choose_dtype, config_hash, initial_weights
 from spectrope.lab.experiments import AnyExperiment, read_experiment, written
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.loop import build_model
 from spectrope.lab.training.state import WEIGHTS
 from spectrope.models import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
@@ -62,6 +61,13 @@ def dtype_for(run: Run, device: torch.device) -> torch.dtype:
     if run.manifest["precision"] == "float32":
         return torch.float32
     return choose_dtype(experiment_of(run).precision, device)
+
+
+def build_model(experiment: Experiment, device: torch.device) -> Decoder:
+    """The untrained network of an experiment; its weights depend on the seed alone."""
+    with initial_weights(experiment.seed):
+        model = Decoder(experiment.model)
+    return model.to(device)
 
 
 def load_model(run: Run, device: torch.device) -> Decoder:

@@ -14,9 +14,8 @@ from spectrope.lab.measures.head_gradients import FactorProbe, HeadGradients
 from spectrope.lab.measures.head_growth import HeadGrowth
 from spectrope.lab.measures.start import KERNELS, Start
 from spectrope.lab.probes.head_factors import factor_growth
-from spectrope.lab.runs import load_model
+from spectrope.lab.runs import build_model, load_model
 from spectrope.lab.training.learning import LearningProbe
-from spectrope.lab.training.loop import build_model
 from spectrope.store import Run
 
 

@@ -9,7 +9,7 @@ from tests.lab.training.test_loop import CPU, tiny
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.factorised import FactorisedTable
 from spectrope.lab.probes.head_factors import factor_gradients, factor_growth, head_factors, projections
-from spectrope.lab.training.loop import build_model
+from spectrope.lab.runs import build_model
 from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder
 

@@ -11,7 +11,7 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.nope import NoPE
 from spectrope.lab.probes.learning import learning
-from spectrope.lab.training.loop import build_model
+from spectrope.lab.runs import build_model
 from spectrope.lab.training.scales import experiment
 from spectrope.spectral.tangent import softmax_curvature, summarise
 

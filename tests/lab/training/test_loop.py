@@ -23,9 +23,10 @@ from spectrope.encodings.positions.shifted import Shifted
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.lab.runs import build_model
 from spectrope.lab.training import state as sitting
 from spectrope.lab.training.config import Experiment, TrainingConfig
-from spectrope.lab.training.loop import Trainer, accumulate, build_model, learning_rate
+from spectrope.lab.training.loop import Trainer, accumulate, learning_rate
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
 from spectrope.store import Run, open_run

@@ -10,7 +10,7 @@ from spectrope.cli import main
 from spectrope.core.errors import UnsupportedError
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
-from spectrope.lab.tune import FACTORS, grid
+from spectrope.lab.trials import FACTORS, grid
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout

@@ -1,7 +1,11 @@
 """The page of a study, from rows alone."""
 
+import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -284,3 +288,28 @@ def test_an_interval_of_another_level_says_so():
     told = [cell(finding) for finding in PartialDeposit().judge(rows).findings]
     assert " at 99.3 % " in told[1]
     assert " at " not in told[0].split(";")[0]
+
+
+def test_a_page_is_written_without_any_training_loop(tmp_path):
+    lines = (Path(__file__).parents[3] / "results" / "mini.jsonl").read_text("utf-8").splitlines()
+    by_laboratory = {json.loads(line)["config"].get("laboratory", "decoder"): line for line in lines}
+    assert by_laboratory.keys() == {"decoder", "grokking", "shapes"}
+    (tmp_path / "mini.jsonl").write_text("\n".join(by_laboratory.values()) + "\n", "utf-8")
+    code = """
+import sys
+from pathlib import Path
+from spectrope.study.claim import chosen_claims
+from spectrope.study.page import write_replication
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import Study
+
+rows = StudyRows.load(Path("mini.jsonl"))
+claims = tuple(chosen_claims(("distance-ordering", "grok-med", "grok-vision")))
+write_replication(Study(claims, ("controlled", "described"), "mini", (0,)), rows, Path("page.md"))
+trains = ("lab.training.loop", "lab.engines.local", "lab.engines.ray", "grokking.steps", "study.commands")
+print(len(rows), *(name for name in trains if f"spectrope.{name}" in sys.modules))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["3"]

@@ -9,8 +9,7 @@ import tyro
 from spectrope.console import RARE, DeviceOption, OutPage, RunsRoot, Seeds, StopAfter, chosen_seeds, say
 from spectrope.core import require
 from spectrope.figures import check_page
-from spectrope.grokking.config import Grokked
-from spectrope.grokking.shapes import ShapesExperiment, ShapesTraining
+from spectrope.grokking.config import Grokked, ShapesExperiment, ShapesTraining
 from spectrope.grokking.shapes_page import write_shapes
 from spectrope.grokking.show import train_shown
 from spectrope.grokking.tasks.shapes import ShapesConfig

@@ -15,7 +15,6 @@ from spectrope.lab.measures.base import TableMeasure
 from spectrope.lab.probes.head_factors import by_head, factor_gradients, projections
 from spectrope.lab.runs import experiment_of, run_for
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.loop import Trainer
 from spectrope.lab.training.probe import Probe
 from spectrope.models import Decoder
 from spectrope.store import Run
@@ -59,6 +58,8 @@ class HeadGradients(TableMeasure, name="head_gradients"):
         Raises:
             UnsupportedError: If attention is not multi-head.
         """
+        from spectrope.lab.training.loop import Trainer  # Here, so that measures are named without it.
+
         experiment = experiment_of(run)
         unscored = replace(experiment, training=replace(experiment.training, eval_examples=1))
         with tempfile.TemporaryDirectory() as folder:

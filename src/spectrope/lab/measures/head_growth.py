@@ -6,8 +6,7 @@ import torch
 from spectrope.core import Progress, Watch
 from spectrope.lab.measures.base import TableMeasure
 from spectrope.lab.probes.head_factors import by_head, factor_growth
-from spectrope.lab.runs import experiment_of, load_model
-from spectrope.lab.training.loop import build_model
+from spectrope.lab.runs import build_model, experiment_of, load_model
 from spectrope.store import Run
 
 

@@ -5,9 +5,8 @@ import torch
 
 from spectrope.core import Progress, Watch
 from spectrope.lab.measures.base import TableMeasure
-from spectrope.lab.runs import experiment_of
+from spectrope.lab.runs import build_model, experiment_of
 from spectrope.lab.training.learning import LearningProbe
-from spectrope.lab.training.loop import build_model
 from spectrope.store import Run
 
 KERNELS = (

@@ -4,6 +4,7 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,11 +13,13 @@ from spectrope.lab.experiments import Laboratory, TrainingTime
 from spectrope.lab.job import train
 from spectrope.lab.manifest import DECODER
 from spectrope.lab.measures import MEASURES
-from spectrope.lab.runs import run_for
+from spectrope.lab.runs import build_model, run_for
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.loop import Trainer, build_model
 from spectrope.lab.training.probe import Probe
 from spectrope.store import Run
+
+if TYPE_CHECKING:
+    from spectrope.lab.training.loop import Trainer
 
 EXAMPLES = 256  # Held-out ones of a shortened experiment.
 FORWARD = 1 / 3  # Share of a step that its forward pass takes.
@@ -41,7 +44,9 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
         device: torch.device,
         precision: Precision,
         probe: Probe | None = None,
-    ) -> Trainer:
+    ) -> "Trainer":
+        from spectrope.lab.training.loop import Trainer  # Here, so that experiments are read without it.
+
         return Trainer(experiment, run, device, probe, precision)
 
     def time(self, experiment: Experiment, device: torch.device, precision: Precision) -> TrainingTime:
@@ -65,7 +70,7 @@ def time_steps(short: Experiment, device: torch.device, precision: Precision) ->
     """Seconds to make the data of a shortened experiment, and per step of the optimiser."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        trainer = Trainer(short, run_for(short, Path(folder)), device, precision=precision)
+        trainer = DecoderLaboratory().trainer(short, run_for(short, Path(folder)), device, precision)
         making = time.perf_counter() - begun
         return making, median_seconds(lambda: trainer.step(trainer.train_data), device)
 

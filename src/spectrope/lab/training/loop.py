@@ -18,13 +18,13 @@ from spectrope.core import (
     choose_dtype,
     dtype_name,
     in_precision,
-    initial_weights,
     never,
     stream_seed,
     torch_stream,
     unwatched,
 )
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels, score
+from spectrope.lab.runs import build_model
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.lab.training.probe import Probe, Recorder
 from spectrope.lab.training.state import WEIGHTS, EpochScores, TrainingState, sit
@@ -39,13 +39,6 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
     if step < warm:
         return config.learning_rate * (step + 1) / warm
     return 0.5 * config.learning_rate * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def build_model(experiment: Experiment, device: torch.device) -> Decoder:
-    """The untrained network of an experiment; its weights depend on the seed alone."""
-    with initial_weights(experiment.seed):
-        model = Decoder(experiment.model)
-    return model.to(device)
 
 
 class Trainer:

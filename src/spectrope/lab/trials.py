@@ -1,0 +1,117 @@
+"""One small grid of learning rates for every encoding, judged on examples that no test has seen."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from spectrope.lab.training.config import Experiment
+
+FACTORS = (0.3, 1.0, 3.0, 10.0, 30.0)  # Of the learning rate of the scale.
+SHARE = 0.2  # Of the training examples, left out to judge a rate.
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One learning rate of a grid.
+
+    Args:
+        rate: Peak learning rate.
+        accuracy: On the examples left out, as a fraction.
+        loss: On the same, in nats; NaN where training diverged.
+        seconds: Training time.
+        run: The run's id.
+    """
+
+    rate: float
+    accuracy: float
+    loss: float
+    seconds: float
+    run: str
+
+    @classmethod
+    def of(cls, experiment: Experiment, facts: Mapping[str, Any], run: str) -> "Trial":
+        """What came of a trial, by its manifest or its row, where a loss that is not finite is null."""
+        loss = math.nan if facts["test_loss"] is None else facts["test_loss"]
+        rate = experiment.training.learning_rate
+        return cls(rate, facts["test_accuracy"], loss, facts["seconds"], run)
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """What trials are compared by: accuracy, and loss between equals."""
+        return self.accuracy, -self.loss if math.isfinite(self.loss) else -math.inf
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The grid of one encoding on one task.
+
+    Args:
+        task: Name of the task.
+        encoding: Name of the encoding.
+        trials: One per learning rate, ascending.
+    """
+
+    task: str
+    encoding: str
+    trials: tuple[Trial, ...]
+
+    @property
+    def chosen(self) -> Trial:
+        """The trial of highest accuracy; of those that share it, the one of lowest loss."""
+        return max(self.trials, key=lambda trial: trial.merit)
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the chosen rate is an end of the grid, beyond which a better one may lie."""
+        return self.chosen in (self.trials[0], self.trials[-1])
+
+    @property
+    def seconds(self) -> float:
+        """What the grid cost, in seconds of training."""
+        return sum(trial.seconds for trial in self.trials)
+
+    def table(self) -> pl.DataFrame:
+        """A row per trial, with the column "chosen"."""
+        return pl.DataFrame([asdict(trial) | {"chosen": trial == self.chosen} for trial in self.trials])
+
+
+def grid(experiment: Experiment, factors: Sequence[float] = FACTORS) -> list[Experiment]:
+    """The trials of an experiment's grid, by ascending rate.
+
+    They train on the first 80 % of its training examples and are judged on the other 20 %: their "held-out"
+    examples are training examples of the experiment, so that its own held-out examples stay unseen.
+
+    Args:
+        experiment: Whose learning rate is to be chosen.
+        factors: Learning rates, as multiples of its own.
+    """
+    left_out = max(1, round(SHARE * experiment.n_train))
+    rest = max(1, experiment.n_train - left_out)
+    part = replace(experiment, n_train=rest, n_test=left_out, tuning="trial")
+    rates = sorted({factor * experiment.training.learning_rate for factor in factors})
+    return [replace(part, training=replace(part.training, learning_rate=rate)) for rate in rates]
+
+
+def trials_of(plan: Sequence[Experiment], factors: Sequence[float] = FACTORS) -> list[Experiment]:
+    """All trials that `tune` runs for a plan."""
+    return [trial for one in first_seeds(plan) for trial in grid(one, factors)]
+
+
+def first_seeds(plan: Sequence[Experiment]) -> list[Experiment]:
+    """The first experiment of each task and encoding."""
+    firsts: dict[tuple[str, str], Experiment] = {}
+    for one in plan:
+        firsts.setdefault((one.task.kind, one.encoding_name), one)
+    return list(firsts.values())
+
+
+def tuned(experiment: Experiment, tunings: Sequence[Tuning]) -> Experiment:
+    """An experiment at the learning rate that was chosen for its task and encoding."""
+    tuning = next(
+        t for t in tunings if (t.task, t.encoding) == (experiment.task.kind, experiment.encoding_name)
+    )
+    training = replace(experiment.training, learning_rate=tuning.chosen.rate)
+    return replace(experiment, training=training, tuning="chosen")

@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
-from scipy import stats
 
 from spectrope.stats.paired import (
     Discordance,
     difference_intervals,
     exceedance_p,
     lower_bounds,
-    mcnemar_p,
     net_loss_interval,
     net_loss_p,
 )
@@ -56,15 +54,6 @@ def test_the_test_inverts_the_bound():
     rng = np.random.default_rng(1)
     found = pairs(rng.integers(0, 90, 300), rng.integers(0, 30, 300), 400)
     np.testing.assert_array_equal(exceedance_p(found, 0.1) <= 0.05, lower_bounds(found, 0.95) >= 0.1)
-
-
-def test_mcnemar_equals_the_binomial_test():
-    lost, gained = np.array([8, 0, 3, 0]), np.array([1, 0, 3, 9])
-    expected = [
-        stats.binomtest(int(a), int(a + b)).pvalue if a + b else 1.0
-        for a, b in zip(lost, gained, strict=True)
-    ]
-    np.testing.assert_allclose(mcnemar_p(pairs(lost, gained, 20)), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("lost", "gained", "n"), [(0, 0, 6), (3, 1, 12), (11, 0, 18)])

@@ -27,7 +27,6 @@ __all__ = [
     "indices",
     "jackknife_intervals",
     "lower_bounds",
-    "mcnemar_p",
     "mean_intervals",
     "net_loss_interval",
     "net_loss_p",
@@ -51,7 +50,6 @@ from .paired import (
     difference_intervals,
     exceedance_p,
     lower_bounds,
-    mcnemar_p,
     net_loss_interval,
     net_loss_p,
 )

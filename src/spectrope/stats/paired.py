@@ -119,17 +119,6 @@ def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> In
     return Interval(estimate=net, low=edge(1, -1.0), high=edge(0, 1.0), level=level, method="exact, paired")
 
 
-def mcnemar_p(pairs: Discordance) -> Float[np.ndarray, "*k"]:
-    """Exact two-sided p-values of "both are equally often right": a sign test on the discordant examples.
-
-    References:
-        Note on the Sampling Error of the Difference Between Correlated Proportions or Percentages
-        (McNemar, 1947); exact by the binomial distribution.
-    """
-    discordant = pairs.lost + pairs.gained
-    return np.minimum(1.0, 2 * stats.binom.cdf(np.minimum(pairs.lost, pairs.gained), discordant, 0.5))
-
-
 def _adjusted(pairs: Discordance) -> tuple[Float[np.ndarray, "*k"], Float[np.ndarray, "*k"]]:
     """Centre and standard error of the adjusted difference."""
     lost, gained = (pairs.lost + 1) / (pairs.n + 2), (pairs.gained + 1) / (pairs.n + 2)

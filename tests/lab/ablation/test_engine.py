@@ -14,7 +14,7 @@ from spectrope.encodings.positions.interpolated import Interpolated
 from spectrope.lab.ablation import passes
 from spectrope.lab.ablation.engine import ablated_logits, correctness
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
-from spectrope.lab.ablation.heads import ablated, forward_per_variant
+from spectrope.lab.ablation.heads import ablated
 from spectrope.lab.ablation.interventions import HeadAblation, growing, single_heads
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import correct, predict
@@ -47,8 +47,13 @@ def engine(model, data, variants, **how):
     return out
 
 
-def one_by_one(model, data, variants, **how):
-    return torch.stack(list(forward_per_variant(model, data, variants, **how)))
+def one_by_one(model, data, variants, means=None, **how):
+    """The same, each variant from a full forward pass: what the engine is checked against."""
+    logits = []
+    for variant in variants:
+        with ablated(model, *variant, means=means):
+            logits.append(predict(model, data, **how))
+    return torch.stack(logits)
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)

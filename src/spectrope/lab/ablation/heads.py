@@ -1,19 +1,15 @@
-"""Change heads in place by hooks that are removed on exit; one forward pass per variant as a reference."""
+"""Change heads in place by hooks that are removed on exit."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
-import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.encodings import Encoding
 from spectrope.lab.ablation.change import changed_outputs
 from spectrope.lab.ablation.fills.base import LayerMeans, Site
-from spectrope.lab.ablation.interventions import HeadAblation, Variant
-from spectrope.lab.evaluation.score import predict
+from spectrope.lab.ablation.interventions import HeadAblation
 from spectrope.models import Block, Decoder, Heads, Stream
-from spectrope.tasks import Batch
 
 
 @contextlib.contextmanager
@@ -45,30 +41,6 @@ def ablated(
             donor = None if donors is None else donors[layer]
             hooks.callback(block.heads.register_forward_hook(_change(in_layer, mean, donor)).remove)
         yield model
-
-
-def forward_per_variant(
-    model: Decoder,
-    data: Batch,
-    variants: Sequence[Variant],
-    *,
-    batch_size: int = 256,
-    dtype: torch.dtype = torch.float32,
-    means: Sequence[LayerMeans] | None = None,
-) -> Iterator[Float[Tensor, "n classes"]]:
-    """Class logits of every variant, each from a full forward pass: what the engine is checked against.
-
-    Args:
-        model: A decoder.
-        data: Examples.
-        variants: What to change; all fills but those that need donors.
-        batch_size: Largest batch.
-        dtype: Precision of matrix products.
-        means: Means of each layer, where a fill needs them.
-    """
-    for variant in variants:
-        with ablated(model, *variant, means=means):
-            yield predict(model, data, batch_size=batch_size, dtype=dtype)
 
 
 Hook = Callable[[nn.Module, tuple[Tensor, Stream, Encoding, str], Tensor], Tensor]

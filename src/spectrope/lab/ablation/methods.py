@@ -1,6 +1,6 @@
 """Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import polars as pl
 import torch
@@ -8,7 +8,7 @@ import torch
 from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.cumulative import cumulative_curve
-from spectrope.lab.ablation.deposit import Concentration, DepositAnalysis, analyse
+from spectrope.lab.ablation.deposit import deposit_table
 from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
 from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, screen
@@ -69,9 +69,8 @@ class Exact:
     def measure(self, subject: TrainedSubject) -> TablesByName:
         chosen = self.protocol.examples(subject.train, subject.held_out, self.examples)
         swept = subject.sweep(chosen, self.protocol)
-        analysis = analyse(swept.intact, swept.ablated, seed=subject.seed)
-        drops = pl.DataFrame(swept.drops())
-        return _named(self.protocol, self.examples, ablation=drops, deposit=deposit_table(analysis))
+        deposit = deposit_table(swept.intact, swept.ablated, seed=subject.seed)
+        return _named(self.protocol, self.examples, ablation=pl.DataFrame(swept.drops()), deposit=deposit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,21 +179,6 @@ def choose_protocol(name: str, fill: str | None) -> Protocol:
 def screening_agreement(table: pl.DataFrame) -> RankAgreement:
     """How well the estimates of a "screen" table order the heads."""
     return rank_agreement(*(table[column].to_numpy()[None] for column in ("loss_increase_estimate", "drop")))
-
-
-def deposit_table(analysis: DepositAnalysis) -> pl.DataFrame:
-    """One row per layer, counted from 0: what the rule finds and how concentrated drops are."""
-    rows = []
-    for layer, concentration in zip(analysis.layers, analysis.concentration, strict=True):
-        rows.append({**asdict(layer), **_indices(concentration)})
-    return pl.DataFrame(rows, infer_schema_length=None)
-
-
-def _indices(concentration: Concentration) -> dict[str, float | None]:
-    values: dict[str, float | None] = {}
-    for name, interval in vars(concentration).items():
-        values |= ends(name, interval)
-    return values
 
 
 def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:

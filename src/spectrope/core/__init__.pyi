@@ -53,6 +53,7 @@ __all__ = [
     "peak_memory",
     "reason",
     "require",
+    "require_least",
     "require_type",
     "seconds",
     "stop_on_signal",
@@ -100,6 +101,7 @@ from .errors import (
     UnknownNameError,
     UnsupportedError,
     require,
+    require_least,
     require_type,
 )
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason

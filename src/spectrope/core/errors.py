@@ -80,3 +80,18 @@ def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> N
     if not ok:
         where = f"{type(owner).__qualname__}.{field}"
         raise ConfigError(f"{where} must be {rule}; got {getattr(owner, field)!r}. {hint}".rstrip())
+
+
+def require_least(owner: object, least: float, *fields: str) -> None:
+    """Raise `ConfigError`, such as `Shaw.Config.head_dim must be at least 1; got 0.`
+
+    Args:
+        owner: The object whose fields are checked.
+        least: What none of them may fall below.
+        fields: Names of the fields.
+
+    Raises:
+        ConfigError: Naming the first that does.
+    """
+    for field in fields:
+        require(getattr(owner, field) >= least, owner, field, f"at least {least}")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.parts import Constant
 
@@ -49,7 +49,7 @@ class ALiBi(LagBias, name="alibi"):
         symmetric: bool = True  # Whether the future is penalised too, where nothing masks it.
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
 
     def setup(self, config: "ALiBi.Config") -> None:
         slopes = (alibi_slopes if config.slopes == "standard" else exponential_slopes)(config.n_heads)

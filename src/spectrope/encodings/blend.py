@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import OneOf, require
+from spectrope.core import OneOf, require, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import Pairing
 from spectrope.encodings.rope import RoPE
@@ -43,7 +43,7 @@ class Blend(Encoding, name="blend"):
         def __post_init__(self) -> None:
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "Blend rotates pairs of coordinates.")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
 
     def setup(self, config: "Blend.Config") -> None:
         rotation = RoPE.Config(head_dim=config.head_dim, schedule=config.schedule, pairs=config.pairs)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import own_precision, require
+from spectrope.core import own_precision, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 
@@ -34,8 +34,7 @@ class CoPE(Encoding, name="cope"):
         n_positions: int = 64  # Rows, for counts 0, ..., n_positions - 1.
 
         def __post_init__(self) -> None:
-            require(self.head_dim >= 1, self, "head_dim", "at least 1")
-            require(self.n_positions >= 1, self, "n_positions", "at least 1")
+            require_least(self, 1, "head_dim", "n_positions")
 
     def setup(self, config: "CoPE.Config") -> None:
         self.table = nn.Parameter(torch.zeros(config.n_positions, config.head_dim))

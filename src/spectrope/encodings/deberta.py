@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import at_lags
 
@@ -39,9 +39,8 @@ class DeBERTa(Encoding, name="deberta"):
         std: float = 0.02  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            for field in ("d_model", "n_heads", "head_dim", "max_distance"):
-                require(getattr(self, field) >= 1, self, field, "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "d_model", "n_heads", "head_dim", "max_distance")
+            require_least(self, 0, "std")
 
     def setup(self, config: "DeBERTa.Config") -> None:
         self.reach, inner = config.max_distance, config.n_heads * config.head_dim

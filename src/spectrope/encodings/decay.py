@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import UnsupportedError, require
+from spectrope.core import UnsupportedError, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 
@@ -62,8 +62,7 @@ class FoX(Decay, name="fox"):
         n_heads: int = 16
 
         def __post_init__(self) -> None:
-            require(self.d_model >= 1, self, "d_model", "at least 1")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "d_model", "n_heads")
 
     def steps(self, x: Float[Tensor, "b j c"]) -> Float[Tensor, "b j h"]:
         return F.logsigmoid(self.gate(x))
@@ -88,9 +87,8 @@ class CABLE(Decay, name="cable"):
         std: float = 0.02  # Standard deviation of the initial weights.
 
         def __post_init__(self) -> None:
-            require(self.d_model >= 1, self, "d_model", "at least 1")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "d_model", "n_heads")
+            require_least(self, 0, "std")
 
     def setup(self, config: "CABLE.Config") -> None:
         super().setup(config)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.parts import lookup
 
@@ -40,9 +40,8 @@ class FactorisedTable(LagBias, name="factorised"):
         std: float = 0.1  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            for field in ("n_heads", "max_length", "rank"):
-                require(getattr(self, field) >= 1, self, field, "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "n_heads", "max_length", "rank")
+            require_least(self, 0, "std")
 
     def setup(self, config: "FactorisedTable.Config") -> None:
         self.reach = config.max_length - 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import own_precision, require
+from spectrope.core import own_precision, require, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 EPSILON = 1e-6  # Added to the normaliser, as in the authors' listing.
@@ -36,8 +36,7 @@ class FIRE(Encoding, name="fire"):
         threshold: float = 512.0  # Start of L, in positions, up to which interpolation is not progressive.
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
-            require(self.width >= 1, self, "width", "at least 1")
+            require_least(self, 1, "n_heads", "width")
             require(self.compression > 0, self, "compression", "positive")
             require(self.threshold > 0, self, "threshold", "positive")
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require, torch_stream
+from spectrope.core import require, require_least, torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
 from spectrope.encodings.parts import Constant, Pairing, multiply_pairs
 from spectrope.encodings.schedules.base import geometric
@@ -47,10 +47,10 @@ class FoPE(Encoding, name="fope"):
         def __post_init__(self) -> None:
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "FoPE acts on pairs of coordinates.")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
             require(self.max_length >= 7, self, "max_length", "at least 7, one turn of the first pair")
             require(self.base > 1, self, "base", "above 1")
-            require(self.gain >= 0, self, "gain", "at least 0")
+            require_least(self, 0, "gain")
 
     def setup(self, config: "FoPE.Config") -> None:
         self.pairing: Pairing = config.pairs

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import OneOf, require
+from spectrope.core import OneOf, require, require_least
 from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Side, Tag
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES, Schedule
@@ -39,7 +39,7 @@ class HARoPE(Encoding, name="harope"):
         def __post_init__(self) -> None:
             even = self.head_dim > 0 and self.head_dim % 2 == 0
             require(even, self, "head_dim", "even and positive", "HARoPE acts on pairs of coordinates.")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
 
     def setup(self, config: "HARoPE.Config") -> None:
         self.rope = RoPE(RoPE.Config(head_dim=config.head_dim, schedule=config.schedule))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 
 LEAST = 0.01  # The authors keep both parameters from here on.
@@ -47,7 +47,7 @@ class KerpleLog(Kerple, name="kerple_log"):
         n_heads: int = 16
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
 
     widest = (2.0, 1.0)
 
@@ -74,7 +74,7 @@ class KerplePower(Kerple, name="kerple_power"):
         n_heads: int = 16
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
 
     widest = (1.0, 2.0)
 

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
 from spectrope.encodings.parts import lookup
 
@@ -33,9 +33,8 @@ class Learned(Encoding, name="learned"):
         std: float = 0.02  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            require(self.d_model >= 1, self, "d_model", "at least 1")
-            require(self.max_length >= 1, self, "max_length", "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "d_model", "max_length")
+            require_least(self, 0, "std")
 
     def setup(self, config: "Learned.Config") -> None:
         self.table = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.std)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import ConfigError, UnsupportedError, own_precision, require
+from spectrope.core import ConfigError, UnsupportedError, own_precision, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 
 
@@ -41,8 +41,7 @@ class PaTH(Encoding, name="path"):
         kernel: int = 3  # Tokens that the convolution spans.
 
         def __post_init__(self) -> None:
-            for field in ("d_model", "n_heads", "head_dim", "rank", "kernel"):
-                require(getattr(self, field) >= 1, self, field, "at least 1")
+            require_least(self, 1, "d_model", "n_heads", "head_dim", "rank", "kernel")
 
         def fitted(self, **sizes: Any) -> "PaTH.Config":
             if not sizes.get("causal", True):

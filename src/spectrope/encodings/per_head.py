@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import OneOf, require
+from spectrope.core import OneOf, require, require_least
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Sized
 from spectrope.encodings.composite import Composite, layered, require_no_input
 from spectrope.encodings.nope import NoPE
@@ -24,7 +24,7 @@ class Group(Sized):
     encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=RoPE.Config)
 
     def __post_init__(self) -> None:
-        require(self.heads >= 1, self, "heads", "at least 1")
+        require_least(self, 1, "heads")
         object.__setattr__(self, "encoding", self.encoding.fitted(n_heads=self.heads))
 
 

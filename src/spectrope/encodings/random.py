@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require, torch_stream
+from spectrope.core import require_least, torch_stream
 from spectrope.encodings.base import Encoding, EncodingConfig, Tag
 from spectrope.encodings.parts import lookup
 
@@ -37,8 +37,7 @@ class RandomVectors(Encoding, name="random"):
         trainable: bool = False  # R6. Whether training moves the vectors.
 
         def __post_init__(self) -> None:
-            require(self.d_model >= 1, self, "d_model", "at least 1")
-            require(self.max_length >= 1, self, "max_length", "at least 1")
+            require_least(self, 1, "d_model", "max_length")
 
     def setup(self, config: "RandomVectors.Config") -> None:
         stream = torch_stream(config.seed, "random positions")

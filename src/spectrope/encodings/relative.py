@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Scope, Tag
 from spectrope.encodings.parts import lookup
 
@@ -34,9 +34,8 @@ class RelativeTable(LagBias, name="relative"):
         std: float = 0.02  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
-            require(self.max_length >= 1, self, "max_length", "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "n_heads", "max_length")
+            require_least(self, 0, "std")
 
     def setup(self, config: "RelativeTable.Config") -> None:
         self.reach = config.max_length - 1

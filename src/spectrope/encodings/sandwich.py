@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.base import EncodingConfig, LagBias
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import geometric
@@ -34,7 +34,7 @@ class Sandwich(LagBias, name="sandwich"):
         base: float = 10000.0
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
             require(self.width > 0 and self.width % 2 == 0, self, "width", "even and positive")
             require(self.base > 0, self, "base", "positive")
 

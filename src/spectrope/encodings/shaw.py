@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.parts import at_lags, clipped
 
@@ -35,9 +35,8 @@ class Shaw(Encoding, name="shaw"):
         std: float = 0.02  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            require(self.head_dim >= 1, self, "head_dim", "at least 1")
-            require(self.max_distance >= 1, self, "max_distance", "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "head_dim", "max_distance")
+            require_least(self, 0, "std")
 
     def setup(self, config: "Shaw.Config") -> None:
         self.reach = config.max_distance

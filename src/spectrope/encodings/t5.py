@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.base import EncodingConfig, LagBias, Tag
 from spectrope.encodings.parts import lookup
 
@@ -61,13 +61,13 @@ class T5(LagBias, name="t5"):
         std: float = 0.02  # Standard deviation of the initial entries; T5 itself takes d_model ** -0.5.
 
         def __post_init__(self) -> None:
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
+            require_least(self, 1, "n_heads")
             require(self.n_buckets >= 4 and self.n_buckets % 2 == 0, self, "n_buckets", "even and at least 4")
             exact = self.n_buckets // (2 if self.causal else 4)
             require(
                 self.max_distance > exact, self, "max_distance", f"above {exact}, the lags with a bucket each"
             )
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 0, "std")
 
     def setup(self, config: "T5.Config") -> None:
         self.bidirectional = not config.causal

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Scope, Tag
 from spectrope.encodings.schedules.geometric import Geometric
 
@@ -38,10 +38,9 @@ class TransformerXL(Encoding, name="transformer_xl"):
 
         def __post_init__(self) -> None:
             require(self.d_model > 0 and self.d_model % 2 == 0, self, "d_model", "even and positive")
-            require(self.n_heads >= 1, self, "n_heads", "at least 1")
-            require(self.head_dim >= 1, self, "head_dim", "at least 1")
+            require_least(self, 1, "n_heads", "head_dim")
             require(self.base > 0, self, "base", "positive")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 0, "std")
 
     def setup(self, config: "TransformerXL.Config") -> None:
         size = config.n_heads, 1, config.head_dim

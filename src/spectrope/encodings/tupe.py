@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Tag
 from spectrope.encodings.parts import lookup
 
@@ -40,9 +40,8 @@ class TUPE(Encoding, name="tupe"):
         std: float = 0.02  # Standard deviation of the initial entries.
 
         def __post_init__(self) -> None:
-            for field in ("d_model", "n_heads", "head_dim", "max_length"):
-                require(getattr(self, field) >= 1, self, field, "at least 1")
-            require(self.std >= 0, self, "std", "at least 0")
+            require_least(self, 1, "d_model", "n_heads", "head_dim", "max_length")
+            require_least(self, 0, "std")
 
     def setup(self, config: "TUPE.Config") -> None:
         self.n_heads = config.n_heads

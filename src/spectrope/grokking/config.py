@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from spectrope.core import Configured, OneOf, require
+from spectrope.core import Configured, OneOf, require, require_least
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -23,7 +23,7 @@ class Grokked(Configured):
 
     def __post_init__(self) -> None:
         require(0 < self.accuracy <= 1, self, "accuracy", "a share in (0, 1]")
-        require(self.steps >= 0, self, "steps", "at least 0")
+        require_least(self, 0, "steps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,7 @@ class Budget(Configured):
     stop: Grokked | None = field(default_factory=Grokked)  # None spends all steps.
 
     def __post_init__(self) -> None:
-        for name in ("steps", "evaluate_every"):
-            require(getattr(self, name) >= 1, self, name, "at least 1")
+        require_least(self, 1, "steps", "evaluate_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ class GrokTraining(Budget):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.warmup >= 0, self, "warmup", "at least 0")
+        require_least(self, 0, "warmup")
         require(0 < self.learning_rate < math.inf, self, "learning_rate", "positive and finite")
         require(0 <= self.weight_decay < math.inf, self, "weight_decay", "at least 0 and finite")
         require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
@@ -78,7 +77,7 @@ class GrokExperiment(AnyExperiment):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.seed >= 0, self, "seed", "at least 0")
+        require_least(self, 0, "seed")
 
     @property
     def label(self) -> str:
@@ -122,7 +121,7 @@ class ShapesExperiment(AnyExperiment):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.seed >= 0, self, "seed", "at least 0")
+        require_least(self, 0, "seed")
         left = self.task.n_train % self.training.batch_size
         rule = f"such that {self.task.n_train} training images leave no batch of one"
         require(left != 1, self.training, "batch_size", rule, LONE)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core import Configured, require
+from spectrope.core import Configured, require, require_least
 from spectrope.grokking.measures.base import on_sphere
 from spectrope.grokking.measures.evenness import unevenness
 from spectrope.grokking.models.base import ModularModel
@@ -35,8 +35,7 @@ class NormDescent(Configured):
     rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        for name in ("fit", "stages", "steps"):
-            require(getattr(self, name) >= 1, self, name, "at least 1")
+        require_least(self, 1, "fit", "stages", "steps")
         require(self.decay > 0, self, "decay", "positive")
         require(0 < self.ratio < 1, self, "ratio", "between 0 and 1")
         require(self.rate > 0, self, "rate", "positive")

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core import indexed_integers, require
+from spectrope.core import indexed_integers, require, require_least
 from spectrope.encodings import digit_positions
 from spectrope.tasks.base import PADDING, Batch, Size, Task, TaskConfig
 
@@ -46,7 +46,7 @@ class Addition(Task, name="addition"):
         ids: Literal["coupled", "index"] = "coupled"
 
         def __post_init__(self) -> None:
-            require(self.n_digits >= 1, self, "n_digits", "at least 1")
+            require_least(self, 1, "n_digits")
             require(self.ids in ("coupled", "index"), self, "ids", "'coupled' or 'index'")
 
     sizes: ClassVar[Mapping[str, Size]] = {

@@ -10,14 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import indexed_integers, indexed_subsets, require
+from spectrope.core import indexed_integers, indexed_subsets, require, require_least
 from spectrope.tasks.base import Batch, Size
 from spectrope.tasks.triggers import (
     ExampleArrays,
     TriggerConfig,
     TriggerTask,
     require_possible,
-    require_sizes,
     require_vocabulary,
 )
 
@@ -51,7 +50,7 @@ class Counting(TriggerTask, name="counting"):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require_sizes(self, "length", "n_triggers", "max_count")
+            require_least(self, 1, "length", "n_triggers", "max_count")
             hint = "Lower max_count or raise length."
             require(self.max_count <= self.length, self, "max_count", f"at most length, {self.length}", hint)
             require_vocabulary(self, self.n_triggers, 1, "Lower n_triggers or raise vocabulary.")

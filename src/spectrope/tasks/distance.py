@@ -9,14 +9,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import indexed_draws, indexed_integers, require
+from spectrope.core import indexed_draws, indexed_integers, require, require_least
 from spectrope.tasks.base import PADDING, Batch, Size
 from spectrope.tasks.triggers import (
     ExampleArrays,
     TriggerConfig,
     TriggerTask,
     require_possible,
-    require_sizes,
     require_vocabulary,
 )
 
@@ -51,7 +50,7 @@ class Distance(TriggerTask, name="distance"):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            require_sizes(self, "max_side", "max_gap", "max_length")
+            require_least(self, 1, "max_side", "max_gap", "max_length")
             longest = self.max_side + self.max_gap + 2
             hint = "Lower max_gap or max_side: the cut must spare the second trigger."
             rule = f"at least {longest}, which is max_side + max_gap + 2"

@@ -122,16 +122,6 @@ def require_possible(possible: np.ndarray, task: TriggerTask, seed: int) -> None
         )
 
 
-def require_sizes(config: TriggerConfig, *names: str) -> None:
-    """Require that the named fields are at least 1.
-
-    Raises:
-        ConfigError: Naming the first that is not.
-    """
-    for name in names:
-        require(getattr(config, name) >= 1, config, name, "at least 1")
-
-
 def require_vocabulary(config: TriggerConfig, n_triggers: int, n_fillers: int, hint: str) -> None:
     """Require that the vocabulary holds padding, the triggers, and enough words to fill with.
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.encodings.positions.base import Positions
 
 
@@ -26,7 +26,7 @@ class Interpolated(Positions, name="interpolated"):
     trained_length: int = 128  # Longest sequence in training, in tokens.
 
     def __post_init__(self) -> None:
-        require(self.trained_length >= 1, self, "trained_length", "at least 1")
+        require_least(self, 1, "trained_length")
 
     def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         pos = torch.arange(length, device=device)[None]

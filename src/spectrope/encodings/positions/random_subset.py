@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from spectrope.core import UnsupportedError, require, torch_stream
+from spectrope.core import UnsupportedError, require_least, torch_stream
 from spectrope.encodings.positions.base import Positions
 
 
@@ -27,7 +27,7 @@ class RandomSubset(Positions, name="random_subset"):
     seed: int = 0  # Names the subsets of evaluation.
 
     def __post_init__(self) -> None:
-        require(self.longest >= 1, self, "longest", "at least 1")
+        require_least(self, 1, "longest")
 
     def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         if length > self.longest:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spectrope.core import require, torch_stream
+from spectrope.core import require_least, torch_stream
 from spectrope.encodings.positions.base import Positions
 
 
@@ -22,7 +22,7 @@ class Shifted(Positions, name="shifted"):
     max_shift: int = 100  # Largest shift K, in positions.
 
     def __post_init__(self) -> None:
-        require(self.max_shift >= 0, self, "max_shift", "at least 0")
+        require_least(self, 0, "max_shift")
 
     def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         pos = torch.arange(length, device=device)[None]

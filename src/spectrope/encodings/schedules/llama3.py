@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.schedules.base import Schedule, geometric
 
 
@@ -30,8 +30,7 @@ class Llama3(Schedule, name="llama3"):
 
     def __post_init__(self) -> None:
         require(self.base > 0, self, "base", "positive")
-        require(self.factor >= 1, self, "factor", "at least 1")
-        require(self.trained_length >= 1, self, "trained_length", "at least 1")
+        require_least(self, 1, "factor", "trained_length")
         require(self.low_freq_factor > 0, self, "low_freq_factor", "positive")
         above = self.high_freq_factor > self.low_freq_factor
         require(above, self, "high_freq_factor", "above low_freq_factor")

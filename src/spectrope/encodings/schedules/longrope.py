@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.base import Tag
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
@@ -39,8 +39,8 @@ class LongRoPE(Schedule, name="longrope"):
         require(self.base > 0, self, "base", "positive")
         require(all(f > 0 for f in self.short_factors), self, "short_factors", "positive")
         require(all(f > 0 for f in self.long_factors), self, "long_factors", "positive")
-        require(self.factor >= 1, self, "factor", "at least 1")
-        require(self.trained_length >= 2, self, "trained_length", "at least 2")
+        require_least(self, 1, "factor")
+        require_least(self, 2, "trained_length")
 
     @property
     def gain(self) -> float:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.base import Tag
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
@@ -60,8 +60,7 @@ class DynamicNTK(Schedule, name="dynamic_ntk"):
 
     def __post_init__(self) -> None:
         require(self.base > 0, self, "base", "positive")
-        require(self.factor >= 1, self, "factor", "at least 1")
-        require(self.trained_length >= 1, self, "trained_length", "at least 1")
+        require_least(self, 1, "factor", "trained_length")
 
     def frequencies(self, width: int) -> Float[Tensor, " m"]:
         return geometric(self.base, width)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import require, torch_stream
+from spectrope.core import require, require_least, torch_stream
 from spectrope.encodings.base import Tag
 from spectrope.encodings.parts import Constant, lookup
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
@@ -30,7 +30,7 @@ class ShuffledPhases(Schedule, name="shuffled"):
 
     def __post_init__(self) -> None:
         require(self.base > 0, self, "base", "positive")
-        require(self.max_length >= 1, self, "max_length", "at least 1")
+        require_least(self, 1, "max_length")
 
     def build(self, width: int) -> nn.Module:
         stream = torch_stream(self.seed, "shuffled phases")
@@ -51,7 +51,7 @@ class FrozenPhases(Schedule, name="frozen"):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.max_length >= 1, self, "max_length", "at least 1")
+        require_least(self, 1, "max_length")
 
     def build(self, width: int) -> nn.Module:
         stream = torch_stream(self.seed, "frozen phases")

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import require
+from spectrope.core import require, require_least
 from spectrope.encodings.schedules.base import Schedule, geometric
 
 
@@ -34,8 +34,7 @@ class YaRN(Schedule, name="yarn"):
 
     def __post_init__(self) -> None:
         require(self.base > 1, self, "base", "above 1")
-        require(self.factor >= 1, self, "factor", "at least 1")
-        require(self.trained_length >= 1, self, "trained_length", "at least 1")
+        require_least(self, 1, "factor", "trained_length")
         require(self.beta_slow > 0, self, "beta_slow", "positive")
         require(self.beta_fast >= self.beta_slow, self, "beta_fast", "at least beta_slow")
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
 from spectrope.grokking.models.layer import pick
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -34,8 +34,7 @@ class ModularMLP(ModularModel, name="mlp"):
         embedding: Literal["learned", "one_hot"] = "learned"
 
         def __post_init__(self) -> None:
-            for size in ("d_model", "hidden"):
-                require(getattr(self, size) >= 1, self, size, "at least 1")
+            require_least(self, 1, "d_model", "hidden")
 
     def __init__(self, config: "ModularMLP.Config", task: ModularConfig) -> None:
         super().__init__(config, task)

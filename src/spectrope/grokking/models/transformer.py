@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.attention import attention
-from spectrope.core import OneOf, require
+from spectrope.core import OneOf, require_least
 from spectrope.encodings import ENCODINGS, Context, Encoding, EncodingConfig, Learned
 from spectrope.grokking.models.base import ModularModel, ModularModelConfig
 from spectrope.grokking.models.first_layer import FirstLayerTables
@@ -46,8 +46,7 @@ class ModularTransformer(ModularModel, name="transformer"):
         )
 
         def __post_init__(self) -> None:
-            for size in ("d_model", "n_layers", "n_heads", "head_dim", "d_mlp"):
-                require(getattr(self, size) >= 1, self, size, "at least 1")
+            require_least(self, 1, "d_model", "n_layers", "n_heads", "head_dim", "d_mlp")
             sizes = {name: getattr(self, name) for name in ("d_model", "n_heads", "head_dim")}
             fitted = self.encoding.fitted(**sizes, max_length=LENGTH, causal=True)
             object.__setattr__(self, "encoding", fitted)

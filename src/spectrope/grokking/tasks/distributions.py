@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from spectrope.core import Configured, Registry, require
+from spectrope.core import Configured, Registry, require, require_least
 
 DISTRIBUTIONS: Registry[type["Distribution"]] = Registry("data distribution", "spectrope.grokking.tasks")
 
@@ -51,7 +51,7 @@ class Square(Distribution, name="square"):
     k: int = 50  # Largest operand of the square; its side is k + 1.
 
     def __post_init__(self) -> None:
-        require(self.k >= 0, self, "k", "at least 0")
+        require_least(self, 0, "k")
 
     def held_out(self, a: Operands, b: Operands) -> Held:
         return (a <= self.k) & (b <= self.k)
@@ -67,7 +67,7 @@ class Strip(Distribution, name="strip"):
     k: int = 50  # Largest first operand of the strip.
 
     def __post_init__(self) -> None:
-        require(self.k >= 0, self, "k", "at least 0")
+        require_least(self, 0, "k")
 
     def held_out(self, a: Operands, b: Operands) -> Held:
         return a <= self.k

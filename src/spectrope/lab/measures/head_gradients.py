@@ -10,7 +10,7 @@ from typing import ClassVar
 import polars as pl
 import torch
 
-from spectrope.core import Interrupted, Progress, Watch, require
+from spectrope.core import Interrupted, Progress, Watch, require_least
 from spectrope.lab.measures.base import TableMeasure
 from spectrope.lab.probes.head_factors import by_head, factor_gradients, projections
 from spectrope.lab.runs import experiment_of, run_for
@@ -33,7 +33,7 @@ class FactorProbe(Probe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.examples >= 1, self, "examples", "at least 1")
+        require_least(self, 1, "examples")
 
     def choose(self, data: Batch) -> Batch:
         """The first training examples, without common padding."""

@@ -9,7 +9,7 @@ import torch
 from polars.exceptions import PolarsError
 from scipy.stats import false_discovery_control
 
-from spectrope.core import ConfigError, Progress, StoreError, Watch, require, unwatched
+from spectrope.core import ConfigError, Progress, StoreError, Watch, require_least, unwatched
 from spectrope.lab.ablation.methods import TablesByName, TrainedSubject
 from spectrope.lab.probes.controls import shares_without_encoding, shuffled, toeplitz_shares
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
@@ -37,8 +37,8 @@ class Measurement:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantities", tuple(map(QUANTITIES.resolve, self.quantities)))
-        require(self.examples >= 4, self, "examples", "at least 4")
-        require(self.draws >= 1, self, "draws", "at least 1")
+        require_least(self, 4, "examples")
+        require_least(self, 1, "draws")
 
     @property
     def mark(self) -> str:

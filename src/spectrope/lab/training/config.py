@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, Literal
 
-from spectrope.core import ConfigError, Configured, OneOf, Precision, require, with_fields
+from spectrope.core import ConfigError, Configured, OneOf, Precision, require, require_least, with_fields
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.manifest import DECODER
 from spectrope.models import DecoderConfig
@@ -33,11 +33,10 @@ class TrainingConfig(Configured):
     added_later = frozenset({"optimiser"})
 
     def __post_init__(self) -> None:
-        for field in ("epochs", "batch_size", "micro_batch", "eval_examples"):
-            require(getattr(self, field) >= 1, self, field, "at least 1")
+        require_least(self, 1, "epochs", "batch_size", "micro_batch", "eval_examples")
         require(0 < self.learning_rate < inf, self, "learning_rate", "positive and finite")
         require(all(0 <= b < 1 for b in self.betas), self, "betas", "two numbers in [0, 1)")
-        require(self.weight_decay >= 0, self, "weight_decay", "at least 0")
+        require_least(self, 0, "weight_decay")
         require(0 <= self.warmup < 1, self, "warmup", "a share of the steps in [0, 1)")
         require(self.clip is None or self.clip > 0, self, "clip", "positive or None")
 
@@ -69,9 +68,8 @@ class Experiment(AnyExperiment):
     added_later = frozenset({"tuning", "edition"})
 
     def __post_init__(self) -> None:
-        for field in ("n_train", "n_test", "edition"):
-            require(getattr(self, field) >= 1, self, field, "at least 1")
-        require(self.seed >= 0, self, "seed", "at least 0")
+        require_least(self, 1, "n_train", "n_test", "edition")
+        require_least(self, 0, "seed")
         self._require_room()
 
     def _require_room(self) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.lab.probes.learning import HeadLearning, learning
 from spectrope.lab.probes.tangents import Kernels
 from spectrope.lab.training.probe import Probe
@@ -31,7 +31,7 @@ class LearningProbe(Probe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.examples >= 1, self, "examples", "at least 1")
+        require_least(self, 1, "examples")
 
     def choose(self, data: Batch) -> Batch:
         """The longest training examples, without common padding."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import polars as pl
 
-from spectrope.core import require
+from spectrope.core import require_least
 from spectrope.models import Decoder
 from spectrope.store import Run
 from spectrope.tasks import Batch
@@ -22,7 +22,7 @@ class Probe(ABC):
     every: int = 100  # Steps from one measurement to the next.
 
     def __post_init__(self) -> None:
-        require(self.every >= 1, self, "every", "at least 1")
+        require_least(self, 1, "every")
 
     @abstractmethod
     def choose(self, data: Batch) -> Batch:

@@ -16,12 +16,13 @@ from benchmarks.harness import store
 
 from spectrope.core.device import choose_device
 from spectrope.lab.ablation.adaptive import adaptive_sweep
-from spectrope.lab.ablation.screening import rank_agreement, screen
+from spectrope.lab.ablation.screening import screen
 from spectrope.lab.ablation.sweep import Sweep, sweep
 from spectrope.lab.engines.local import execute
 from spectrope.lab.runs import experiment_of, load_model
 from spectrope.lab.training.scales import experiment
 from spectrope.models.decoder import Decoder
+from spectrope.stats import spearman
 from spectrope.stats.sequential import Aim, TargetPrecision, Threshold
 from spectrope.store import Run, load_run
 from spectrope.tasks.base import Batch
@@ -81,8 +82,7 @@ def measured(model: Decoder, data: Batch, exact: Sweep, aim: Aim, row: Row) -> R
 def agreement(model: Decoder, data: Batch, exact: Sweep) -> str:
     """Rank correlation of the first-order estimates with the exact drops."""
     estimates = screen(model, data[:SCREENED]).loss_increase_estimate
-    drops = np.array([head.drop for head in exact.drops()]).reshape(estimates.shape)
-    rho = rank_agreement(estimates, drops).spearman
+    rho = spearman(estimates.ravel(), np.array([head.drop for head in exact.drops()]))
     return "undefined" if rho is None else f"{rho:.2f}"
 
 

@@ -6,7 +6,8 @@ import pytest
 from scipy import stats
 
 from spectrope.core.errors import ConfigError
-from spectrope.grokking.compare import compare_measures, lead, partial_rank, rank
+from spectrope.grokking.compare import compare_measures, lead, partial_rank
+from spectrope.stats import spearman
 
 STEPS = np.arange(0.0, 100.0, 10.0)
 FALL = np.array([2.0, 5, 8, 10, 9, 8, 7, 4, 1, 0])  # greatest at step 30, half-way at step 70
@@ -47,12 +48,12 @@ def test_given_training_loss_the_correlation_is_that_of_what_is_left():
     ranks = [stats.rankdata(values) for values in (x, y, z)]
     left = [v - np.polyval(np.polyfit(ranks[2], v, 1), ranks[2]) for v in ranks[:2]]
     assert partial_rank(x, y, z) == pytest.approx(np.corrcoef(*left)[0, 1])
-    assert partial_rank(x, y, z) < rank(x, y) - 0.3
+    assert partial_rank(x, y, z) < spearman(x, y) - 0.3
 
 
 def test_what_is_undefined_is_none():
     flat = np.ones(10)
-    assert rank(flat, FALL) is None
+    assert spearman(flat, FALL) is None
     assert partial_rank(flat, FALL, STEPS) is None
     assert partial_rank(FALL, STEPS, STEPS) is None
     assert lead(STEPS, flat, FALL) is None

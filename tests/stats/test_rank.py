@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.rank import rank_correlation
+from spectrope.stats.rank import rank_correlation, spearman
 
 
 def pairs(n=24, seed=0, slope=1.0):
@@ -62,3 +62,10 @@ def test_too_few_or_undefined_pairs_are_refused():
         rank_correlation(np.arange(3.0), np.arange(3.0))
     with pytest.raises(ConfigError, match="needs finite values"):
         rank_correlation(np.array([0, 1, 2, np.nan]), np.arange(4.0))
+
+
+def test_spearman_against_values_worked_by_hand():
+    first, second = np.array([1.0, 2, 3, 4]), np.array([1.0, 3, 2, 4])
+    assert spearman(first, second) == pytest.approx(1 - 6 * 2 / (4 * 15))
+    assert spearman(-first, second) == pytest.approx(-0.8)
+    assert spearman(first, np.zeros(4)) is spearman(np.zeros(4), second) is None

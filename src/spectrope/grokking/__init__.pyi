@@ -15,11 +15,10 @@ __all__ = [
     "Square",
     "Strip",
     "coverage_of",
-    "rank",
     "tracing",
 ]
 
-from .compare import rank, tracing
+from .compare import tracing
 from .config import GrokExperiment, Grokked, GrokTraining, ShapesExperiment, ShapesTraining
 from .coverage import Coverage, coverage_of
 from .models.transformer import ModularTransformer

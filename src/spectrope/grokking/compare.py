@@ -6,10 +6,9 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 from jaxtyping import Float
-from scipy import stats
 
 from spectrope.core import ConfigError
-from spectrope.stats import Interval, ends, t_interval
+from spectrope.stats import Interval, ends, spearman, t_interval
 
 FEWEST = 4  # Evaluations from which a rank correlation means anything.
 GIVEN = "train_loss"
@@ -75,7 +74,7 @@ def _scores(table: pl.DataFrame, measure: str) -> dict[str, float | None]:
         return dict.fromkeys(("rho", "partial", "lead"))
     step, x, y, z = (kept[name].to_numpy().astype(float) for name in columns)
     return {
-        "rho": rank(x, y),
+        "rho": spearman(x, y),
         "partial": None if measure == GIVEN else partial_rank(x, y, z),
         "lead": lead(step, x, y),
     }
@@ -86,19 +85,12 @@ def tracing(table: pl.DataFrame, measure: str) -> float | None:
     return _scores(table, measure)["rho"]
 
 
-def rank(x: Series, y: Series) -> float | None:
-    """Spearman's correlation, or None where a side has no spread."""
-    if np.ptp(x) == 0 or np.ptp(y) == 0:
-        return None
-    return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
-
-
 def partial_rank(x: Series, y: Series, z: Series) -> float | None:
     r"""Spearman's correlation given z, :math:`(r_{xy}-r_{xz}r_{yz})/\sqrt{(1-r_{xz}^2)(1-r_{yz}^2)}`.
 
     None where a side has no spread, or z ranks as x or y does.
     """
-    xy, xz, yz = rank(x, y), rank(x, z), rank(y, z)
+    xy, xz, yz = spearman(x, y), spearman(x, z), spearman(y, z)
     if xy is None or xz is None or yz is None:
         return None
     size = (1 - xz**2) * (1 - yz**2)

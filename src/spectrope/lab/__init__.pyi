@@ -86,7 +86,6 @@ __all__ = [
     "read_experiment",
     "run_for",
     "run_tuned",
-    "screening_agreement",
     "shares_table",
     "sit",
     "spectrum",
@@ -113,7 +112,6 @@ from .ablation.methods import (
     TrainedSubject,
     ablate,
     choose_protocol,
-    screening_agreement,
 )
 from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE

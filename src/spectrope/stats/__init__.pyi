@@ -38,6 +38,7 @@ __all__ = [
     "resampled_means",
     "seed_proportion",
     "shares",
+    "spearman",
     "t_interval",
 ]
 
@@ -55,7 +56,7 @@ from .paired import (
 )
 from .power import detectable_difference, detectable_equality, detectable_proportion
 from .randomisation import RandomisationTest, randomisation_test
-from .rank import rank_correlation
+from .rank import rank_correlation, spearman
 from .ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound
 from .seeds import MIN_SEEDS, Outcome, SeedProportion, seed_proportion, t_interval
 from .sequential import Aim, TargetPrecision, Threshold, confidence_sequence

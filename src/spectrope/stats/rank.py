@@ -25,6 +25,13 @@ class RankCorrelation:
     n: int
 
 
+def spearman(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> float | None:
+    """Spearman's rank correlation of n pairs, from -1 to 1; None where one side has no spread."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return None
+    return float(np.corrcoef(stats.rankdata(x), stats.rankdata(y))[0, 1])
+
+
 def rank_correlation(
     x: Float[np.ndarray, " n"],
     y: Float[np.ndarray, " n"],

@@ -7,7 +7,7 @@ from tests.lab.ablation.test_heads import answering, loud_tokens
 
 from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
 from spectrope.lab.ablation.passes import Piece, intact_sites
-from spectrope.lab.ablation.screening import rank_agreement, screen
+from spectrope.lab.ablation.screening import screen
 from spectrope.lab.ablation.sweep import sweep
 
 RELEASED = {"causal": False, "memory": "embeddings", "padding": "visible"}
@@ -68,18 +68,3 @@ def test_screening_finds_the_head_that_carries_everything():
     estimates = screen(model, data).loss_increase_estimate
     drops = np.array([row.drop for row in sweep(model, data).drops()]).reshape(3, 4)
     assert estimates.argmax() == drops.argmax() == 1
-    assert rank_agreement(estimates, drops).top
-
-
-def test_rank_agreement_against_values_worked_by_hand():
-    estimates, drops = np.array([[1.0, 2], [3, 4]]), np.array([[1.0, 3], [2, 4]])
-    found = rank_agreement(estimates, drops)
-    assert found.spearman == pytest.approx(1 - 6 * 2 / (4 * 15))
-    assert found.kendall == pytest.approx((5 - 1) / 6)
-    assert (found.top, found.n) == (True, 4)
-    assert rank_agreement(-estimates, drops).spearman == pytest.approx(-0.8)
-
-
-def test_without_spread_there_is_no_rank_agreement():
-    found = rank_agreement(np.array([[1.0, 2.0]]), np.zeros((1, 2)))
-    assert (found.spearman, found.kendall) == (None, None)

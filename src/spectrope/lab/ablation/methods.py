@@ -11,7 +11,7 @@ from spectrope.lab.ablation.cumulative import cumulative_curve
 from spectrope.lab.ablation.deposit import deposit_table
 from spectrope.lab.ablation.fills.base import FILLS
 from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
-from spectrope.lab.ablation.screening import RankAgreement, rank_agreement, screen
+from spectrope.lab.ablation.screening import screen
 from spectrope.lab.ablation.sweep import Sweep, sweep
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.sizes import mark_of, size_mark
@@ -174,11 +174,6 @@ def choose_protocol(name: str, fill: str | None) -> Protocol:
     """
     protocol = PROTOCOLS[name]
     return protocol if fill is None else replace(protocol, fill=FILLS.resolve(fill))
-
-
-def screening_agreement(table: pl.DataFrame) -> RankAgreement:
-    """How well the estimates of a "screen" table order the heads."""
-    return rank_agreement(*(table[column].to_numpy()[None] for column in ("loss_increase_estimate", "drop")))
 
 
 def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:

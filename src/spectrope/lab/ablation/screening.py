@@ -6,7 +6,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from spectrope.core import in_precision
@@ -85,32 +84,3 @@ def _attribution(piece: Piece, labels: Tensor, fill: str) -> Float[Tensor, "laye
     gradients = torch.autograd.grad(loss, outputs)
     terms = [(g * change).sum((0, 2, 3)) for g, change in zip(gradients, changes, strict=True)]
     return torch.stack(terms).double().cpu()
-
-
-@dataclass(frozen=True)
-class RankAgreement:
-    """How well estimates order heads as their exact drops do.
-
-    Args:
-        spearman: Rank correlation, or None where one side has no spread.
-        kendall: Kendall's tau-b, or None likewise.
-        top: Whether both put the same head first.
-        n: Heads.
-    """
-
-    spearman: float | None
-    kendall: float | None
-    top: bool
-    n: int
-
-
-def rank_agreement(
-    estimates: Float[np.ndarray, "layers heads"], drops: Float[np.ndarray, "layers heads"]
-) -> RankAgreement:
-    """Compare estimates with exact drops, head by head."""
-    first, second = estimates.ravel(), drops.ravel()
-    top = bool(first.argmax() == second.argmax())
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return RankAgreement(None, None, top, first.size)
-    spearman, kendall = (np.asarray(test(first, second))[0] for test in (stats.spearmanr, stats.kendalltau))
-    return RankAgreement(float(spearman), float(kendall), top, first.size)

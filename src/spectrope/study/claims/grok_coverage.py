@@ -7,7 +7,8 @@ from statistics import fmean
 
 import numpy as np
 
-from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of, rank
+from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of
+from spectrope.stats import spearman
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
@@ -112,7 +113,7 @@ def _correlations(seen: Seen) -> Values:
         pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
         if len(pairs) == len(holes) and all(None not in pair for pair in pairs):
             trained, reached = np.array(pairs, float).T
-            rhos[seed] = rank(trained, reached)
+            rhos[seed] = spearman(trained, reached)
     return {seed: rho for seed, rho in rhos.items() if rho is not None}
 
 

@@ -2,6 +2,7 @@
 
 __all__ = [
     "ENCODINGS",
+    "FIGURES",
     "TASKS",
     "AblatedRun",
     "Comparison",
@@ -45,9 +46,10 @@ from .checkpoints.audit import audit, diff
 from .core.progress import unwatched
 from .core.version import __version__
 from .encodings.base import ENCODINGS, Context, Encoding
+from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
 from .front.compare import Comparison, compare
-from .front.figure import Drawing, figure, report
+from .front.figure import figure, report
 from .front.laws import check_laws, load_encoding
 from .front.runs import runs, table
 from .front.spectrum import spectrum

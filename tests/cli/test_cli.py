@@ -49,7 +49,7 @@ def test_whoever_stops_reading_ends_the_command_without_a_word(tmp_path, capsys,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("report", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'. Change the suffix"),
+        (("report", "--out", "page.pdf"), "this page is saved as .html; got 'page.pdf'."),
         (("report", "--out", "runs/RUN/config.json"), "this page is saved as .html; got 'config.json'."),
         (
             ("report", "--figure", "accuracy", "--out", "runs/RUN/config.json"),
@@ -144,8 +144,8 @@ def test_paths_are_printed_as_they_are(tmp_path, capsys, trained, out):
         (("train", "--epochs", "0"), "TrainingConfig.epochs must be at least 1; got 0."),
         (("train", "--examples", "1"), "Experiment.n_test must be at least 1; got 0."),
         (("train", "--seed", "-1"), "Experiment.seed must be at least 0; got -1."),
-        (("ablate", "abc"), "'abc' is neither a run in runs (`spectrope runs --runs runs` lists them) nor"),
-        (("report",), "runs is no folder; `spectrope compare --runs runs` makes it."),
+        (("ablate", "abc"), "'abc' is neither a run in runs nor a checkpoint, that is no folder"),
+        (("report",), "runs is no folder; compare and train make one."),
         (("runs", "--runs", "nowhere"), "nowhere is no folder"),
         (("encodings", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("ablate", "a" * 300), "aaa: File name too long."),

@@ -62,6 +62,22 @@ class TestAblate:
         named = sp.ablate(run.id[:6], root=run.path.parent, examples=10, watch=sp.unwatched)
         assert named.to_frame().equals(sp.ablate(run.path, examples=10, watch=sp.unwatched).to_frame())
 
+    def test_it_is_drawn_as_a_heat_map(self, run, llama, tmp_path):
+        of_run = sp.ablate(run, examples=10, watch=sp.unwatched)
+        of_model = sp.ablate(llama, examples=4, length=8, watch=sp.unwatched)
+        for result in (of_run, of_model):
+            assert sp.figure(result).spec == result.figure().spec
+            assert "<svg" in result.figure().save(tmp_path / "map.svg").read_text()
+        with pytest.raises(ConfigError, match="of an ablation only figure 'heatmap' is drawn; got 'loss'"):
+            sp.figure(of_model, "loss")
+        greedy = sp.ablate(run, method=Cumulative(examples=10), watch=sp.unwatched)
+        with pytest.raises(UnsupportedError, match=r"sp\.figure\(run, 'cumulative'\) draws what it does"):
+            greedy.figure()
+
+    def test_a_tokenizer_is_one_of_the_library(self, llama):
+        with pytest.raises(ConfigError, match="tokenizer must be one of transformers; got a function"):
+            opened(llama, "runs", torch.device("cpu"), lambda text: text)
+
     def test_a_method_is_an_object(self, run):
         result = sp.ablate(run, method=Cumulative(examples=10), watch=sp.unwatched)
         assert list(result.tables) == ["cumulative-10-examples"]
@@ -108,7 +124,7 @@ class TestAblate:
             sp.ablate(llama, on=["a b c"])
         with pytest.raises(ConfigError, match="at least two tokens; got 1"):
             sp.ablate(llama, on=torch.ones(2, 1, dtype=torch.long))
-        with pytest.raises(ConfigError, match="got 42, a int"):
+        with pytest.raises(ConfigError, match="the name of a run or a checkpoint; got a int"):
             opened(42, tmp_path, torch.device("cpu"), None)
         with pytest.raises(ConfigError, match="is neither a run in"):
             sp.ablate("nothing", root=tmp_path)
@@ -172,6 +188,17 @@ class TestAblated:
         gradient = model.model.blocks[1].attention.out.weight.grad
         assert bool((gradient[:, 16:24] == 0).all())
         assert bool((gradient[:, :16] != 0).any())
+
+    def test_one_pair_is_one_head(self, llama):
+        with sp.ablated(llama, (0, 1)):
+            assert hooks(llama) == 1
+        assert hooks(llama) == 0
+
+    @pytest.mark.parametrize("heads", [[(0.5, 1)], [(True, 1)], [()]])
+    def test_heads_are_pairs_of_numbers(self, llama, heads):
+        refused(
+            sp.ablated(llama, heads), ConfigError, r"heads must be pairs of layer and head, such as \[\(0, 3"
+        )
 
     def test_mistakes_are_one_line(self, llama, run):
         for head in ((2, 0), (0, 4), (-1, 0)):

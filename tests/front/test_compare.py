@@ -50,6 +50,29 @@ def test_it_shows_its_table_as_text_and_in_a_notebook(compared):
     assert html.count("<td") == 4 * 9
 
 
+def test_tables_figures_and_reports_take_it_as_it_is(compared, tmp_path):
+    root, found = compared
+    assert list(found) == list(found.runs)
+    assert len(found) == 4
+    assert sp.table(found).equals(found.to_frame())
+    assert set(sp.table(str(root))["run"]) == {run.id for run in found}
+    assert sp.figure(found).spec == sp.figure(found.runs, "heatmap").spec == found.figure().spec
+    assert sp.report(found, tmp_path / "report.html").exists()
+
+
+def test_classes_and_configurations_stand_for_names(compared):
+    root, found = compared
+    encodings = [sp.encodings.RoPE, sp.encodings.NoPE()]
+    assert sp.compare(encodings, sp.tasks.Distance, range(2), root=root, **SMALL) == found
+
+
+def test_fields_of_a_task_replace_the_scale_s():
+    task = sp.tasks.Counting(length=16, max_count=4)
+    (one,) = comparison_plan("rope", task, epochs=1, n_examples=60)
+    assert one.task == task.config
+    assert one.model.max_length == task.max_length
+
+
 def test_it_draws_and_reports(compared, tmp_path):
     _, found = compared
     assert found.report(tmp_path / "report.html").stat().st_size > 10_000

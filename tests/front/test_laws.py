@@ -1,6 +1,7 @@
 """Encodings by name and from files, and their laws as a result that displays."""
 
 import pytest
+import torch
 
 import spectrope as sp
 from spectrope.core.errors import ConfigError, UnknownNameError
@@ -43,6 +44,15 @@ def test_fields_reach_the_configuration():
             lambda: Counting(Distance.Config()),
             r"Counting takes a Counting.Config, or its fields by name; got",
         ),
+        (
+            lambda: sp.encodings.ALiBi(n_heads=4)(torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)),
+            r"ALiBi was built with n_heads=4; got queries \(1, 2, 3, 4\)",
+        ),
+        (
+            lambda: sp.experiment("rope", "distance"),
+            r"task 'rope' is an encoding; write experiment\(task, encoding\)",
+        ),
+        (lambda: sp.experiment("distance", sp.Encoding), r"Encoding is not registered as encoding"),
         (lambda: sp.check_laws(3), r"check_laws takes an encoding, its configuration or its name; got 3"),
     ],
 )
@@ -51,6 +61,17 @@ def test_wrong_arguments_get_one_line(attempt, message):
         attempt()
     assert "\n" not in str(caught.value)
     assert "--" not in str(caught.value)
+
+
+def test_positions_of_one_sequence_serve_all_heads():
+    x, pos = torch.randn(2, 16, 16, 8), torch.arange(16)  # As many heads as positions.
+    for kind in ("rope", "xpos", "fope", "misread_rope"):
+        encoding = sp.load_encoding(kind, head_dim=8)
+        torch.testing.assert_close(encoding.rotate(x, pos, "key"), encoding.rotate(x, pos[None], "key"))
+
+
+def test_a_module_shows_its_configuration():
+    assert repr(sp.encodings.T5()).startswith("T5(n_heads=16, ")
 
 
 def test_laws_display_themselves(tmp_path):

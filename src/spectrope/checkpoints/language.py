@@ -154,8 +154,8 @@ def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:
         return hidden
     if tokenizer is None or tokenizer.mask is None:
         raise ConfigError(
-            f"{type(model).__name__} sees both ways, so tokens must be hidden from it, and its checkpoint "
-            "has no tokenizer that knows how."
+            f"{type(model).__name__} sees both ways, so tokens must be hidden from it; give a tokenizer "
+            "with a mask token, or mask_token of sp.OwnModel."
         )
     check_tokenizer(model, tokenizer)
     return tokenizer.mask

@@ -1,6 +1,5 @@
 """Options of the commands that open a checkpoint, and their progress."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +10,7 @@ from torch import nn
 from spectrope.checkpoints.adapters import Tokenizer, open_model, open_tokenizer, parse_layers
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.console import RARE, DeviceOption
-from spectrope.core import ConfigError, UnsupportedError, choose_device
+from spectrope.core import ConfigError, choose_device
 
 LengthOption = Annotated[int | None, tyro.conf.arg(help="Positions (default: 512, or the model's limit).")]
 BatchOption = Annotated[int, tyro.conf.arg(help="Number of random contents, at least 2."), RARE]
@@ -19,12 +18,6 @@ LayersOption = Annotated[
     str | None,
     tyro.conf.arg(help="Load and measure only these layers: 0:4, -2: or 7."),
 ]
-
-
-def _as_options(message: str) -> str:
-    """A message whose arguments of Python's are named as options of the command line."""
-    names = re.compile(r"\b(allow_download|trust_remote_code|allow_pickle)=True\b")
-    return names.sub(lambda match: "--" + match[1].replace("_", "-"), message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +37,14 @@ class Checkpoints:
     def open(self, source: str, layers: str | None = None) -> nn.Module:
         """The model of a checkpoint, or some of its layers."""
         device = choose_device(self.device)
-        try:
-            model = open_model(
-                source,
-                allow_download=self.allow_download,
-                trust_remote_code=self.trust_remote_code,
-                allow_pickle=self.allow_pickle,
-                dtype=self.dtype,
-                layers=None if layers is None else parse_layers(layers),
-            )
-        except (ConfigError, UnsupportedError) as error:
-            raise type(error)(_as_options(str(error))) from error
+        model = open_model(
+            source,
+            allow_download=self.allow_download,
+            trust_remote_code=self.trust_remote_code,
+            allow_pickle=self.allow_pickle,
+            dtype=self.dtype,
+            layers=None if layers is None else parse_layers(layers),
+        )
         return model.to(device)
 
     def tokenizer(self, source: str) -> Tokenizer | None:

@@ -1,6 +1,7 @@
 """The program: commands are found by their files, and imported when they run."""
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -62,7 +63,7 @@ def _ended(arguments: list[str]) -> int:
         complain("interrupted; finished runs are kept, and the same command goes on.")
         return INTERRUPTED
     except SpectropeError as error:
-        complain(str(error))
+        complain(_with_options(str(error)))
         return BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -73,6 +74,15 @@ def _ended(arguments: list[str]) -> int:
             return BAD_INPUT
         traceback.print_exc()
         return CRASHED
+
+
+def _with_options(message: str) -> str:
+    """A message of the library's, with options of the command line in the place of Python's arguments."""
+
+    def option(match: re.Match[str]) -> str:
+        return f"--{match['name'].replace('_', '-')}" + (f" {match['text']}" if match["text"] else "")
+
+    return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?![\w,])", option, message)
 
 
 def _run(arguments: list[str]) -> int:

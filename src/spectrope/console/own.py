@@ -11,6 +11,7 @@ from spectrope.attention import ATTENTIONS
 from spectrope.console.rare import RARE
 from spectrope.console.terminal import table
 from spectrope.core import (
+    SESSION,
     ConfigError,
     Registry,
     SpectropeError,
@@ -89,7 +90,7 @@ def try_own(model: HasHeads) -> None:
     if digest_of(member) is None:
         return
     sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
-    spec = f"{Path(inspect.getfile(member)).name}:{member.__name__}"
+    spec = _place(member)
     checks = _tried(spec, lambda: laws_of(name, sizes))
     rows = [
         (
@@ -101,6 +102,13 @@ def try_own(model: HasHeads) -> None:
         for check in checks
     ]
     table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
+
+
+def _place(member: type) -> str:
+    """Where a class of the user's own is defined."""
+    if member.__module__ in SESSION:
+        return f"this session's {member.__name__}"
+    return f"{Path(inspect.getfile(member)).name}:{member.__name__}"
 
 
 def try_task(config: TaskConfig) -> None:

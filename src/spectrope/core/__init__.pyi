@@ -1,6 +1,7 @@
 """What everything uses: errors, registries, configurations, random streams, devices, progress."""
 
 __all__ = [
+    "SESSION",
     "ConfigError",
     "Configured",
     "Device",
@@ -120,4 +121,5 @@ from .random import (
     torch_stream,
 )
 from .registry import Registry
+from .session import SESSION
 from .version import __version__, commit

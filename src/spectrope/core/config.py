@@ -178,7 +178,9 @@ def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
     if isinstance(config, cls) and not fields:
         return config
     surplus = f"both a configuration and {next(iter(fields))}=" if fields else f"{config!r}"
-    raise ConfigError(f"{owner} takes a {cls.__qualname__}, or its fields by name; got {surplus}.")
+    names = [one.name for one in dataclass_fields(cast(Any, cls))]
+    hint = f" Write {owner}({names[0]}=...)." if names and not is_dataclass(config) and not fields else ""
+    raise ConfigError(f"{owner} takes a {cls.__qualname__}, or its fields by name; got {surplus}.{hint}")
 
 
 def fields_signature(cls: type) -> inspect.Signature:

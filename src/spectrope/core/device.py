@@ -5,12 +5,12 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
 
-from spectrope.core.errors import DeviceError
+from spectrope.core.errors import ConfigError, DeviceError
 
 Device = Literal["auto", "cpu", "cuda"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -20,10 +20,13 @@ def choose_device(name: Device = "auto") -> torch.device:
     """The torch device that a name stands for; "auto" prefers CUDA.
 
     Raises:
+        ConfigError: If it is no such name.
         DeviceError: If CUDA is asked for and this machine has none.
     """
+    if name not in get_args(Device):
+        raise ConfigError(f"device must be {', '.join(get_args(Device))}; got {name!r}.")
     if name == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("device 'cuda' is not available here; use --device cpu, or auto.")
+        raise DeviceError("device 'cuda' is not available here; use device='cpu', or 'auto'.")
     return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")
 
 

@@ -8,6 +8,7 @@ from collections.abc import Container
 from pathlib import Path
 
 from spectrope.core.errors import ConfigError
+from spectrope.core.session import SESSION, code_digest
 
 _loaded: dict[Path, str] = {}
 _digests: dict[str, str] = {}  # Of the text of each file, by the name of its module.
@@ -65,8 +66,12 @@ def loaded_files() -> tuple[Path, ...]:
 
 
 def digest_of(member: object) -> str | None:
-    """The digest of the file that defines a class or function; None where no file of the user's does."""
-    return _digests.get(getattr(member, "__module__", ""))
+    """The digest of the user's file, or of the code in the user's session, that defines a class or function.
+
+    None where neither does.
+    """
+    module = getattr(member, "__module__", "")
+    return code_digest(member) if module in SESSION else _digests.get(module)
 
 
 def reason(error: BaseException) -> str:

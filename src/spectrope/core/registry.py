@@ -75,13 +75,9 @@ class Registry(Generic[Member]):
             _ = self[spec]
             return self._written_as(spec)
         member: Any = load_object(spec)
-        name = spec.rpartition(":")[2]
         if not isinstance(member, type):
             raise ConfigError(f"{spec} is no class; it must be one that derives from {self.base}.")
-        kind = getattr(self.config_of(member), "kind", None)
-        if kind is None or kind not in self or self[kind] is not member:
-            declared = f'`class {name}({self.base}, name="...")`'
-            raise ConfigError(f"{spec} is not registered as {self.what}; declare it as {declared}.")
+        kind = self.name_of(member)
         try:
             self.config_of(member)()
         except TypeError as error:
@@ -89,6 +85,20 @@ class Registry(Generic[Member]):
                 lacks = f"defines no {' and no '.join(missing)}"
                 raise ConfigError(f"{spec} {lacks}, which every {self.what} has.") from None
             raise ConfigError(f"{spec}: every field needs a default; {reason(error)}.") from None
+        return kind
+
+    def name_of(self, member: type) -> str:
+        """The name under which a class is registered.
+
+        Raises:
+            ConfigError: If it is not.
+        """
+        kind = getattr(self.config_of(member), "kind", None)
+        if kind is None or kind not in self or self[kind] is not member:
+            declared = f'`class {member.__name__}({self.base}, name="...")`'
+            raise ConfigError(
+                f"{member.__name__} is not registered as {self.what}; declare it as {declared}."
+            )
         return kind
 
     def digests(self, config: Any) -> dict[str, str]:
@@ -112,7 +122,8 @@ class Registry(Generic[Member]):
             if known is None:
                 raise ConfigError(
                     f"{self.what} {name!r} comes from a file, and none is run unasked; name it again, as "
-                    f"path/to/file.py:ClassName, or in Python to `{self.what.upper()}S.resolve`."
+                    f"path/to/file.py:ClassName, or in Python to `{self.what.upper()}S.resolve`; or "
+                    "define it again."
                 )
             if known != digest:
                 raise ConfigError(

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.core import (
+    ConfigError,
     Configured,
     Registry,
     SeededModule,
@@ -188,6 +189,10 @@ class Encoding(SeededModule):
         self.config = configured(type(self).Config, config, fields)
         self.setup(self.config)
 
+    def extra_repr(self) -> str:
+        """Its configuration, in the representation of the module."""
+        return ", ".join(f"{one.name}={getattr(self.config, one.name)!r}" for one in fields(self.config))
+
     def setup(self, config: Any) -> None:
         """Make what the encoding computes with, from its configuration: what subclasses define."""
 
@@ -210,8 +215,21 @@ class Encoding(SeededModule):
             k_pos: The same for the keys.
             x_q: Hidden states of the query side (b, i, c), for encodings that look at content.
             x_k: The same for the key side.
+
+        Raises:
+            ConfigError: If shapes are others, or not those of the configuration.
         """
+        self._check_shapes(q, k)
         return self.logits(Context(q, k, _positions(q, q_pos), _positions(k, k_pos), x_q, x_k))
+
+    def _check_shapes(self, q: Tensor, k: Tensor) -> None:
+        """Refuse queries and keys that do not fit each other or the configuration."""
+        name, given = type(self).__name__, f"got queries {tuple(q.shape)} and keys {tuple(k.shape)}."
+        if not q.ndim == k.ndim == 4 or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
+            raise ConfigError(f"{name} takes queries (b, h, i, d) and keys (b, h, j, d); {given}")
+        for size, number in (("n_heads", q.shape[1]), ("head_dim", q.shape[3])):
+            if (expected := getattr(self.config, size, number)) != number:
+                raise ConfigError(f"{name} was built with {size}={expected}; {given}")
 
     @property
     def factors(self) -> bool:
@@ -242,7 +260,7 @@ class Encoding(SeededModule):
         return q * self.logit_scale if self.scales else q
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        """Queries or keys as they enter the dot product, from x at positions (b or 1, t)."""
+        """Queries or keys as they enter the dot product, from x at positions (b or 1, t) or (t,)."""
         return x
 
     def bias(self, ctx: Context) -> Tensor | None:

@@ -66,7 +66,7 @@ class FoPE(Encoding, name="fope"):
             self.register_buffer("mixing", mixing)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        angles = (pos[..., None] * self.frequencies.value)[:, None]
+        angles = (torch.atleast_2d(pos)[..., None] * self.frequencies.value)[:, None]
         of_cosines, of_sines = self.mixing.double()
         real = F.pad(angles.cos() @ of_cosines, (0, self.still), value=1.0)
         imaginary = F.pad(angles.sin() @ of_sines, (0, self.still))

@@ -53,6 +53,6 @@ class MisreadRoPE(Encoding, name="misread_rope"):
         self.angles = config.schedule.build(config.head_dim)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        angles = self.angles(pos)[:, None]
+        angles = self.angles(torch.atleast_2d(pos))[:, None]
         table = self.gain * torch.cat([angles.sin(), angles.cos()], -1)
         return multiply_pairs(x, torch.complex(table[..., 1::2], table[..., ::2]), self.pairing)

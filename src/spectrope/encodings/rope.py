@@ -45,5 +45,5 @@ class RoPE(Encoding, name="rope"):
         self.angles = config.schedule.build(config.head_dim)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        angles = self.angles(pos)[:, None]
+        angles = self.angles(torch.atleast_2d(pos))[:, None]
         return multiply_pairs(x, torch.polar(torch.full_like(angles, self.gain), angles), self.pairing)

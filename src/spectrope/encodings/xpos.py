@@ -52,6 +52,7 @@ class XPos(Encoding, name="xpos"):
         self.rates = Constant(((shares + config.gamma) / (1 + config.gamma)).log() / config.scale_base)
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
+        pos = torch.atleast_2d(pos)
         sign = 1 if side == "query" else -1
         growth = (sign * pos[..., None] * self.rates.value).exp() * self.gain
         return multiply_pairs(x, torch.polar(growth, self.angles(pos))[:, None], self.pairing)

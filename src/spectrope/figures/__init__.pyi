@@ -2,12 +2,15 @@
 
 __all__ = [
     "BLUE",
+    "DROP",
     "FIGURES",
     "GREEN",
     "INK",
     "LOSS",
     "QUIET",
     "RED",
+    "Drawing",
+    "HeadValue",
     "Marks",
     "Panel",
     "Section",
@@ -16,6 +19,7 @@ __all__ = [
     "check_page",
     "exact",
     "figure_spec",
+    "head_map",
     "legend",
     "panels_spec",
     "rendered",
@@ -29,6 +33,8 @@ __all__ = [
 ]
 
 from .base import FIGURES, Marks, Panel, exact, span
+from .drawing import Drawing
+from .kinds.heatmap import DROP, HeadValue, head_map
 from .kinds.measured import legend
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report

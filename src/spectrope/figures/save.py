@@ -54,7 +54,7 @@ def check_figure(path: Path) -> None:
     """
     if path.suffix.lower() not in WRITERS:
         suffixes = ", ".join(WRITERS)
-        raise ConfigError(f"a figure is saved as {suffixes}; got {path.name!r}. Change the suffix of --out.")
+        raise ConfigError(f"a figure is saved as {suffixes}; got {path.name!r}.")
     check_place(path)
 
 

@@ -106,7 +106,7 @@ def check_page(path: Path, suffix: str = ".html") -> None:
         StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() != suffix:
-        raise ConfigError(f"this page is saved as {suffix}; got {path.name!r}. Change the suffix of --out.")
+        raise ConfigError(f"this page is saved as {suffix}; got {path.name!r}.")
     check_place(path)
 
 

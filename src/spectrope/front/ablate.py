@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -10,11 +10,12 @@ import polars as pl
 from torch import nn
 
 from spectrope import lab
-from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, Tokenizer, ablate_model, zeroed_heads
+from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, ablate_model, zeroed_heads
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device
+from spectrope.figures import DROP, Drawing, head_map
 from spectrope.front.progress import counting, watching
-from spectrope.front.targets import Target, opened
+from spectrope.front.targets import AnyTokenizer, Target, opened
 from spectrope.lab import EXAMPLES, Exact, HeadAblation, Method, choose_protocol, experiment_of
 from spectrope.models import Decoder
 from spectrope.stats import spearman
@@ -29,6 +30,7 @@ SHOWN = {
     "screen": ("layer", "head", "drop", "loss_increase_estimate"),
 }
 HEADS_SHOWN = 12
+DRAWN = {"ablation": DROP, "adaptive": replace(DROP, low="drop_low", high="drop_high")}
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,6 +48,20 @@ class AblatedRun(Shown):
     def to_frame(self) -> pl.DataFrame:
         """A row per head, layer by layer."""
         return next(iter(self.tables.values()))
+
+    def figure(self) -> Drawing:
+        """The heat map of the drops.
+
+        Raises:
+            UnsupportedError: If heads were not measured one by one, each with an interval.
+        """
+        kind = next(iter(self.tables)).split("-")[0]
+        if kind not in DRAWN:
+            raise UnsupportedError(
+                f"a heat map needs the interval of every head, which method {kind!r} does not measure; "
+                f"sp.figure(run, {kind!r}) draws what it does."
+            )
+        return Drawing("heatmap", head_map(self.to_frame(), DRAWN[kind]))
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield f"Drops in percentage points; layers and heads count from 0; tables in {self.run.path}."
@@ -71,9 +87,10 @@ def ablate(
     length: int | None = None,
     layers: slice | None = None,
     batch: int | None = None,
-    tokenizer: Tokenizer | None = None,
+    tokenizer: AnyTokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
+    allow_download: bool = False,
     watch: Watch | None = None,
 ) -> AblatedRun | AblatedModel:
     """Change each head's output before the output projection and measure what it costs.
@@ -93,9 +110,11 @@ def ablate(
         length: Of a model: tokens per sequence (64).
         layers: Of a model: layers whose heads to change; None takes all.
         batch: Of a model: sequences in one batch; None takes what fills the device.
-        tokenizer: Of a model, for texts; None takes that of a checkpoint that is named.
+        tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
+            named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
         device: Where to compute.
+        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
         watch: Called with the progress; None shows it in a terminal or a notebook.
 
     Raises:
@@ -110,7 +129,7 @@ def ablate(
         ['layer', 'head', 'fill']
     """
     place = choose_device(device)
-    known, tokenizer = opened(target, root, place, tokenizer)
+    known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
     of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
     if isinstance(known, Run):
         refuse(of_models, "models", f"run {known.id} has its own task")
@@ -134,7 +153,7 @@ def ablate(
 
 
 @contextlib.contextmanager
-def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.Module]:
+def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]] | tuple[Any, ...]) -> Iterator[nn.Module]:
     """The model with zeros in the place of some heads' outputs while the block runs; always undone.
 
     The zeros stand before the output projection, in whatever is computed with the model inside the block,
@@ -142,8 +161,8 @@ def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.M
 
     Args:
         model: A decoder of this package, a Hugging Face model, or an `OwnModel`.
-        heads: Pairs of layer and head, both counted from 0; in a model with two stacks, role ("encoder",
-            "decoder" or "cross"), layer and head.
+        heads: Pairs of layer and head, both counted from 0, or one; in a model with two stacks, role
+            ("encoder", "decoder" or "cross"), layer and head.
 
     Raises:
         ConfigError: If the model has no such head.
@@ -158,6 +177,7 @@ def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.M
         >>> silenced, sum(len(block.heads._forward_hooks) for block in model.blocks)
         (2, 0)
     """
+    heads = _pairs(heads)
     if isinstance(model, Decoder):
         if wrong := [head for head in heads if len(head) != 2]:
             raise ConfigError(f"a head of this model is named (layer, head); got {wrong[0]!r}.")
@@ -167,6 +187,22 @@ def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.M
     require_language_model(model)
     with zeroed_heads(model, heads):
         yield model
+
+
+def _pairs(heads: Any) -> list[tuple[Any, ...]]:
+    """Heads as a list of tuples, each with its role, if any, before two whole numbers.
+
+    Raises:
+        ConfigError: If these are none.
+    """
+    listed = list(heads) if isinstance(heads, Sequence) and not isinstance(heads, str) else [heads]
+    if listed and not isinstance(listed[-1], Sequence):
+        listed = [listed]
+    for head in listed:
+        parts = [] if isinstance(head, str) or not isinstance(head, Sequence) else list(head)
+        if not parts or not all(type(part) is int for part in parts if not isinstance(part, str)):
+            raise ConfigError(f"heads must be pairs of layer and head, such as [(0, 3)]; got {heads!r}.")
+    return [tuple(head) for head in listed]
 
 
 def refuse(arguments: Mapping[str, Any], of: str, why: str) -> None:

@@ -10,12 +10,12 @@ import polars as pl
 from spectrope import lab
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, Watch
-from spectrope.encodings import EncodingConfig
-from spectrope.front.figure import Drawing, figure, report
+from spectrope.figures import Drawing
+from spectrope.front.figure import HEATMAP, figure, report
 from spectrope.front.progress import watching
 from spectrope.front.runs import table
 from spectrope.front.train import tried, warn_of_failures
-from spectrope.lab import COMPARED, COMPARED_TASKS, Experiment, Tuning, comparison_plan
+from spectrope.lab import COMPARED, COMPARED_TASKS, AnyEncoding, AnyTask, Experiment, Tuning, comparison_plan
 from spectrope.lab.tune import tune
 from spectrope.store import Run
 
@@ -37,17 +37,24 @@ class Comparison(Shown):
     tuned: tuple[Run, ...] = ()
     tunings: tuple[Tuning, ...] = ()
 
+    def __iter__(self) -> Iterator[Run]:
+        """All its runs, so that `table`, `figure` and `report` take it as it is."""
+        return iter((*self.runs, *self.tuned))
+
+    def __len__(self) -> int:
+        return len(self.runs) + len(self.tuned)
+
     def to_frame(self) -> pl.DataFrame:
         """A row per run, with the columns of `table`."""
-        return table([*self.runs, *self.tuned])
+        return table(self)
 
-    def figure(self, name: str) -> Drawing:
+    def figure(self, name: str = HEATMAP) -> Drawing:
         """One figure of all runs; see `figure`."""
-        return figure([*self.runs, *self.tuned], name)
+        return figure(self, name)
 
     def report(self, path: str | Path = "report.html") -> Path:
         """Write the report of all runs; see `report`."""
-        return report([*self.runs, *self.tuned], path)
+        return report(self, path)
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield RUNS, _shown(self.runs)
@@ -58,8 +65,8 @@ class Comparison(Shown):
 
 
 def compare(
-    encodings: str | EncodingConfig | Sequence[str | EncodingConfig] = COMPARED,
-    tasks: str | Sequence[str] = COMPARED_TASKS,
+    encodings: AnyEncoding | Sequence[AnyEncoding] = COMPARED,
+    tasks: AnyTask | Sequence[AnyTask] = COMPARED_TASKS,
     seeds: int | Sequence[int] = 0,
     *,
     scale: str = "mini",
@@ -78,9 +85,9 @@ def compare(
     Encodings and tasks from files are tried first, and the laws of such an encoding are printed.
 
     Args:
-        encodings: Names, `mla+NAME` for latent attention, classes in files (`file.py:Class`),
+        encodings: Names, `mla+NAME` for latent attention, classes, classes in files (`file.py:Class`),
             configurations, or one of them.
-        tasks: Names, classes in files, or one of them.
+        tasks: Names, classes, classes in files, configurations, or one of them.
         seeds: One run per seed, task and encoding; a number is one seed.
         scale: Sizes and length of training; see `experiment`, also for what follows.
         condition: Whose confounds to keep.
@@ -124,8 +131,9 @@ def compare(
     work = _Work(plan, Path(root), device, workers, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
-    warn_of_failures([*runs, *tuned])
-    return Comparison(tuple(runs), tuple(tuned), tuple(tunings))
+    comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings))
+    warn_of_failures(comparison)
+    return comparison
 
 
 @dataclass(frozen=True)

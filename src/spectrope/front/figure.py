@@ -1,55 +1,29 @@
 """Figures and reports of runs: drawn in a notebook, or written to a file."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from spectrope.figures import figure_spec, write_report, write_spec, written_svg
+from spectrope.checkpoints import AblatedModel
+from spectrope.core import ConfigError
+from spectrope.figures import FIGURES, Drawing, figure_spec, write_report
+from spectrope.front.ablate import AblatedRun
 from spectrope.front.runs import as_runs
 from spectrope.store import Run
 
-
-@dataclass(frozen=True, repr=False)
-class Drawing:
-    """A figure of some runs, which a notebook displays.
-
-    Args:
-        name: Of the figure, as in `FIGURES`.
-        spec: Its Vega-Lite specification, with the data in it; `altair.Chart.from_dict` takes it.
-    """
-
-    name: str
-    spec: dict[str, Any]
-
-    def save(self, path: str | Path) -> Path:
-        """Write it to a file, whole or not at all, and return the path.
-
-        Args:
-            path: Its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for nothing)
-                or .json (the specification).
-
-        Raises:
-            ConfigError: If the suffix is another.
-            StoreError: If the file cannot be written.
-        """
-        return write_spec(self.spec, Path(path))
-
-    def __repr__(self) -> str:
-        return f"figure {self.name!r}; a notebook displays it, and .save({self.name + '.svg'!r}) writes it"
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        return {"image/svg+xml": written_svg(self.spec), "text/plain": repr(self)}
+HEATMAP = "heatmap"
 
 
-def figure(runs: Run | Iterable[Run] | str | Path, name: str) -> Drawing:
+def figure(
+    runs: Run | Iterable[Run] | AblatedRun | AblatedModel | str | Path, name: str = HEATMAP
+) -> Drawing:
     """One figure of finished runs, which a notebook displays and `save` writes.
 
     Args:
-        runs: One, several, or a folder of runs, of which all finished ones are drawn but trials of a learning
-            rate and those of other laboratories.
-        name: A registered figure, such as "accuracy", "heatmap" or "kernel", or one in a file
-            (`file.py:Class`), which is run.
+        runs: One, several, a comparison, or a folder of runs, of which all finished ones are drawn but trials
+            of a learning rate and those of other laboratories; or what `ablate` returned, of which the heat
+            map alone is drawn.
+        name: A registered figure, such as "accuracy", "heatmap" or "kernel" (`sp.FIGURES` lists them), or one
+            in a file (`file.py:Class`), which is run.
 
     Raises:
         UnknownNameError: If no figure has that name.
@@ -63,15 +37,20 @@ def figure(runs: Run | Iterable[Run] | str | Path, name: str) -> Drawing:
         >>> drawing.save("heatmap.svg").name
         'heatmap.svg'
     """
-    resolved, spec = figure_spec(as_runs(runs), name)
-    return Drawing(resolved, spec)
+    if not isinstance(runs, AblatedRun | AblatedModel):
+        resolved, spec = figure_spec(as_runs(runs), name)
+        return Drawing(resolved, spec)
+    if FIGURES.resolve(name) != HEATMAP:
+        raise ConfigError(f"of an ablation only figure {HEATMAP!r} is drawn; got {name!r}.")
+    return runs.figure()
 
 
 def report(runs: Run | Iterable[Run] | str | Path, path: str | Path = "report.html") -> Path:
     """Write the page of some finished runs: one HTML file that holds everything it shows.
 
     Args:
-        runs: One, several, or a folder, as for `figure`; what has not been ablated is shown without drops.
+        runs: One, several, a comparison, or a folder, as for `figure`; what has not been ablated is shown
+            without drops.
         path: HTML file to write.
 
     Returns:

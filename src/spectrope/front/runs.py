@@ -63,7 +63,7 @@ def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
     return [run for run in readable if unfinished or run.finished]
 
 
-def table(runs: Run | Iterable[Run]) -> pl.DataFrame:
+def table(runs: Run | Iterable[Run] | str | Path = "runs") -> pl.DataFrame:
     """One data frame of runs, a row each, with the same columns whatever they are of.
 
     Columns: what tells runs apart (`run`, its id; `laboratory`, `task`, `encoding`, `scale`, `condition`,
@@ -73,18 +73,20 @@ def table(runs: Run | Iterable[Run]) -> pl.DataFrame:
     training, and the `path`. What a run does not have is null.
 
     Args:
-        runs: Finished or not, of any laboratory.
+        runs: A run, several, finished or not and of any laboratory, a comparison, or a folder, of which all
+            finished ones are taken.
 
     Raises:
-        StoreError: If a run is damaged.
+        ConfigError: If it is none of these.
+        StoreError: If there is no such folder, or a run is damaged.
 
     Example:
         >>> import spectrope as sp
         >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
-        >>> sp.table(sp.runs("my-runs")).select("task", "encoding", "seed").rows()
+        >>> sp.table("my-runs").select("task", "encoding", "seed").rows()
         [('distance', 'nope', 0)]
     """
-    chosen = [runs] if isinstance(runs, Run) else _several(runs)
+    chosen = _runs_of(runs) if isinstance(runs, str | Path) else as_runs(runs)
     return pl.DataFrame([_row(run) for run in chosen], schema=SCHEMA)
 
 
@@ -105,7 +107,7 @@ def as_runs(runs: Run | Iterable[Run] | str | Path) -> list[Run]:
         return _several(runs)
     chosen = [run for run in _runs_of(runs) if _is_shown(run)]
     if not chosen:
-        raise StoreError(f"no finished run in {runs}; `spectrope compare` makes some.")
+        raise StoreError(f"no finished run in {runs}; `compare` makes some.")
     return chosen
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from spectrope import lab
-from spectrope.checkpoints import LENGTH, ModelSpectrum, Tokenizer, spectrum_of_model
+from spectrope.checkpoints import LENGTH, ModelSpectrum, spectrum_of_model
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign
 from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.progress import counting, watching
 from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
-from spectrope.front.targets import Target, opened
+from spectrope.front.targets import AnyTokenizer, Target, opened
 from spectrope.lab import Measurement, encoding_kernels, experiment_of, kernel_tables
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
@@ -33,9 +33,10 @@ def spectrum(
     layers: slice | None = None,
     batch: int | None = None,
     quantities: Sequence[str] = (),
-    tokenizer: Tokenizer | None = None,
+    tokenizer: AnyTokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
+    allow_download: bool = False,
     watch: Watch | None = None,
 ) -> Spectra:
     """Measure the spectra of the heads of a run or a model, or bound that of an encoding by itself.
@@ -54,9 +55,11 @@ def spectrum(
         batch: Of a model: sequences in one pass; None takes all.
         quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
             run.
-        tokenizer: Of a model, for texts; None takes that of a checkpoint that is named.
+        tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
+            named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
         device: Where to compute.
+        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
         watch: Called with the progress; None shows it in a terminal or a notebook.
 
     Raises:
@@ -81,7 +84,7 @@ def spectrum(
         )
     refuse({"heads": heads}, "encodings", "a model has its own")
     place = choose_device(device)
-    known, tokenizer = opened(target, root, place, tokenizer)
+    known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
     examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
     if isinstance(known, Run):
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")

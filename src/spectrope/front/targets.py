@@ -1,8 +1,9 @@
 """What functions of runs, models and checkpoints are given, and which of them it is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,10 +16,16 @@ from spectrope.lab import OWN, OWN_TASKS
 from spectrope.store import Run, disk_errors, resolve_run
 
 Target = Run | nn.Module | str | Path
+AnyTokenizer = Tokenizer | Callable[..., Any]  # Those of transformers are called.
 
 
 def opened(
-    target: object, root: str | Path, device: torch.device, tokenizer: Tokenizer | None
+    target: object,
+    root: str | Path,
+    device: torch.device,
+    tokenizer: AnyTokenizer | None,
+    *,
+    allow_download: bool = False,
 ) -> tuple[Run | nn.Module, Tokenizer | None]:
     """A run, or a model on a device with its tokenizer, if it has one.
 
@@ -27,32 +34,54 @@ def opened(
         root: Folder that holds the run folders.
         device: Where to compute.
         tokenizer: The model's; None takes the checkpoint's own, where it is named.
+        allow_download: Whether a checkpoint may be fetched from the hub.
 
     Raises:
         ConfigError: If it is none of these.
     """
     if isinstance(target, str | Path):
-        target = run_or_checkpoint(str(target), Path(root), allow_download=False, specs=())
+        target = run_or_checkpoint(str(target), Path(root), allow_download, specs=())
     if isinstance(target, Run):
         return target, None
     if isinstance(target, nn.Module):
-        return target.to(device), tokenizer
+        return target.to(device), _wrapped(tokenizer)
     if not isinstance(target, str):
         raise ConfigError(
-            "a target is a run, a model, or the name of a run or checkpoint; "
-            f"got {target!r}, a {type(target).__name__}."
+            "a target must be a run, a model, or the name of a run or a checkpoint; got a "
+            f"{type(target).__name__}{'; take one of its runs' if isinstance(target, Iterable) else ''}."
         )
-    return open_model(target).to(device), tokenizer or tokenizer_of(target)
+    model = open_model(target, allow_download=allow_download).to(device)
+    return model, _wrapped(tokenizer) or tokenizer_of(target, allow_download)
 
 
-def load_model(source: Run | str | Path, *, root: str | Path = "runs", device: Device = "auto") -> nn.Module:
+def _wrapped(tokenizer: object) -> Tokenizer | None:
+    """A tokenizer as the library loads it, or wrapped already.
+
+    Raises:
+        ConfigError: If it is neither.
+    """
+    if tokenizer is None or isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    if not (callable(tokenizer) and hasattr(tokenizer, "mask_token_id")):
+        raise ConfigError(f"tokenizer must be one of transformers; got a {type(tokenizer).__name__}.")
+    return Tokenizer(tokenizer)
+
+
+def load_model(
+    source: Run | str | Path,
+    *,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    allow_download: bool = False,
+) -> nn.Module:
     """The trained network of a finished run, or the model of a checkpoint, in evaluation mode.
 
     Args:
-        source: A run, or the folder or name of a run or a checkpoint; of a checkpoint, safetensors from disk
-            or the local cache alone are read. `spectrope.checkpoints.open_model` has more ways.
+        source: A run, or the folder or name of a run or a checkpoint; of a checkpoint, only safetensors are
+            read. `spectrope.checkpoints.open_model` has more ways.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
         device: Where it is to compute.
+        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
 
     Raises:
         ConfigError: If there is no such run or checkpoint.
@@ -65,14 +94,14 @@ def load_model(source: Run | str | Path, *, root: str | Path = "runs", device: D
         3
     """
     place = choose_device(device)
-    known, _ = opened(source, root, place, None)
+    known, _ = opened(source, root, place, None, allow_download=allow_download)
     return lab.load_model(known, place) if isinstance(known, Run) else known
 
 
-def tokenizer_of(source: str) -> Tokenizer | None:
+def tokenizer_of(source: str, allow_download: bool) -> Tokenizer | None:
     """The tokenizer of a checkpoint, if it has one that can be read."""
     try:
-        return open_tokenizer(source)
+        return open_tokenizer(source, allow_download=allow_download)
     except ConfigError:
         return None
 
@@ -124,8 +153,8 @@ def _found(name: str, root: Path, allow_download: bool) -> Run | str:
     if allow_download or is_checkpoint(name):
         return name
     raise ConfigError(
-        f"{name!r} is neither a run in {root} (`spectrope runs --runs {root}` lists them) nor a checkpoint: "
-        "no folder, and no model in the local cache; --allow-download fetches one."
+        f"{name!r} is neither a run in {root} nor a checkpoint, that is no folder and no model in the local "
+        "cache; allow_download=True fetches one."
     )
 
 

@@ -1,16 +1,15 @@
 """Training one run, or a plan of many, with progress."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 from spectrope import lab
 from spectrope.console import try_own, try_task
 from spectrope.core import ConfigError, Device, SpectropeWarning, Watch, choose_device, stop_on_signal
-from spectrope.encodings import EncodingConfig
 from spectrope.front.progress import watching
-from spectrope.lab import AnyExperiment, Experiment, Job, Probe, as_jobs, experiment
+from spectrope.lab import AnyEncoding, AnyExperiment, AnyTask, Experiment, Job, Probe, as_jobs, experiment
 from spectrope.store import Run
 
 
@@ -26,8 +25,8 @@ def train(
 ) -> Run: ...
 @overload
 def train(
-    encoding: str | EncodingConfig,
-    task: str = ...,
+    encoding: AnyEncoding,
+    task: AnyTask = ...,
     *,
     scale: str = ...,
     condition: str = ...,
@@ -41,8 +40,8 @@ def train(
     watch: Watch | None = ...,
 ) -> Run: ...
 def train(
-    encoding: str | EncodingConfig | AnyExperiment,
-    task: str = "distance",
+    encoding: AnyEncoding | AnyExperiment,
+    task: AnyTask = "distance",
     *,
     scale: str = "mini",
     condition: str = "controlled",
@@ -60,9 +59,9 @@ def train(
     An encoding or a task from a file is tried first, and the laws of the encoding are printed.
 
     Args:
-        encoding: A registered encoding, one in a file (`file.py:Class`), its configuration, or a whole
-            experiment, which already has what follows up to `settings`.
-        task: A registered task, or one in a file.
+        encoding: A registered encoding, one in a file (`file.py:Class`), its class or configuration, or a
+            whole experiment, which already has what follows up to `settings`.
+        task: A registered task, one in a file, its class or configuration.
         scale: Sizes and length of training; see `experiment`, also for what follows.
         condition: Whose confounds to keep.
         seed: Of data, weights, order and dropout.
@@ -109,7 +108,7 @@ def train(
     return run
 
 
-def warn_of_failures(runs: Sequence[Run]) -> None:
+def warn_of_failures(runs: Iterable[Run]) -> None:
     """Warn of runs that have diverged, or that have learned hardly more than to guess."""
     for run in runs:
         if failure := _failure(run.manifest):

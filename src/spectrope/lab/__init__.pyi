@@ -20,7 +20,9 @@ __all__ = [
     "WEIGHTS",
     "Ablation",
     "Adaptive",
+    "AnyEncoding",
     "AnyExperiment",
+    "AnyTask",
     "Condition",
     "Cumulative",
     "EncodingKernel",
@@ -154,7 +156,7 @@ from .training.conditions import CONDITIONS, Condition
 from .training.config import Experiment
 from .training.learning import LearningProbe
 from .training.probe import Probe
-from .training.scales import SCALES, experiment
+from .training.scales import SCALES, AnyEncoding, AnyTask, experiment
 from .training.state import WEIGHTS, TrainingState, sit
 from .trials import FACTORS, Trial, Tuning, grid, trials_of
 from .tune import run_tuned

@@ -1,20 +1,19 @@
 """The plan of a comparison: one experiment per task, seed and encoding, all else equal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from spectrope.core import ConfigError, require_type
-from spectrope.encodings import EncodingConfig
+from spectrope.core import ConfigError
 from spectrope.lab.training.config import Experiment
-from spectrope.lab.training.scales import experiment
+from spectrope.lab.training.scales import AnyEncoding, AnyTask, experiment
 
 COMPARED = ("nope", "sinusoidal", "learned", "random", "t5", "relative", "alibi", "rope")
 COMPARED_TASKS = ("distance", "counting")
 
 
 def comparison_plan(
-    encodings: str | EncodingConfig | Sequence[str | EncodingConfig] = COMPARED,
-    tasks: str | Sequence[str] = COMPARED_TASKS,
+    encodings: AnyEncoding | Sequence[AnyEncoding] = COMPARED,
+    tasks: AnyTask | Sequence[AnyTask] = COMPARED_TASKS,
     seeds: int | Sequence[int] = 0,
     *,
     scale: str = "mini",
@@ -26,8 +25,8 @@ def comparison_plan(
     """The experiments that compare encodings on tasks, in the order task, seed, encoding; each comes once.
 
     Args:
-        encodings: Names, classes in files (`file.py:Class`), configurations, or one of them.
-        tasks: Names, classes in files, or one of them.
+        encodings: Names, classes, classes in files (`file.py:Class`), configurations, or one of them.
+        tasks: Names, classes, classes in files, configurations, or one of them.
         seeds: One run per seed, task and encoding; a number is one seed.
         scale: Sizes and length of training; see `experiment`, also for what follows.
         condition: Whose confounds to keep.
@@ -39,11 +38,7 @@ def comparison_plan(
         ConfigError: If there is nothing to compare, or a value breaks a rule.
         UnknownNameError: If a name is not known.
     """
-    for name, given in (("encodings", encodings), ("tasks", tasks), ("seeds", seeds)):
-        require_type(given, (Sequence, EncodingConfig, int), name, "one or a list")
-    chosen = (encodings,) if isinstance(encodings, str | EncodingConfig | int) else tuple(encodings)
-    on = (tasks,) if isinstance(tasks, str | int) else tuple(tasks)
-    numbers = (seeds,) if isinstance(seeds, int | str) else tuple(seeds)
+    chosen, on, numbers = map(_several, (encodings, tasks, seeds))
     for name, values in (("encodings", chosen), ("tasks", on), ("seeds", numbers)):
         if not values:
             raise ConfigError(f"a comparison's {name} must be at least one; got none.")
@@ -62,3 +57,10 @@ def comparison_plan(
         for encoding in chosen
     ]
     return list(dict.fromkeys(plan))  # Two workers must not write one run.
+
+
+def _several(given: Any) -> tuple[Any, ...]:
+    """Several values, or one as the only one."""
+    if isinstance(given, Iterable) and not isinstance(given, str | Mapping | type):
+        return tuple(given)
+    return (given,)

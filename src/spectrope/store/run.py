@@ -16,6 +16,7 @@ from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
 
 from spectrope.core import StoreError, config_hash, require_type
+from spectrope.store.card import as_card, as_line
 from spectrope.store.files import (
     disk_errors,
     is_temporary,
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
     import torch  # Reading tables does without it; only tensors need it.
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
+NAMED = 6  # Runs named in a message at most.
 CONFIG, MANIFEST = "config.json", "manifest.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One run's folder, named by the hash of its configuration; without a manifest it is unfinished.
 
@@ -43,6 +45,12 @@ class Run:
     """
 
     path: Path
+
+    def __repr__(self) -> str:
+        return as_line(self)
+
+    def _repr_html_(self) -> str:
+        return as_card(self)
 
     @property
     def id(self) -> str:
@@ -203,7 +211,7 @@ def load_run(path: str | Path) -> Run:
     path = Path(path)
     with disk_errors(path, "read"):
         if not path.is_dir():
-            raise StoreError(f"{path} is no folder; `spectrope runs` lists what there is.")
+            raise StoreError(f"{path} is no folder.")
         run = Run(path)
         _identity(path)
         if run.finished:
@@ -250,7 +258,7 @@ def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
     """
     root = Path(root)
     if not root.is_dir():
-        raise StoreError(f"{root} is no folder; `spectrope compare --runs {root}` makes it.")
+        raise StoreError(f"{root} is no folder; compare and train make one.")
     with disk_errors(root, "read"):
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     runs: list[Run] = []
@@ -279,7 +287,8 @@ def resolve_run(root: Path, name: str) -> Run:
     if not matches and name and is_folder:
         return load_run(Path(name))
     if not matches:
-        raise StoreError(f"no run {name!r} in {root}; `spectrope runs --runs {root}` lists them.")
+        held = ", ".join(path.name for path in folders[:NAMED]) + (", ..." if len(folders) > NAMED else "")
+        raise StoreError(f"no run {name!r} in {root}, which holds {held or 'none'}.")
     if len(matches) > 1 and matches[0].name != name:
         raise StoreError(f"{name!r} begins several runs: {', '.join(path.name for path in matches)}.")
     return load_run(matches[0])

@@ -118,6 +118,12 @@ class TestAudit:
         assert found.layers[0].effective.turning is not None
 
 
+def test_the_vocabulary_is_seen_or_asked_for():
+    assert OwnModel(MiniGPT()).config.vocab_size == VOCABULARY
+    with pytest.raises(ConfigError, match="needs vocabulary=, the number of token ids: no sizes"):
+        OwnModel(nn.Linear(2, 2))
+
+
 class TestAblation:
     @pytest.mark.parametrize("model", [MiniGPT, TorchEncoder], ids=lambda model: model.__name__)
     def test_the_sweep_is_what_silencing_by_hand_costs(self, model):

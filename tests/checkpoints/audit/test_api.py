@@ -11,6 +11,8 @@ from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.text import COLUMNS
 from spectrope.core.errors import ConfigError, UnsupportedError
 
+TAKES = "audit takes a Hugging Face model, a module of your own in sp.OwnModel, or the folder or id of .*"
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -46,8 +48,18 @@ def test_a_string_says_why_something_differs():
     assert re.search(r"layer 0: SPE\d+ scaling: base 10000 declared, base 10000, linear by 2 effective", text)
 
 
-def test_the_short_form_is_short(found):
-    assert repr(found) == "<Audit of SmolLM3ForCausalLM: matches, 4 layers at length 32>"
+def test_a_prompt_shows_the_table_of_verdicts(found):
+    assert repr(found) == str(found)
+
+
+def test_a_difference_is_a_table(found):
+    model = FAMILIES["smollm3"]()
+    model.model.rotary_emb.inv_freq *= 0.5
+    changed = diff(found, audit(model, length=32))
+    assert changed.to_frame()["verdict"].to_list() == ["differs"] * 3 + ["same"]
+    assert "layer 0: frequencies, pair" in repr(changed)
+    assert "<table>" in changed._repr_html_()
+    assert diff(found, found).same
 
 
 def test_a_notebook_shows_a_table_and_runs_nothing(found):
@@ -69,8 +81,8 @@ def test_a_frame_has_a_row_per_layer(found):
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((nn.Linear(2, 2),), {}, "audit takes a Hugging Face model, or the folder or id of one; got Linear"),
-        ((42,), {}, "audit takes a Hugging Face model, or the folder or id of one; got int 42"),
+        ((nn.Linear(2, 2),), {}, f"{TAKES}; got Linear"),
+        ((42,), {}, f"{TAKES}; got int"),
         ((llama(),), {"dtype": "bfloat16"}, "say how a checkpoint is loaded; got a loaded LlamaForCausalLM"),
         (
             ("x",),

@@ -12,7 +12,7 @@ from tests.figures.kinds.test_figures import emptied
 from tests.figures.synthetic import make_run, make_store, save_figure
 
 from spectrope.core.errors import StoreError
-from spectrope.figures import FIGURES, write_report
+from spectrope.figures import DROP, FIGURES, head_map, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE
@@ -153,3 +153,16 @@ class TestScreening:
         run.write_frame("screen", run.frame("screen").head(heads).with_columns(drop=pl.lit(1.0)))
         (panel,) = panels("screen", [run])
         assert [row["words"] for row in panel.layers["words"].rows] == ["seed 0: ρ undefined"]
+
+
+@pytest.mark.parametrize("roles", [None, ("encoder", "decoder")])
+def test_the_heads_of_one_model_are_a_map(roles):
+    heads = pl.DataFrame({"layer": [0, 0, 1], "head": [0, 1, 0], "drop": [5.0, -2.0, 0.1]})
+    heads = heads.with_columns(low=pl.col("drop") - 1, high=pl.col("drop") + 1)
+    if roles is not None:
+        heads = pl.concat([heads.with_columns(role=pl.lit(role)) for role in roles])
+    (row,) = head_map(heads, DROP)["vconcat"]
+    assert [panel["title"] for panel in row["concat"]] == list(roles or ("",))
+    for panel in row["concat"]:
+        assert [cell["drop"] for cell in panel["data"]["values"]] == [5.0, -2.0, 0.1]
+        assert panel["layer"][0]["encoding"]["color"]["scale"]["domain"] == [-5.0, -2.5, 0.0, 2.5, 5.0]

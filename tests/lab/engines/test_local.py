@@ -315,7 +315,7 @@ def test_a_plan_runs_outside_the_main_thread(tmp_path):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
 def test_cuda_is_asked_for_in_vain(tmp_path):
-    with pytest.raises(DeviceError, match="device 'cuda' is not available here; use --device cpu"):
+    with pytest.raises(DeviceError, match="device 'cuda' is not available here; use device='cpu', or 'auto'"):
         execute([tiny()], tmp_path, device="cuda", workers=1, watch=ignore)
 
 

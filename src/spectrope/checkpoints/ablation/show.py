@@ -16,6 +16,7 @@ from spectrope.checkpoints.language import read_texts, task_sequences, text_sequ
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.console import Shown
 from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
+from spectrope.figures import Drawing, HeadValue, head_map
 
 HEADS_SHOWN = 12
 COLUMNS = {
@@ -28,6 +29,9 @@ COLUMNS = {
     "drop_low": "drop from",
     "drop_high": "drop to",
 }
+LOSS_INCREASE = HeadValue(
+    "loss_increase", "loss_increase_low", "loss_increase_high", "increase of the loss, nats", ".2f", 0.1
+)
 Content = str | Path | Sequence[str] | Tensor
 
 
@@ -48,6 +52,10 @@ class AblatedModel(Shown):
     def to_frame(self) -> pl.DataFrame:
         """A row per head, layer by layer, with the columns of `HeadCost`."""
         return pl.DataFrame(self.sweep.costs())
+
+    def figure(self) -> Drawing:
+        """The heat map of the increase of the loss."""
+        return Drawing("heatmap", head_map(self.to_frame(), LOSS_INCREASE))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values."""
@@ -105,7 +113,7 @@ def ablate_model(
     tokens = None if batch is None else batch * data.width
     sweep = checkpoint_sweep(subject, data, fill=fill, layers=layers, tokens=tokens, watch=watch)
     if not math.isfinite(sweep.loss):
-        raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; try --dtype float32.")
+        raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; take dtype='float32'.")
     return AblatedModel(_words(on), data.width, sweep)
 
 

@@ -232,4 +232,4 @@ def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Varia
                 "a checkpoint takes zero, mean or resample."
             )
     if "resample" in fills_of(variants) and data.ragged:
-        raise UnsupportedError("fill 'resample' needs sequences of one length; cut them with --length.")
+        raise UnsupportedError("fill 'resample' needs sequences of one length; give a shorter length.")

@@ -58,7 +58,7 @@ def _found(sites: dict[tuple[Any, int], HeadSite], head: Sequence[Any]) -> tuple
         raise ConfigError(f"a head of this model is named {form}; got {head!r}.")
     role, layer, number = head if len(head) == 3 else ("", *head)
     site = sites.get((role, layer))
-    if site is None or not 0 <= number < site.n_heads:
+    if site is None or number not in range(site.n_heads):
         last = max(layer for _, layer in sites)
         n_heads = max(site.n_heads for site in sites.values())
         raise ConfigError(

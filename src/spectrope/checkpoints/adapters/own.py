@@ -13,7 +13,7 @@ from spectrope.checkpoints.adapters.hooks import running
 from spectrope.checkpoints.adapters.own_fields import declared_fields
 from spectrope.checkpoints.adapters.sites import first_of
 from spectrope.checkpoints.adapters.torch_attention import check_multi_head, multi_head_forward
-from spectrope.core import ConfigError, UnsupportedError
+from spectrope.core import ConfigError, UnsupportedError, require_type
 from spectrope.encodings import EncodingConfig
 
 LEAST_VOCABULARY = 6  # Probes put token 5 at every position.
@@ -32,7 +32,8 @@ class OwnModel(nn.Module):
 
     Args:
         model: The module.
-        vocabulary: Number of token ids, at least 6.
+        vocabulary: Number of token ids, at least 6; None takes the number of rows of an embedding that is
+            also the number of outputs of a linear map.
         max_length: Most tokens of a sequence; None where there is no limit.
         encoding: What it is meant to apply: the name of an encoding, its configuration, or fields as a
             Hugging Face `config.json` has them; None declares nothing.
@@ -43,7 +44,7 @@ class OwnModel(nn.Module):
             place of their forward pass, with the module before its arguments.
 
     Raises:
-        ConfigError: If the vocabulary is too small, or there is no such `predictor`.
+        ConfigError: If the vocabulary is too small or not to be seen, or there is no such `predictor`.
         UnsupportedError: If the encoding cannot be declared, or a `nn.MultiheadAttention` is not
             `batch_first` or adds keys of its own.
     """
@@ -52,7 +53,7 @@ class OwnModel(nn.Module):
         self,
         model: nn.Module,
         *,
-        vocabulary: int,
+        vocabulary: int | None = None,
         max_length: int | None = None,
         encoding: str | EncodingConfig | Mapping[str, Any] | None = None,
         predictor: str | None = None,
@@ -61,7 +62,9 @@ class OwnModel(nn.Module):
     ) -> None:
         super().__init__()
         if not isinstance(model, nn.Module):
-            raise ConfigError(f"OwnModel takes a torch.nn.Module; got {model!r}.")
+            raise ConfigError(f"OwnModel takes a torch.nn.Module; got a {type(model).__name__}.")
+        vocabulary = _vocabulary(model) if vocabulary is None else vocabulary
+        require_type(vocabulary, int, "OwnModel.vocabulary", "a whole number")
         if vocabulary < LEAST_VOCABULARY:
             raise ConfigError(f"OwnModel.vocabulary must be at least {LEAST_VOCABULARY}; got {vocabulary}.")
         for module in model.modules():
@@ -127,6 +130,20 @@ class OwnConfig:
     def to_dict(self) -> dict[str, Any]:
         """Its fields."""
         return dict(self._fields)
+
+
+def _vocabulary(model: nn.Module) -> int:
+    """How many tokens a model embeds and predicts."""
+    modules = list(model.modules())
+    outputs = {module.out_features for module in modules if isinstance(module, nn.Linear)}
+    embedded = [module.num_embeddings for module in modules if isinstance(module, nn.Embedding)]
+    shared = [size for size in dict.fromkeys(embedded) if size in outputs]
+    if len(shared) != 1:
+        raise ConfigError(
+            f"OwnModel needs vocabulary=, the number of token ids: {len(shared) or 'no'} sizes of embeddings "
+            f"of {type(model).__name__} are also those of a linear map's outputs."
+        )
+    return shared[0]
 
 
 def _bound(forward: Callable[..., Any], module: nn.Module) -> Callable[..., Any]:

@@ -5,10 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 from spectrope.checkpoints.audit.compare import SLOPE, Discrepancy, compare
 from spectrope.checkpoints.audit.records import AbsoluteRecord, Audit, LayerRecord
+from spectrope.console import Shown
 from spectrope.core import ConfigError
 
+COLUMNS = ("layer", "first", "second", "verdict")
 TABLED = ("bucketed bias", "lag bias")  # Kinds that are a family alone, whose values are compared besides.
 
 
@@ -29,9 +33,16 @@ class LayerDifference:
     findings: tuple[Discrepancy, ...]
 
 
-@dataclass(frozen=True)
-class Difference:
-    """Two audits compared layer by layer."""
+@dataclass(frozen=True, repr=False)
+class Difference(Shown):
+    """Two audits compared layer by layer.
+
+    Args:
+        first: Name of the first model.
+        second: Name of the second model.
+        length: Positions of both audits.
+        layers: What each applies, layer by layer, and where these differ.
+    """
 
     first: str
     second: str
@@ -42,6 +53,25 @@ class Difference:
     def same(self) -> bool:
         """Whether no layer differs."""
         return not any(layer.findings for layer in self.layers)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per layer: what the first and the second model apply, and whether that differs."""
+        rows = [
+            (one.layer, one.first, one.second, "differs" if one.findings else "same") for one in self.layers
+        ]
+        return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        headings = ("layer", self.first, self.second, "")
+        distinct = len(set(headings)) == len(headings)
+        shown = self.to_frame()
+        yield (
+            f"{self.length} positions",
+            shown.rename(dict(zip(COLUMNS, headings, strict=True))) if distinct else shown,
+        )
+        for one in self.layers:
+            for finding in one.findings:
+                yield f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""

@@ -178,7 +178,7 @@ class Audit:
         return as_text(self)
 
     def __repr__(self) -> str:
-        return f"<Audit of {self.model}: {self.outcome}, {len(self.layers)} layers at length {self.length}>"
+        return str(self)
 
     def _repr_html_(self) -> str:
         """For notebooks."""

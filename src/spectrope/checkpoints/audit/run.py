@@ -1,5 +1,6 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -45,7 +46,8 @@ from spectrope.checkpoints.audit.records import (
 from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import Absolute, blocks_without, constant_token
-from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name, unwatched
+from spectrope.console import counted
+from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
@@ -63,7 +65,7 @@ def audit(
     paths: bool = False,
     batch: int = 2,
     seed: int = 0,
-    watch: Watch = unwatched,
+    watch: Watch | None = None,
     **opening: bool,
 ) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
@@ -72,7 +74,7 @@ def audit(
     place of each layer's input shows the kernel.
 
     Args:
-        model: A Hugging Face model, or the folder of one, or the id of one in the local cache.
+        model: A Hugging Face model, an `OwnModel`, the folder of a checkpoint, or its id in the local cache.
         length: Positions; None takes 512, or as many as the model takes.
         layers: Of a checkpoint, load and measure these alone: a slice, or "0:4", "-2:", "7"; None takes all.
         dtype: Of a checkpoint, to compute in; "auto" keeps its own.
@@ -81,7 +83,8 @@ def audit(
             with those of a plain forward pass.
         batch: Random vectors, each one row of the batch.
         seed: Of the random vectors.
-        watch: Called with the numbers of layers measured and in all.
+        watch: Called with the numbers of layers measured and in all; None shows them in a terminal or a
+            notebook.
         opening: What may be done to open a checkpoint: `allow_download`, `trust_remote_code`, `allow_pickle`
             (see `open_model`).
 
@@ -100,7 +103,8 @@ def audit(
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
     ahead = partial(sees_future, model)
-    with evaluating(model), runs_at(length, model):
+    shown = counted("auditing") if watch is None else contextlib.nullcontext(watch)
+    with evaluating(model), runs_at(length, model), shown as watch:
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
         records: list[LayerRecord] = []
@@ -147,9 +151,12 @@ def _opened(
             )
         chosen = parse_layers(layers) if isinstance(layers, str) else layers
         return open_model(model, dtype=dtype, layers=chosen, **opening).to(choose_device(device))
-    got = f"{type(model).__name__} {model!r}" if not isinstance(model, nn.Module) else type(model).__name__
+    got = type(model).__name__
     if not isinstance(model, nn.Module) or not hasattr(getattr(model, "config", None), "get_text_config"):
-        raise ConfigError(f"audit takes a Hugging Face model, or the folder or id of one; got {got}.")
+        raise ConfigError(
+            "audit takes a Hugging Face model, a module of your own in sp.OwnModel, or the folder or id of a "
+            f"checkpoint; got {got}."
+        )
     if layers is not None or dtype != "auto" or device != "auto" or opening:
         raise ConfigError(
             f"layers, dtype, device and {', '.join(OPENING)} say how a checkpoint is loaded; got a loaded "

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.checkpoints.audit import Difference, audit, diff
+from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.commands.audit import MISMATCH
 from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption
-from spectrope.console import counted, say, table
+from spectrope.console import counted, show
 from spectrope.core import strict_json
 
 
@@ -47,15 +47,3 @@ class Diff(Checkpoints):
         else:
             show(difference)
         return 0 if difference.same else MISMATCH
-
-
-def show(difference: Difference) -> None:
-    """Print a row per layer, then every respect in which one differs."""
-    rows = [
-        (one.layer, one.first, one.second, "differs" if one.findings else "same") for one in difference.layers
-    ]
-    table(f"{difference.length} positions", ("layer", difference.first, difference.second, ""), rows)
-    for one in difference.layers:
-        for finding in one.findings:
-            text = f"layer {one.layer}: {finding.what}, {finding.expected} against {finding.effective}"
-            say(text)

@@ -1,5 +1,6 @@
-"""Drop by layer and head."""
+"""What each head is worth, by layer and head."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -7,11 +8,37 @@ import polars as pl
 
 from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.names import DIVERGING
+from spectrope.figures.spec import panels_spec
 from spectrope.figures.tables import Tables
 
 CELL = 20  # Height of a row of heads, in pixels.
 SEED_CELL = 13  # The same where each seed has a row.
 MOST_NUMBERS = 8  # Heads in a row up to which every cell shows its number.
+WIDTH = 200  # Of a panel, in pixels.
+
+
+@dataclass(frozen=True)
+class HeadValue:
+    """A quantity of every head with its interval, by the names of its columns.
+
+    Args:
+        value: Column of the quantity.
+        low: Column of the lower end of its interval.
+        high: Column of the upper end.
+        title: What it is, with its unit.
+        form: How a cell writes it.
+        least: Value, of either sign, that always fits the colour scale, so that noise stays pale.
+    """
+
+    value: str
+    low: str
+    high: str
+    title: str
+    form: str
+    least: float
+
+
+DROP = HeadValue("drop", "low", "high", "drop, points", ".0f", 1.0)
 
 
 class HeatMap(Figure, name="heatmap"):
@@ -21,14 +48,14 @@ class HeatMap(Figure, name="heatmap"):
     place = 20
     needs = "ablation"
     key = "drops"
-    width = 200
+    width = WIDTH
     columns = 4
 
     def panels(self, tables: Tables) -> list[Panel]:
         """A panel per setting and encoding; those of a setting share one scale, and each seed has a row."""
         groups = tables.ablation.partition_by("setting", "encoding", as_dict=True)
         return [
-            Panel(setting, encoding, _layers(part, largest_drop(tables, setting)), _height(part))
+            Panel(setting, encoding, _drops(part, largest_drop(tables, setting)), _height(part))
             for setting in tables.settings
             for encoding in tables.encodings
             if (part := groups.get((setting, encoding))) is not None
@@ -52,8 +79,31 @@ class HeatMap(Figure, name="heatmap"):
 
 def largest_drop(tables: Tables, setting: str) -> float:
     """The largest drop in size, of either sign, in points; at least 1, so that noise stays pale."""
-    heads = rows(tables.ablation.filter(pl.col("setting") == setting), "drop")
-    return max([1.0, *(abs(row["drop"]) for row in heads)])
+    return _largest_of(tables.ablation.filter(pl.col("setting") == setting), DROP)
+
+
+def head_map(heads: pl.DataFrame, quantity: HeadValue) -> dict[str, Any]:
+    """The heat map of one model as a Vega-Lite specification, with a panel for each of its stacks.
+
+    Args:
+        heads: A row per head, with `layer`, `head`, the quantity's columns, and in a model with two stacks
+            its `role`.
+        quantity: What to draw.
+    """
+    if "role" not in heads.columns:
+        heads = heads.with_columns(role=pl.lit(""))
+    heads, limit = heads.with_columns(seed=pl.lit(0)), _largest_of(heads, quantity)
+    tooltip = [*_whole("layer", "head"), *_exact(quantity, ".3f")]
+    panels = [
+        Panel("", str(role), _cells(part, limit, quantity, tooltip), _height(part))
+        for (role,), part in heads.partition_by("role", as_dict=True, maintain_order=True).items()
+    ]
+    return panels_spec(panels, WIDTH, HeatMap.columns)
+
+
+def _largest_of(heads: pl.DataFrame, quantity: HeadValue) -> float:
+    values = rows(heads, quantity.value)
+    return max([quantity.least, *(abs(row[quantity.value]) for row in values)])
 
 
 def _height(part: pl.DataFrame) -> int:
@@ -61,8 +111,21 @@ def _height(part: pl.DataFrame) -> int:
     return layers * (CELL if seeds == 1 else SEED_CELL * seeds)
 
 
-def _layers(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
-    values = rows(part.drop("run", "setting"), "drop")
+def _drops(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
+    accuracies = [exact("intact", "all heads, %"), exact("ablated", "without it, %")]
+    tooltip = [
+        alt.Tooltip("encoding:N"),
+        *_whole("seed", "layer", "head"),
+        *_exact(DROP, ".2f"),
+        *accuracies,
+    ]
+    return _cells(part.drop("run", "setting"), limit, DROP, tooltip)
+
+
+def _cells(
+    part: pl.DataFrame, limit: float, quantity: HeadValue, tooltip: list[alt.Tooltip]
+) -> dict[str, Marks]:
+    values = rows(part, quantity.value)
     several = part["seed"].n_unique() > 1
     place = {
         "x": alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=3)),
@@ -71,38 +134,36 @@ def _layers(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
     }
     domain = [limit * step for step in (-1, -0.5, 0, 0.5, 1)]
     scale = alt.Scale(domain=domain, range=list(DIVERGING), interpolate="rgb")  # As browsers draw gradients.
-    colour = alt.Color("drop:Q", scale=scale, title="drop, points")
+    colour = alt.Color(f"{quantity.value}:Q", scale=scale, title=quantity.title)
     cells = alt.Chart().mark_rect(stroke="white", strokeWidth=0.8)
     return {
-        "cells": Marks(values, cells.encode(**place, color=colour, tooltip=_tooltip())),
-        "numbers": _numbers(values, place, limit),
+        "cells": Marks(values, cells.encode(**place, color=colour, tooltip=tooltip)),
+        "numbers": _numbers(values, place, limit, quantity),
     }
 
 
-def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float) -> Marks:
-    """The drop of every head where there is room, else the largest of each seed."""
-    shown = values if all(row["head"] < MOST_NUMBERS for row in values) else _largest(values)
-    ink = alt.condition(f"abs(datum.drop) > {0.7 * limit}", alt.value("white"), alt.value("#2b2b2b"))
-    sure = alt.condition("datum.low > 0 || datum.high < 0", alt.value(1.0), alt.value(0.45))
+def _numbers(values: list[dict[str, Any]], place: dict[str, Any], limit: float, quantity: HeadValue) -> Marks:
+    """The value of every head where there is room, else the largest of each seed."""
+    value, low, high = quantity.value, quantity.low, quantity.high
+    shown = values if all(row["head"] < MOST_NUMBERS for row in values) else _largest(values, value)
+    ink = alt.condition(f"abs(datum.{value}) > {0.7 * limit}", alt.value("white"), alt.value("#2b2b2b"))
+    sure = alt.condition(f"datum.{low} > 0 || datum.{high} < 0", alt.value(1.0), alt.value(0.45))
     text = alt.Chart().mark_text(fontSize=9)
-    number = alt.Text("drop:Q", format=".0f")
+    number = alt.Text(f"{value}:Q", format=quantity.form)
     return Marks(shown, text.encode(**place, text=number, color=ink, opacity=sure))
 
 
-def _largest(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _largest(values: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
     best: dict[int, dict[str, Any]] = {}
-    for row in sorted(values, key=lambda row: row["drop"]):
+    for row in sorted(values, key=lambda row: row[value]):
         best[row["seed"]] = row
     return list(best.values())
 
 
-def _tooltip() -> list[alt.Tooltip]:
-    whole = [alt.Tooltip(f"{name}:Q", format="d") for name in ("seed", "layer", "head")]
-    drops = [
-        exact("drop", "drop, points"),
-        exact("low", "from"),
-        exact("high", "to"),
-        exact("intact", "all heads, %"),
-        exact("ablated", "without it, %"),
-    ]
-    return [alt.Tooltip("encoding:N"), *whole, *drops]
+def _whole(*names: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{name}:Q", format="d") for name in names]
+
+
+def _exact(quantity: HeadValue, form: str) -> list[alt.Tooltip]:
+    named = {quantity.value: quantity.title, quantity.low: "from", quantity.high: "to"}
+    return [exact(name, title, form) for name, title in named.items()]

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
-from spectrope.core import UnknownNameError, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, EncodingConfig, RoPE, parse_encoding
+from spectrope.core import ConfigError, UnknownNameError, is_foreign, require_type
+from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, RoPE, parse_encoding
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models import DecoderConfig
-from spectrope.tasks import TASKS, Size, TaskConfig
+from spectrope.tasks import TASKS, Size, Task, TaskConfig
+
+AnyEncoding = str | type[Encoding] | EncodingConfig | Encoding
+AnyTask = str | type[Task] | TaskConfig | Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,8 +89,8 @@ TRAIN_SHARE = 0.7
 
 
 def experiment(
-    task: str,
-    encoding: str | EncodingConfig,
+    task: AnyTask,
+    encoding: AnyEncoding,
     *,
     scale: str = "mini",
     condition: str = "controlled",
@@ -99,10 +102,12 @@ def experiment(
     """The experiment that compares an encoding on a task at a scale, under a condition.
 
     Args:
-        task: A registered task, or one in a file (`file.py:Class`), which is run.
+        task: A registered task, or one in a file (`file.py:Class`), which is run; its class; or a
+            configuration or a task, whose fields replace the scale's.
         encoding: A registered encoding, or one in a file, with its defaults or with settings
-            ("rope:yarn,factor=8", see `parse_encoding`), or its configuration; "mla" is latent attention with
-            RoPE, as wide as the scale asks, and "mla+alibi" the same with another encoding.
+            ("rope:yarn,factor=8", see `parse_encoding`); its class, its configuration, or an encoding, of
+            which the configuration counts; "mla" is latent attention with RoPE, as wide as the scale asks,
+            and "mla+alibi" the same with another encoding.
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Of data, weights, order and dropout.
@@ -114,10 +119,11 @@ def experiment(
         UnknownNameError: If a name is not known.
         ConfigError: If sizes break a rule, or a file cannot be run.
     """
-    for name, number in (("seed", seed), ("epochs", epochs), ("n_examples", n_examples)):
+    require_type(seed, int, "seed", "a whole number")
+    for name, number in (("epochs", epochs), ("n_examples", n_examples)):
         if number is not None:
             require_type(number, int, name, "a whole number")
-    require_type(encoding, (str, EncodingConfig), "encoding", "a name or a configuration")
+    encoding = _described(encoding)
     preset = _preset(task, scale)
     config, named = _named(encoding, preset.model.d_model)
     attention = attention or named
@@ -139,6 +145,15 @@ def experiment(
             seed=seed,
         )
     )
+
+
+def _described(encoding: AnyEncoding) -> str | EncodingConfig:
+    """An encoding by its name or its configuration."""
+    if isinstance(encoding, type) and issubclass(encoding, Encoding):
+        return ENCODINGS.name_of(encoding)
+    config = encoding.config if isinstance(encoding, Encoding) else encoding
+    require_type(config, (str, EncodingConfig), "encoding", "a name, a class or a configuration")
+    return config
 
 
 def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig, AttentionConfig]:
@@ -165,11 +180,24 @@ def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:
     return attention.kind if isinstance(encoding, RoPE.Config) else f"{attention.kind}+{encoding.kind}"
 
 
-def _preset(task: str, scale: str) -> Preset:
+def _preset(task: AnyTask, scale: str) -> Preset:
+    require_type(scale, str, "scale", "text")
     if scale not in SCALES:
         raise UnknownNameError("scale", scale, SCALES)
-    kind = TASKS.resolve(task)
+    config = task.config if isinstance(task, Task) else task
+    kind = _kind_of(config)
     for name in TASKS[kind].sizes:
         if name not in SCALES:
             raise UnknownNameError("scale", name, SCALES)
-    return SCALES[scale][kind]
+    preset = SCALES[scale][kind]
+    return replace(preset, task=config) if isinstance(config, TaskConfig) else preset
+
+
+def _kind_of(task: "str | type[Task] | TaskConfig") -> str:
+    if isinstance(task, TaskConfig):
+        return task.kind
+    if isinstance(task, type) and issubclass(task, Task):
+        return TASKS.name_of(task)
+    if isinstance(task, str) and not is_foreign(task) and task not in TASKS and task in ENCODINGS:
+        raise ConfigError(f"task {task!r} is an encoding; write experiment(task, encoding).")
+    return TASKS.resolve(task)

@@ -1,0 +1,39 @@
+"""A figure that is ready to be displayed or written."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spectrope.figures.save import write_spec, written_svg
+
+
+@dataclass(frozen=True, repr=False)
+class Drawing:
+    """A figure with its data, which a notebook displays.
+
+    Args:
+        name: What it is called, as in `FIGURES`.
+        spec: Its Vega-Lite specification, with the data in it; `altair.Chart.from_dict` takes it.
+    """
+
+    name: str
+    spec: dict[str, Any]
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to a file, whole or not at all, and return the path.
+
+        Args:
+            path: Its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for nothing)
+                or .json (the specification).
+
+        Raises:
+            ConfigError: If the suffix is another.
+            StoreError: If the file cannot be written.
+        """
+        return write_spec(self.spec, Path(path))
+
+    def __repr__(self) -> str:
+        return f"figure {self.name!r}; a notebook displays it, and .save({self.name + '.svg'!r}) writes it"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        return {"image/svg+xml": written_svg(self.spec), "text/plain": repr(self)}

@@ -5,12 +5,13 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit pages docs bench clean
+.PHONY: help setup demo test lint types imports unit pages docs dist bench clean
 
 help:
 	@echo "make demo   set up and compare six encodings on two tasks (report.html)"
 	@echo "make test   set up and pass every check"
 	@echo "make docs   set up and build the documentation site (build/site/html)"
+	@echo "make dist   build, check and try the distributions (dist)"
 	@echo "make bench  print and store every benchmark"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -58,6 +59,9 @@ pages: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site
+
+dist: $(VENV)/.dev
+	$(BIN)/python -m tools.dist
 
 bench: $(VENV)/.dev
 	for bench in $(filter-out harness,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,24 @@ def test_torch_is_a_range_in_the_metadata_and_a_pin_in_the_constraints():
     assert "==" not in torch
     pins = (ROOT / "constraints.txt").read_text().splitlines()
     assert [pin for pin in pins if pin.startswith("torch==")] == ["torch==2.13.0"]
+
+
+def test_the_wheel_holds_all_that_the_package_reads(tmp_path):
+    pytest.importorskip("hatchling")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    here = (path for path in (ROOT / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    assert {str(path.relative_to(ROOT / "src")) for path in here} <= packed
+    assert "spectrope/study/results/mini.jsonl" in packed
+    assert not [name for name in packed if not name.startswith(("spectrope/", "spectrope-"))]
+    assert wheel.stat().st_size < 4 * 2**20
+    metadata = next(name for name in packed if name.endswith("METADATA"))
+    told = zipfile.ZipFile(wheel).read(metadata).decode()
+    assert "Author: The SpectroPE maintainers" in told
+
+
+def test_the_citation_is_of_this_version():
+    lines = (ROOT / "CITATION.cff").read_text().splitlines()
+    assert f"version: {spectrope.__version__}" in lines

@@ -28,6 +28,7 @@ from spectrope.study.rows import StudyRow, StudyRows, run_name
 from spectrope.study.verdict import ClaimVerdict
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.
+SHIPPED = Path(__file__).with_name("results")  # The same rows in an installed wheel.
 
 
 @dataclass(frozen=True)

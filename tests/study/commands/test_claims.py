@@ -1,12 +1,17 @@
 """What `spectrope claims` makes of its options."""
 
+from pathlib import Path
+
 import pytest
 from tests.cli.typed import refused
 
 from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
+from spectrope.study.commands import claims
 from spectrope.study.commands.claims import RunClaims
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +61,23 @@ def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
     line = refused(capsys, "claims", action, "--rows", "resluts")
     assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_outside_a_checkout_the_rows_of_the_package_count(tmp_path, capsys, monkeypatch):
+    rows = tmp_path / "installed"
+    rows.mkdir()
+    lines = (ROOT / "results" / "mini.jsonl").read_text().splitlines()
+    (rows / "mini.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    monkeypatch.setattr(claims, "SHIPPED", rows)
+    assert main(["claims", "list", "1"]) == 0
+    assert "no folder results here; these are the rows that spectrope" in capsys.readouterr().err
+    assert main(["claims", "report", "1", "--out", "page.md"]) == 0
+    assert "--rows" not in (tmp_path / "page.md").read_text()
+    capsys.readouterr()
+    (tmp_path / "results").mkdir()
+    assert main(["claims", "list", "1"]) == 0
+    assert "comes with" not in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")

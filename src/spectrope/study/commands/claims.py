@@ -31,6 +31,7 @@ from spectrope.core import (
     Precision,
     SpectropeError,
     StoreError,
+    __version__,
     choose_device,
     require,
 )
@@ -58,6 +59,7 @@ from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import (
     RESULTS,
+    SHIPPED,
     Study,
     carry_out,
     harvest,
@@ -100,11 +102,14 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
 
 
 def existing_rows(folder: Path, scale: str) -> StudyRows:
-    """The rows of a scale in a folder that there is; the usual one may wait for its first study.
+    """The rows of a scale in a folder that there is, or those that were installed with the package.
 
     Raises:
-        ConfigError: If another one is missing, as where its name is misspelt.
+        ConfigError: If a folder other than the usual one is missing, as where its name is misspelt.
     """
+    if folder == RESULTS and not folder.exists() and SHIPPED.exists():
+        complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
+        return load_rows(SHIPPED, scale).unwritten()
     if folder != RESULTS and not folder.exists():
         raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
     return load_rows(folder, scale)

@@ -95,6 +95,7 @@ __all__ = [
     "state_shares",
     "threads_each",
     "train",
+    "trial",
     "trials_of",
     "written",
 ]
@@ -158,5 +159,5 @@ from .training.learning import LearningProbe
 from .training.probe import Probe
 from .training.scales import SCALES, AnyEncoding, AnyTask, experiment
 from .training.state import WEIGHTS, TrainingState, sit
-from .trials import FACTORS, Trial, Tuning, grid, trials_of
+from .trials import FACTORS, Trial, Tuning, grid, trial, trials_of
 from .tune import run_tuned

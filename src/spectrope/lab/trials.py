@@ -79,20 +79,30 @@ class Tuning:
 
 
 def grid(experiment: Experiment, factors: Sequence[float] = FACTORS) -> list[Experiment]:
-    """The trials of an experiment's grid, by ascending rate.
-
-    They train on the first 80 % of its training examples and are judged on the other 20 %: their "held-out"
-    examples are training examples of the experiment, so that its own held-out examples stay unseen.
+    """The trials of an experiment's grid, by ascending rate (see `trial`).
 
     Args:
         experiment: Whose learning rate is to be chosen.
         factors: Learning rates, as multiples of its own.
     """
+    rates = sorted({factor * experiment.training.learning_rate for factor in factors})
+    return [trial(experiment, rate) for rate in rates]
+
+
+def trial(experiment: Experiment, rate: float) -> Experiment:
+    """An experiment at another learning rate, trained on the first 80 % of its training examples.
+
+    It is judged on the other 20 %: its "held-out" examples are training examples of the experiment, so that
+    the experiment's own held-out examples stay unseen.
+
+    Args:
+        experiment: Whose learning rate is to be chosen.
+        rate: Peak learning rate.
+    """
     left_out = max(1, round(SHARE * experiment.n_train))
     rest = max(1, experiment.n_train - left_out)
-    part = replace(experiment, n_train=rest, n_test=left_out, tuning="trial")
-    rates = sorted({factor * experiment.training.learning_rate for factor in factors})
-    return [replace(part, training=replace(part.training, learning_rate=rate)) for rate in rates]
+    training = replace(experiment.training, learning_rate=rate)
+    return replace(experiment, n_train=rest, n_test=left_out, tuning="trial", training=training)
 
 
 def trials_of(plan: Sequence[Experiment], factors: Sequence[float] = FACTORS) -> list[Experiment]:

@@ -19,7 +19,6 @@ from spectrope.console import (
     WorkersOption,
     chosen_seeds,
     complain,
-    console,
     lasting,
     plan_bar,
     say,
@@ -45,11 +44,12 @@ from spectrope.lab import (
     Local,
     Pace,
     Ray,
-    calibrate,
     makespan,
     threads_each,
 )
 from spectrope.store import check_place
+from spectrope.study.actions.common import Results, timed
+from spectrope.study.actions.pilots import RunPilots
 from spectrope.study.audit import audit
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
@@ -72,7 +72,6 @@ Names = Annotated[
     tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
 ]
 Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Confounds to keep.")]
-Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, one file per scale.")]
 ConfirmatorySeeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
@@ -286,13 +285,7 @@ class RunClaims(Asked):
         return 1 if self._device.type == "cuda" else self.workers
 
     def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1 if self.engine == "ray" else threads_each(workers))
-        try:
-            with console.status("Timing a few steps of each kind of run"):
-                return calibrate(jobs, self._device)
-        finally:
-            torch.set_num_threads(threads)
+        return timed(jobs, self._device, 1 if self.engine == "ray" else threads_each(workers))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,6 +378,7 @@ class AuditRows:
 
 ClaimsAction = (
     Annotated[List, subcommand("list")]
+    | Annotated[RunPilots, subcommand("pilots")]
     | Annotated[RunClaims, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]
     | Annotated[ReportClaims, subcommand("report")]

@@ -1,0 +1,100 @@
+"""`spectrope claims pilots`: rate and epochs of a planned scale, by the plan's rules."""
+
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Annotated
+
+import tyro
+
+from spectrope.console import (
+    ROOT,
+    WORKERS,
+    DeviceOption,
+    RunsRoot,
+    WorkersOption,
+    complain,
+    lasting,
+    plan_bar,
+    say,
+    table,
+)
+from spectrope.core import choose_device, require
+from spectrope.lab import Local, Pace, makespan, threads_each
+from spectrope.store import check_place
+from spectrope.study.actions.common import Results, timed
+from spectrope.study.arms import TASKS
+from spectrope.study.pilots import Pilots
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import RESULTS, carry_out, harvest, outstanding
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPilots:
+    """Choose rate and epochs of a planned scale by pilot runs, which never count. Ctrl-C loses nothing.
+
+    Examples:
+    $ spectrope claims pilots --dry-run
+    $ spectrope claims pilots --workers 1
+    """
+
+    scale: Annotated[str, tyro.conf.arg(help="Scale whose rates the plan leaves to pilots.")] = "mid"
+    rows: Results = RESULTS
+    runs: RunsRoot = ROOT
+    device: DeviceOption = "auto"
+    workers: WorkersOption = WORKERS
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and stop.")] = False
+
+    def run(self) -> None:
+        """Train what is missing, then print the losses and the choice."""
+        require(self.workers >= 1, self, "workers", "at least 1")
+        pilots = Pilots(self.scale)
+        place = pilots.file(self.rows)
+        if not self.dry_run:
+            check_place(place)
+        rows = StudyRows.load(place)
+        for complaint in rows.complaints:
+            complain(f"left out: {complaint}")
+        rows = rows.unwritten() if self.dry_run else rows
+        if self.runs.exists():
+            self._gather(pilots, rows)
+        while left := outstanding(pilots.jobs(rows), rows):
+            workers = 1 if choose_device(self.device).type == "cuda" else min(self.workers, len(left))
+            costs = timed(left, choose_device(self.device), threads_each(workers))
+            total = makespan([cost.total for cost in costs], workers)
+            say(f"{len(left)} pilot runs to do: about {lasting(total)}, {workers} at a time.")
+            if self.dry_run:
+                break
+            pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
+            with plan_bar([job.experiment.label for job in left], pace) as watch:
+                carry_out(left, rows, self.runs, Local(self.device, self.workers), watch)
+        show_choice(pilots, rows)
+
+    def _gather(self, pilots: Pilots, rows: StudyRows) -> None:
+        """Take up finished runs; those of more epochs are asked for once the others are there."""
+        n_new = 1
+        while n_new:
+            n_new, complaints = harvest(self.runs, {job.experiment for job in pilots.jobs(rows)}, rows)
+        for complaint in complaints:
+            complain(f"left out: {complaint}")
+
+
+def show_choice(pilots: Pilots, rows: StudyRows) -> None:
+    """Print the mean losses that there are, and what the rules choose by them."""
+    lines = []
+    for task, name in TASKS.items():
+        choice = pilots.choice(task, rows)
+        for setting, encodings in pilots.settings(task, rows):
+            losses = pilots.losses(task, setting, rows, encodings)
+            told = f"{fmean(losses):.4g}" if losses else "—"
+            chosen = "chosen" if setting == choice else ""
+            lines.append((name, f"{setting.rate:g}", str(setting.epochs), ", ".join(encodings), told, chosen))
+    columns = ("task", "rate", "epochs", "encodings", "validation loss", "")
+    table(f"Pilots at {pilots.scale}", columns, lines, columns[1:3])
+    for task, name in TASKS.items():
+        choice = pilots.choice(task, rows)
+        told = (
+            f"rate {choice.rate:g}, {choice.epochs} epochs"
+            if choice
+            else "undecided until all runs are there"
+        )
+        say(f"{name}: {told}.")

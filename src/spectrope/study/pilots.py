@@ -1,0 +1,134 @@
+"""Pilot runs, which fix rate and epochs of a planned scale by the plan's rules before its first row."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from spectrope.core import ConfigError
+from spectrope.lab import Experiment, Job, experiment, trial
+from spectrope.study.arms import TASKS
+from spectrope.study.plan import plan
+from spectrope.study.rows import StudyRows
+
+
+@dataclass(frozen=True)
+class RateAndEpochs:
+    """Peak learning rate and epochs of a pilot run."""
+
+    rate: float
+    epochs: int
+
+
+@dataclass(frozen=True)
+class Pilots:
+    """The pilot runs of a planned scale.
+
+    Rates are compared at the scale's own number of epochs, by the loss on a fifth of the training examples,
+    averaged over encodings and seeds; then a multiple of that number, at the chosen rate, by the relative
+    change of one encoding's loss.
+
+    Args:
+        scale: Name of the scale, and of its section of the plan.
+
+    Raises:
+        ConfigError: If the plan has no pilots for the scale.
+    """
+
+    scale: str
+
+    def __post_init__(self) -> None:
+        if self.scale not in piloted():
+            raise ConfigError(f"scale {self.scale!r} has no pilots in the plan; {', '.join(piloted())} has.")
+
+    @property
+    def planned(self) -> Mapping[str, Any]:
+        """What the plan says of them."""
+        return plan()[self.scale]["pilots"]
+
+    def file(self, folder: Path) -> Path:
+        """Where their rows go, apart from those that count."""
+        return folder / Path(self.planned["file"]).name
+
+    @property
+    def seeds(self) -> range:
+        """None of them counts in an estimate."""
+        first = self.planned["first_seed"]
+        return range(first, first + self.planned["seeds"])
+
+    def jobs(self, rows: StudyRows) -> list[Job]:
+        """All runs that the rows so far ask for: those of each rate, then those of more epochs."""
+        rated = [self._runs(task, setting) for task in TASKS for setting in self._rates(task)]
+        longer = [
+            self._runs(task, self._longer(short), self._judge)
+            for task in TASKS
+            if (short := self.best_rate(task, rows)) is not None
+        ]
+        runs = (one for group in (*rated, *longer) for one in group)
+        return [Job(one, (), self.planned["precision"]) for one in runs]
+
+    def losses(
+        self, task: str, setting: RateAndEpochs, rows: StudyRows, names: Iterable[str] = ()
+    ) -> list[float]:
+        """Validation loss of each run in nats, infinite if training diverged; empty until all are there."""
+        found = [rows.get(one) for one in self._runs(task, setting, names)]
+        facts = [row.facts["test_loss"] for row in found if row is not None]
+        return [inf if loss is None else loss for loss in facts] if len(facts) == len(found) else []
+
+    def best_rate(self, task: str, rows: StudyRows) -> RateAndEpochs | None:
+        """The rate of lowest mean loss, the smaller of equals; None until all its runs are there."""
+        losses = {setting: self.losses(task, setting, rows) for setting in self._rates(task)}
+        if not all(losses.values()):
+            return None
+        return min(losses, key=lambda setting: (fmean(losses[setting]), setting.rate))
+
+    def choice(self, task: str, rows: StudyRows) -> RateAndEpochs | None:
+        """Rate and epochs by both rules; None until all runs are there."""
+        short = self.best_rate(task, rows)
+        if short is None:
+            return None
+        long = self._longer(short)
+        before, after = (self.losses(task, setting, rows, self._judge) for setting in (short, long))
+        if not after:
+            return None
+        return long if fmean(after) <= (1 - self.planned["least_gain"]) * fmean(before) else short
+
+    def settings(self, task: str, rows: StudyRows) -> list[tuple[RateAndEpochs, Sequence[str]]]:
+        """Every setting that there is to compare, with the encodings that are."""
+        short = self.best_rate(task, rows)
+        long = [] if short is None else [self._longer(short)]
+        everyone = tuple(self.planned["encodings"])
+        return [*((one, everyone) for one in self._rates(task)), *((one, self._judge) for one in long)]
+
+    @property
+    def _judge(self) -> tuple[str, ...]:
+        return (self.planned["epoch_encoding"],)
+
+    def _longer(self, short: RateAndEpochs) -> RateAndEpochs:
+        return replace(short, epochs=short.epochs * self.planned["longer"])
+
+    def _rates(self, task: str) -> list[RateAndEpochs]:
+        epochs = self.planned["epochs"][task]
+        return [RateAndEpochs(rate, epochs) for rate in self.planned["rates"]]
+
+    def _runs(self, task: str, setting: RateAndEpochs, names: Iterable[str] = ()) -> list[Experiment]:
+        encodings = tuple(names) or tuple(self.planned["encodings"])
+        return [self._run(task, name, setting, seed) for name in encodings for seed in self.seeds]
+
+    def _run(self, task: str, encoding: str, setting: RateAndEpochs, seed: int) -> Experiment:
+        one = experiment(
+            task,
+            encoding,
+            scale=self.scale,
+            condition=self.planned["condition"],
+            seed=seed,
+            epochs=setting.epochs,
+        )
+        return trial(one, setting.rate)
+
+
+def piloted() -> list[str]:
+    """The scales whose rates the plan leaves to pilots."""
+    return [name for name, section in plan().items() if "pilots" in section]

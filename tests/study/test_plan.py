@@ -55,6 +55,8 @@ def test_the_scale_is_the_one_that_is_planned():
     assert tuple(planned["betas"]) == training.betas
     assert (planned["weight_decay"], training.warmup) == (training.weight_decay, 0.06)
     assert experiment("counting", "rope", scale="mid").model.max_length == planned["length"]
+    sizes = {task: experiment(task, "rope", scale="mid") for task in planned["examples"]}
+    assert {task: one.n_train + one.n_test for task, one in sizes.items()} == planned["examples"]
     assert "mid" in SCALES
 
 

@@ -62,7 +62,11 @@ class Counting(TriggerTask, name="counting"):
         "small": Size(
             config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52), n_examples=30_000
         ),
-        "mid": Size(config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52), epochs=12),
+        "mid": Size(
+            config=Config(vocabulary=256, length=64, n_triggers=15, max_count=52),
+            n_examples=12_000,
+            epochs=12,
+        ),
         "paper": Size(n_examples=50_000, epochs=150),
     }
 

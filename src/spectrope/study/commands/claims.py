@@ -48,11 +48,11 @@ from spectrope.lab import (
     threads_each,
 )
 from spectrope.store import check_place
-from spectrope.study.actions.common import Results, timed
-from spectrope.study.actions.pilots import RunPilots
 from spectrope.study.audit import audit
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
+from spectrope.study.commands._common import Results, timed
+from spectrope.study.commands._pilots import RunPilots
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
 from spectrope.study.plan import plan

@@ -21,8 +21,8 @@ from spectrope.console import (
 from spectrope.core import choose_device, require
 from spectrope.lab import Local, Pace, makespan, threads_each
 from spectrope.store import check_place
-from spectrope.study.actions.common import Results, timed
 from spectrope.study.arms import TASKS
+from spectrope.study.commands._common import Results, timed
 from spectrope.study.pilots import Pilots
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, carry_out, harvest, outstanding

@@ -6,7 +6,7 @@ from tests.study.made import row
 
 from spectrope.cli import main
 from spectrope.lab import JobCost
-from spectrope.study.actions import pilots as action
+from spectrope.study.commands import _pilots as action
 from spectrope.study.rows import StudyRows
 
 

@@ -71,9 +71,9 @@ class RunPilots:
 
     def _gather(self, pilots: Pilots, rows: StudyRows) -> None:
         """Take up finished runs; those of more epochs are asked for once the others are there."""
-        n_new = 1
-        while n_new:
-            n_new, complaints = harvest(self.runs, {job.experiment for job in pilots.jobs(rows)}, rows)
+        n_new, complaints = harvest(self.runs, {job.experiment for job in pilots.jobs(rows)}, rows)
+        if n_new:
+            _, complaints = harvest(self.runs, {job.experiment for job in pilots.jobs(rows)}, rows)
         for complaint in complaints:
             complain(f"left out: {complaint}")
 

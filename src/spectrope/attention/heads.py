@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from spectrope.attention.base import attention
-from spectrope.core import Configured, Noise, Registry, SeededModule
+from spectrope.core import Configured, Noise, Registered, Registry, SeededModule
 from spectrope.encodings import CatalogueEntry, Context, Encoding, EncodingConfig, documented
 
 ATTENTIONS: Registry[type["Heads"]] = Registry("attention", "spectrope.attention")
@@ -78,7 +78,7 @@ class AttentionConfig(Configured):
         return ATTENTIONS[self.kind](self, sizes)
 
 
-class Heads(SeededModule, ABC):
+class Heads(Registered, SeededModule, ABC):
     """Base of the heads of one layer: hidden states (b, t, c) to outputs (b, h, t, k), before the projection.
 
     Interventions on heads hook this module's output.
@@ -88,13 +88,9 @@ class Heads(SeededModule, ABC):
         sizes: Sizes that the model decides.
     """
 
-    Config: ClassVar[type[AttentionConfig]] = AttentionConfig
+    registry = ATTENTIONS
 
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            ATTENTIONS.register(name, cls)
+    Config: ClassVar[type[AttentionConfig]] = AttentionConfig
 
     def __init__(self, config: AttentionConfig, sizes: HeadSizes) -> None:
         super().__init__()

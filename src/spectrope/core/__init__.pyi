@@ -5,12 +5,14 @@ __all__ = [
     "ConfigError",
     "Configured",
     "Device",
+    "FromConfig",
     "Interrupted",
     "Noise",
     "OneOf",
     "PeakMemory",
     "Precision",
     "Progress",
+    "Registered",
     "Registry",
     "SeededModule",
     "SpectropeError",
@@ -30,7 +32,6 @@ __all__ = [
     "digest_of",
     "dtype_name",
     "each_within",
-    "fields_signature",
     "finite",
     "from_dict",
     "in_precision",
@@ -68,10 +69,10 @@ __all__ = [
 
 from .config import (
     Configured,
+    FromConfig,
     OneOf,
     config_hash,
     configured,
-    fields_signature,
     finite,
     from_dict,
     no_such_field,
@@ -120,6 +121,6 @@ from .random import (
     stream_seed,
     torch_stream,
 )
-from .registry import Registry
+from .registry import Registered, Registry
 from .session import SESSION
 from .version import __version__, commit

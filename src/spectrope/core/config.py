@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from spectrope.core.errors import ConfigError
-from spectrope.core.registry import Registry
+from spectrope.core.registry import Registered, Registry
 
 C = TypeVar("C")
 
@@ -214,3 +214,20 @@ def finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class FromConfig(Registered):
+    """Members of a registry that are built from a `Config` of their own, or from its fields."""
+
+    Config: ClassVar[type]
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others.
+
+        Raises:
+            TypeError: If it is to be registered with the `Config` of another class.
+        """
+        if name is not None and "Config" not in cls.__dict__:
+            raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
+        super().__init_subclass__(name=name, **kwargs)
+        cls.__signature__ = fields_signature(cls.Config)

@@ -5,7 +5,7 @@ import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from spectrope.core.errors import ConfigError, UnknownNameError, require_type
 from spectrope.core.foreign import digest_of, is_foreign, load_object, reason
@@ -193,6 +193,21 @@ class Registry(Generic[Member]):
         self._loaded = True
         for plugin in entry_points(group=self.group):
             plugin.load()
+
+
+class Registered:
+    """Base of the classes that are members of a registry by their class statement.
+
+    >>> class Mute(Fill, name="mute"): ...
+    """
+
+    registry: ClassVar[Registry[Any]]
+
+    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
+        """Register the class under `name`; without one it is a base for others."""
+        super().__init_subclass__(**kwargs)
+        if name is not None:
+            cls.registry.register(name, cls)
 
 
 def _folded(name: str) -> str:

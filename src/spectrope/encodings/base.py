@@ -13,11 +13,11 @@ from torch import Tensor
 from spectrope.core import (
     ConfigError,
     Configured,
+    FromConfig,
     Registry,
     SeededModule,
     UnsupportedError,
     configured,
-    fields_signature,
     initial_weights,
 )
 
@@ -139,7 +139,7 @@ def _positions(x: Float[Tensor, "b h t d"], pos: Tensor | None) -> Tensor:
     return torch.arange(x.shape[-2], device=x.device)[None] if pos is None else torch.atleast_2d(pos)
 
 
-class Encoding(SeededModule):
+class Encoding(FromConfig, SeededModule):
     r"""No encoding at all (NoPE), and the base of all others: every method is the identity or absent.
 
     Logits are :math:`L_{ij} = s\,\langle R(q_i, i), R(k_j, j)\rangle/\sqrt d + b_{ij}`, with :math:`R`
@@ -167,6 +167,7 @@ class Encoding(SeededModule):
         ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
     """
 
+    registry = ENCODINGS
     Config: ClassVar[type[EncodingConfig]] = EncodingConfig
     form: Form = Form.DOT
     tags: frozenset[Tag] = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
@@ -174,15 +175,6 @@ class Encoding(SeededModule):
     prefix_consistent: bool = True
     logit_scale: float = 1.0
     family: ClassVar[str] = "none"
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        cls.__signature__ = fields_signature(cls.Config)
-        if name is not None:
-            if "Config" not in cls.__dict__:
-                raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
-            ENCODINGS.register(name, cls)
 
     def __init__(self, config: EncodingConfig | None = None, **fields: Any) -> None:
         super().__init__()

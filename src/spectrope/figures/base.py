@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import altair as alt
 import polars as pl
 
-from spectrope.core import ConfigError, Registry, StoreError
+from spectrope.core import ConfigError, Registered, Registry, StoreError
 from spectrope.figures.names import styles
 from spectrope.figures.tables import Tables
 
@@ -51,12 +51,13 @@ class Panel:
     height: int
 
 
-class Figure(ABC):
+class Figure(Registered, ABC):
     """One kind of figure.
 
     A subclass names itself (`class Curves(Figure, name="curves")`); command line, page and files follow.
     """
 
+    registry = FIGURES
     kind: ClassVar[str]
     title: ClassVar[str]
     place: ClassVar[int] = 100  # On the page: scores have 10 and on, ablation 20, spectra 30.
@@ -74,13 +75,12 @@ class Figure(ABC):
         Raises:
             ConfigError: If it draws a table of which it does not say what columns it has.
         """
-        super().__init_subclass__(**kwargs)
         if not cls.reads and cls.needs not in {field.name for field in fields(Tables)}:
             raise ConfigError(
                 f"figure {name!r} draws table {cls.needs!r} and must say what it reads of it, as in "
                 'reads = {"layer": pl.Int64, "drop": pl.Float64}.'
             )
-        FIGURES.register(name, cls)
+        super().__init_subclass__(name=name, **kwargs)
 
     @abstractmethod
     def panels(self, tables: Tables) -> list[Panel]:

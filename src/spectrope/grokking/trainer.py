@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.grokking.config import GrokExperiment
-from spectrope.grokking.measures.base import MEASURES, Snapshot, columns
+from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns
 from spectrope.grokking.models.base import ModularModel
 from spectrope.grokking.record import (
     SCORES,
@@ -42,7 +42,7 @@ class GrokTrainer(StepTrainer):
         dtype, mse = getattr(torch, self.config.dtype), self.config.loss == "mse"
         model = experiment.model.build(experiment.task, experiment.seed).to(device, dtype)
         self.targets = one_hot(self.train, experiment.task.p).to(dtype) if mse else None
-        self.measures = [MEASURES[name]() for name in MEASURES]
+        self.measures = [PROGRESS_MEASURES[name]() for name in PROGRESS_MEASURES]
         super().__init__(self.config, run, TrainingState(model, self._optimiser(model), row=Evaluation))
 
     def step(self) -> None:

@@ -11,6 +11,7 @@ from spectrope.core import (
     ConfigError,
     Configured,
     Precision,
+    Registered,
     Registry,
     Stop,
     Watch,
@@ -84,18 +85,18 @@ class TrainingTime:
     step: float
 
 
-class Laboratory(ABC, Generic[E]):
+LABORATORIES: Registry[type["Laboratory[Any]"]] = Registry(
+    "laboratory", "spectrope.lab.training.laboratory", group="spectrope.lab.training"
+)
+
+
+class Laboratory(Registered, ABC, Generic[E]):
     """How experiments of one kind are checked, trained and timed; engines know no more of them."""
 
+    registry = LABORATORIES
     kind: ClassVar[str]
     Experiment: ClassVar[type[AnyExperiment]]
     measured: ClassVar[bool] = False  # Whether `MEASURES` can be taken of its finished runs.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            LABORATORIES.register(name, cls)
 
     def check(self, experiment: E, probe: Probe | None) -> None:
         """Refuse, before there is a run folder, what cannot be trained or measured on the way.
@@ -126,11 +127,6 @@ class Laboratory(ABC, Generic[E]):
     def time_measure(self, experiment: E, name: str, device: torch.device, precision: Precision) -> float:
         """Seconds that a measure of the finished run will take; asked only where runs are measured."""
         raise NotImplementedError
-
-
-LABORATORIES: Registry[type[Laboratory[Any]]] = Registry(
-    "laboratory", "spectrope.lab.training.laboratory", group="spectrope.lab.training"
-)
 
 
 def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:

@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 from .files import disk_errors, replace_file, write_parquet
+from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered
 from .records import Complaint, append_record, read_records
-from .run import RESULTS_VERSION, Run, check_place, find_runs, load_run, open_run, resolve_run, survey
+from .run import RESULTS_VERSION, Run, check_place, load_run, open_run

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     import torch  # Reading tables does without it; only tensors need it.
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
-NAMED = 6  # Runs named in a message at most.
 CONFIG, MANIFEST = "config.json", "manifest.json"
 
 
@@ -239,59 +238,6 @@ def check_place(path: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, "")
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, "")
-
-
-def find_runs(root: str | Path) -> list[Run]:
-    """The readable runs under `root`, by name; `survey` tells of the others too.
-
-    Raises:
-        StoreError: If `root` is no folder or cannot be read.
-    """
-    return survey(root)[0]
-
-
-def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
-    """The readable runs under `root`, by name, and each other folder with why it is none.
-
-    Raises:
-        StoreError: If `root` is no folder or cannot be read.
-    """
-    root = Path(root)
-    if not root.is_dir():
-        raise StoreError(f"{root} is no folder; compare and train make one.")
-    with disk_errors(root, "read"):
-        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    runs: list[Run] = []
-    broken: list[tuple[Path, str]] = []
-    for path in folders:
-        try:
-            runs.append(load_run(path))
-        except StoreError as error:
-            broken.append((path, str(error)))
-    return runs, broken
-
-
-def resolve_run(root: Path, name: str) -> Run:
-    """The run that a path, an id, or the beginning of one id under `root` names.
-
-    Raises:
-        StoreError: If none or several match, or the run cannot be read.
-    """
-    with disk_errors(Path(name), "read"):
-        is_run, is_folder = (Path(name) / CONFIG).exists(), Path(name).is_dir()
-    if is_run:
-        return load_run(Path(name))
-    with disk_errors(root, "read"):
-        folders = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
-    matches = [path for path in folders if name and path.name.startswith(name)]
-    if not matches and name and is_folder:
-        return load_run(Path(name))
-    if not matches:
-        held = ", ".join(path.name for path in folders[:NAMED]) + (", ..." if len(folders) > NAMED else "")
-        raise StoreError(f"no run {name!r} in {root}, which holds {held or 'none'}.")
-    if len(matches) > 1 and matches[0].name != name:
-        raise StoreError(f"{name!r} begins several runs: {', '.join(path.name for path in matches)}.")
-    return load_run(matches[0])
 
 
 def _is_identity(path: Path) -> bool:

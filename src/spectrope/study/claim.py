@@ -3,9 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from spectrope.core import ConfigError, Registry
+from spectrope.core import ConfigError, Registered, Registry
 from spectrope.lab import SCALES, AnyExperiment, Job
 from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
@@ -21,13 +21,14 @@ EXPLORED_AT = "mini"  # at this scale.
 PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
 
 
-class Claim(ABC):
+class Claim(Registered, ABC):
     """A statement that runs can support or contradict.
 
     A subclass names itself (`class Dropout(Claim, name="dropout")`), says which runs it needs in `arms`, and
     what it predicts of them in `parts`; planning, the verdict, the page and the command line follow.
     """
 
+    registry = CLAIMS
     kind: ClassVar[str]
     article: ClassVar[str] = PAPER  # Whose statement it is about.
     number: ClassVar[int]  # Place among the claims.
@@ -47,12 +48,6 @@ class Claim(ABC):
     later: ClassVar[str] = ""  # What was chosen on seeds that count, to follow that.
     ours: ClassVar[bool] = False  # Whether the prediction is this study's and not the paper's.
     least_layers: ClassVar[int] = 1  # Fewer cannot tell what the paper says of 6.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            CLAIMS.register(name, cls)
 
     @abstractmethod
     def arms(self, condition: str, scale: str, seed: int) -> Mapping[str, AnyExperiment]:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from spectrope.core import ConfigError, Configured, Registry, configured, fields_signature
+from spectrope.core import ConfigError, Configured, FromConfig, Registry, configured
 
 PADDING = 0
 TASKS: Registry[type["Task"]] = Registry("task", "spectrope.tasks", "Task")
@@ -80,7 +80,7 @@ class Size:
     pooling: Literal["mean", "last"] | None = None
 
 
-class Task:
+class Task(FromConfig):
     """A source of examples, reproducible per index: example i under a seed never depends on the others.
 
     A subclass names itself (`class Counting(Task, name="counting")`) and may declare its `sizes`; commands,
@@ -101,17 +101,9 @@ class Task:
         ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
     """
 
+    registry = TASKS
     Config: ClassVar[type[TaskConfig]] = TaskConfig
     sizes: ClassVar[Mapping[str, Size]] = {}  # By scale; one that is missing takes the defaults.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        cls.__signature__ = fields_signature(cls.Config)
-        if name is not None:
-            if "Config" not in cls.__dict__:
-                raise TypeError(f"{cls.__qualname__} needs a Config of its own to be registered")
-            TASKS.register(name, cls)
 
     def __init__(self, config: TaskConfig | None = None, **fields: Any) -> None:
         self.config: Any = configured(type(self).Config, config, fields)

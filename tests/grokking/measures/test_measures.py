@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.testing import assert_close
 
-from spectrope.grokking.measures.base import MEASURES, Snapshot, columns
+from spectrope.grokking.measures.base import PROGRESS_MEASURES, Snapshot, columns
 from spectrope.grokking.measures.restricted import key_waves
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -41,7 +41,9 @@ def snapshot(of_a: Tensor, of_b: Tensor | None = None, operation: str = "add", *
 
 
 def values(of: Snapshot) -> dict[str, float | None]:
-    return {column: value for name in MEASURES for column, value in MEASURES[name]()(of).items()}
+    return {
+        column: value for name in PROGRESS_MEASURES for column, value in PROGRESS_MEASURES[name]()(of).items()
+    }
 
 
 def noise(*shape: int) -> Tensor:
@@ -115,7 +117,7 @@ def test_alignment_of_labels_that_occur_once_is_undefined():
     once = torch.arange(5)
     pairs = made.split.pairs[once]
     split = replace(made.split, pairs=replace(pairs, labels=once))
-    measure = MEASURES["uniformity"]()
+    measure = PROGRESS_MEASURES["uniformity"]()
     few = replace(made, split=split, representations=noise(5, 2), logits=noise(5, 5))
     assert measure(few)["alignment"] is None
 
@@ -226,7 +228,7 @@ def test_embeddings_of_zeros_leave_shares_undefined():
 def test_every_column_is_named_once_and_explained():
     found = values(snapshot(noise(5, 3)))
     assert found.keys() == columns().keys()
-    assert sum(len(MEASURES[name].columns) for name in MEASURES) == len(columns())
+    assert sum(len(PROGRESS_MEASURES[name].columns) for name in PROGRESS_MEASURES) == len(columns())
 
 
 @pytest.mark.parametrize(("operation", "p"), [("mul", 23), ("div", 23), ("add", 23), ("a*b + 1", 23)])

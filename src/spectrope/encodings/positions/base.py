@@ -1,26 +1,21 @@
 """Where tokens are: an object that numbers the tokens of a batch."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from spectrope.core import Configured, Registry
+from spectrope.core import Configured, Registered, Registry
 
 POSITIONS: Registry[type["Positions"]] = Registry("positions", "spectrope.encodings.positions")
 
 
-class Positions(Configured):
+class Positions(Registered, Configured):
     """Base of the rules that number tokens; each is a frozen dataclass that serialises by its name."""
 
+    registry = POSITIONS
     kind: ClassVar[str]
     prefix_consistent: ClassVar[bool] = True  # In evaluation no position depends on how many tokens follow.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            POSITIONS.register(name, cls)
 
     def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         """Positions of `length` tokens in each of `batch` sequences, with shape (1 or batch, length).

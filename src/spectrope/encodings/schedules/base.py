@@ -1,12 +1,12 @@
 """What a frequency schedule is, and the module that turns positions into angles."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from spectrope.core import Registry, UnsupportedError
+from spectrope.core import Registered, Registry, UnsupportedError
 from spectrope.encodings.base import Scope, Sized, Tag
 from spectrope.encodings.parts import Constant
 
@@ -14,19 +14,14 @@ SCHEDULES: Registry[type["Schedule"]] = Registry("frequency schedule", "spectrop
 ROTATION = frozenset({Tag.SHIFT_INVARIANT, Tag.CONTENT_FREE, Tag.ISOMETRIC})
 
 
-class Schedule(Sized):
+class Schedule(Registered, Sized):
     """Base of the rules that set the frequency of each coordinate pair; each is a frozen dataclass."""
 
+    registry = SCHEDULES
     kind: ClassVar[str]
     laws: ClassVar[frozenset[Tag]] = ROTATION
     scope: ClassVar[Scope] = Scope.MODEL
     prefix_consistent: ClassVar[bool] = True  # No token's angles depend on how many tokens follow.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            SCHEDULES.register(name, cls)
 
     @property
     def gain(self) -> float:

@@ -3,16 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core import Registry
+from spectrope.core import Registered, Registry
 from spectrope.grokking.tasks.modular import Split
 
-MEASURES: Registry[type["ProgressMeasure"]] = Registry("progress measure", "spectrope.grokking.measures")
+PROGRESS_MEASURES: Registry[type["ProgressMeasure"]] = Registry(
+    "progress measure", "spectrope.grokking.measures"
+)
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,12 @@ class Snapshot:
         return self.of_a, self.of_b
 
 
-class ProgressMeasure(ABC):
+class ProgressMeasure(Registered, ABC):
     """Base of the progress measures, each of which fills some columns of the table of a run."""
 
-    columns: ClassVar[Mapping[str, str]]  # Name of each column, and what it is, with its unit.
+    registry = PROGRESS_MEASURES
 
-    def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None:
-        """Register the class under `name`."""
-        super().__init_subclass__(**kwargs)
-        MEASURES.register(name, cls)
+    columns: ClassVar[Mapping[str, str]]  # Name of each column, and what it is, with its unit.
 
     @abstractmethod
     def __call__(self, snapshot: Snapshot) -> dict[str, float | None]:
@@ -60,7 +59,9 @@ class ProgressMeasure(ABC):
 
 def columns() -> dict[str, str]:
     """Every column of every measure, and what it is."""
-    return {name: text for kind in MEASURES for name, text in MEASURES[kind].columns.items()}
+    return {
+        name: text for kind in PROGRESS_MEASURES for name, text in PROGRESS_MEASURES[kind].columns.items()
+    }
 
 
 def on_sphere(x: Float[Tensor, "n c"]) -> Float[Tensor, "n c"]:

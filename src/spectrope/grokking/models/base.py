@@ -2,12 +2,12 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.core import Registry, SeededModule, initial_weights
+from spectrope.core import Registered, Registry, SeededModule, initial_weights
 from spectrope.encodings import Sized
 from spectrope.grokking.tasks.modular import ModularConfig
 
@@ -31,7 +31,7 @@ class ModularModelConfig(Sized):
             return MODULAR_MODELS[self.kind](self, task)
 
 
-class ModularModel(SeededModule, ABC):
+class ModularModel(Registered, SeededModule, ABC):
     """Base of the models of an operation on residues.
 
     Args:
@@ -39,12 +39,9 @@ class ModularModel(SeededModule, ABC):
         task: Whose operands it reads.
     """
 
-    Config: ClassVar[type[ModularModelConfig]] = ModularModelConfig
+    registry = MODULAR_MODELS
 
-    def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None:
-        """Register the class under `name`."""
-        super().__init_subclass__(**kwargs)
-        MODULAR_MODELS.register(name, cls)
+    Config: ClassVar[type[ModularModelConfig]] = ModularModelConfig
 
     def __init__(self, config: ModularModelConfig, task: ModularConfig) -> None:
         super().__init__()

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from spectrope.core import Configured, Registry, require, require_least
+from spectrope.core import Configured, Registered, Registry, require, require_least
 
 DISTRIBUTIONS: Registry[type["Distribution"]] = Registry("data distribution", "spectrope.grokking.tasks")
 
@@ -14,15 +14,11 @@ Operands = Int[np.ndarray, " n"]
 Held = Bool[np.ndarray, " n"]
 
 
-class Distribution(Configured):
+class Distribution(Registered, Configured):
     """Base of the rules that hold pairs out of training; each is a frozen dataclass known by its name."""
 
+    registry = DISTRIBUTIONS
     kind: ClassVar[str]
-
-    def __init_subclass__(cls, *, name: str, **kwargs: object) -> None:
-        """Register the class under `name`."""
-        super().__init_subclass__(**kwargs)
-        DISTRIBUTIONS.register(name, cls)
 
     def held_out(self, a: Operands, b: Operands) -> Held:
         """Whether each pair of operands is held out of training whatever the seed."""

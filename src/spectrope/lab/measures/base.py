@@ -1,12 +1,12 @@
 """What a measure is: something computed from a finished run and kept with it as a table."""
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import polars as pl
 import torch
 
-from spectrope.core import Registry, Watch, unwatched
+from spectrope.core import Registered, Registry, Watch, unwatched
 from spectrope.lab.stamps import is_made_by, with_digests
 from spectrope.lab.training.config import Experiment
 from spectrope.store import Run
@@ -14,19 +14,14 @@ from spectrope.store import Run
 MEASURES: Registry[type["Measure"]] = Registry("measure", "spectrope.lab.measures", "TableMeasure")
 
 
-class Measure(ABC):
+class Measure(Registered, ABC):
     """Something that is measured on a finished run and leaves a table called like the measure.
 
     A subclass names itself (`class Lengths(Measure, name="lengths")`); jobs, commands and costs follow.
     """
 
+    registry = MEASURES
     kind: ClassVar[str]
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            MEASURES.register(name, cls)
 
     @abstractmethod
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:

@@ -6,13 +6,13 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import Registry, digest_of
+from spectrope.core import Registered, Registry, digest_of
 from spectrope.lab.probes.observed import ObservedLayer
 
 QUANTITIES: Registry[type["HeadQuantity"]] = Registry("quantity", "spectrope.lab.quantities", "HeadQuantity")
 
 
-class HeadQuantity(ABC):
+class HeadQuantity(Registered, ABC):
     """A number that describes one head on one example, such as the Toeplitz share of its logits.
 
     A subclass names itself (`class StableRank(HeadQuantity, name="stable_rank")`). Table "spectrum" of
@@ -20,14 +20,10 @@ class HeadQuantity(ABC):
     interval, and table "correlation" sets it against the heads' drops.
     """
 
+    registry = QUANTITIES
     kind: ClassVar[str]
     heading: ClassVar[str] = ""  # Of its column in the terminal; without one it is kept and not printed.
     caption: ClassVar[str] = ""  # What the heading means, for the line above that table.
-
-    def __init_subclass__(cls, *, name: str) -> None:
-        """Register the class under `name`."""
-        super().__init_subclass__()
-        QUANTITIES.register(name, cls)
 
     @abstractmethod
     def values(self, layer: ObservedLayer) -> Float[Tensor, "b h"] | None:

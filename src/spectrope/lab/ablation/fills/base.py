@@ -3,13 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.attention import Heads, attention
-from spectrope.core import ConfigError, Registry, UnsupportedError
+from spectrope.core import ConfigError, Registered, Registry, UnsupportedError
 from spectrope.encodings import Context, Encoding
 
 FILLS: Registry[type["Fill"]] = Registry("fill", "spectrope.lab.ablation.fills", "Fill")
@@ -92,20 +92,15 @@ class Site:
             raise ConfigError(f"fill {fill!r} must broadcast to {wanted} (b, h, i, k); got {got}.") from None
 
 
-class Fill(ABC):
+class Fill(Registered, ABC):
     """What takes the place of a head's output, before the output projection.
 
     A subclass names itself (`class Mean(Fill, name="mean")`); ablations, commands and tables follow.
     """
 
+    registry = FILLS
     kind: ClassVar[str]
     needs: ClassVar[frozenset[Need]] = frozenset()  # What it takes from the rest of the data set.
-
-    def __init_subclass__(cls, *, name: str | None = None, **kwargs: Any) -> None:
-        """Register the class under `name`; without one it is a base for others."""
-        super().__init_subclass__(**kwargs)
-        if name is not None:
-            FILLS.register(name, cls)
 
     @abstractmethod
     def output(self, site: Site) -> Tensor:

@@ -15,6 +15,7 @@ from spectrope.encodings import Context, Encoding, Form
 CACHED_ENTRIES = {"cpu": 2**19, "cuda": 2**26}
 # Blocks of causal queries, each of which leaves out later keys; smaller blocks cost more than they save.
 MOST_BLOCKS, LEAST_ROWS = 4, 64
+VECTOR = 16  # Numbers in float32 that the widest registers hold.
 
 
 class _Explicit(torch.autograd.Function):
@@ -23,7 +24,8 @@ class _Explicit(torch.autograd.Function):
     With :math:`A` the pattern, :math:`M` the dropout mask over :math:`1-p` and :math:`O = (A \circ M) V`, the
     gradient of the logits is :math:`dL = (A\circ M)\circ(dO\,V^\top) - A \circ \mathrm{rowsum}(dO \circ O)`.
     The mask is stored as the sign of the pattern, whose entries are not negative. A few examples are computed
-    at a time, so that their part of the pattern stays in the processor's cache.
+    at a time, so that their part of the pattern stays in the processor's cache. Softmax and its gradient are
+    computed in float32 at least: in bfloat16, torch takes up to seven times as long for rows of most lengths.
     """
 
     @staticmethod
@@ -33,12 +35,11 @@ class _Explicit(torch.autograd.Function):
         pattern = q.new_empty(*q.shape[:3], k.shape[2])
         out = q.new_empty(*q.shape[:3], v.shape[3])
         spare = torch.empty_like(pattern[: _examples(pattern)])
+        wide = _wide(spare, -spare.shape[-1] % VECTOR)
         for s in _pieces(pattern):
             a, kept = pattern[s], spare[: len(pattern[s])]
             _bmm(q[s], k[s].mT, a)
-            if bias is not None:
-                a.add_(_of(bias, s))
-            torch.softmax(a, -1, out=a)
+            _softmax(a, None if bias is None else _of(bias, s), wide[: len(a)])
             if noise is None:
                 kept = a
             else:
@@ -55,7 +56,7 @@ class _Explicit(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, bias, pattern, out = ctx.saved_tensors
         grad = grads[0].contiguous()
-        delta = (grad * out).sum(-1, keepdim=True)
+        delta = (grad * out).sum(-1, keepdim=True, dtype=_wide_dtype(grad))
         if ctx.scale is not None:
             grad = grad * ctx.scale
         dq, dk, dv = torch.empty_like(q), torch.empty_like(k), torch.empty_like(v)
@@ -64,16 +65,18 @@ class _Explicit(torch.autograd.Function):
             db = torch.zeros_like(bias, dtype=torch.promote_types(bias.dtype, torch.float32))
         spare = torch.empty_like(pattern[: _examples(pattern)])
         d_spare = torch.empty_like(spare)
+        wide = _wide(d_spare)
         for s in _pieces(pattern):
-            a, kept, dl = pattern[s], spare[: len(pattern[s])], d_spare[: len(pattern[s])]
+            a, kept, dl, dw = (x[: len(pattern[s])] for x in (pattern[s], spare, d_spare, wide))
             _bmm(grad[s], v[s].mT, dl)
             if ctx.scale is None:
                 _bmm(a.mT, grad[s], dv[s])
-                dl.sub_(delta[s]).mul_(a)
+                dl.copy_(dw.copy_(dl).sub_(delta[s]).mul_(a))
             else:
                 torch.clamp_min(a, 0, out=kept)
                 _bmm(kept.mT, grad[s], dv[s])
-                dl.mul_(kept).addcmul_(torch.abs(a, out=kept), delta[s], value=-1)
+                dw.copy_(dl.mul_(kept)).addcmul_(torch.abs(a, out=kept).to(dw.dtype), delta[s], value=-1)
+                dl.copy_(dw)
             _bmm(dl, k[s], dq[s])
             _bmm(dl.mT, q[s], dk[s])
             if db is not None:
@@ -84,6 +87,28 @@ class _Explicit(torch.autograd.Function):
 def _bmm(x: Tensor, y: Tensor, out: Tensor) -> None:
     """`out = x @ y` over two leading axes, into memory that is there already."""
     torch.bmm(x.flatten(0, 1), y.flatten(0, 1), out=out.view(-1, *out.shape[2:]))
+
+
+def _wide_dtype(x: Tensor) -> torch.dtype:
+    return torch.promote_types(x.dtype, torch.float32)
+
+
+def _wide(x: Tensor, more: int = 0) -> Tensor:
+    """Memory for x in float32 at least, with rows longer by `more`; x itself where it is that already."""
+    if _wide_dtype(x) == x.dtype and not more:
+        return x
+    return x.new_empty(*x.shape[:-1], x.shape[-1] + more, dtype=_wide_dtype(x))
+
+
+def _softmax(x: Tensor, bias: Tensor | None, wide: Tensor) -> None:
+    """Softmax of the rows of x + bias, in place of x; `wide` is room for it, whose rows may be longer."""
+    if wide.shape == x.shape and wide.dtype == x.dtype:
+        wide = x
+    rows = wide[..., : x.shape[-1]]
+    rows.copy_(x) if bias is None else torch.add(x, bias, out=rows)
+    wide[..., x.shape[-1] :] = -torch.inf
+    torch.softmax(wide, -1, out=wide)
+    x.copy_(rows)
 
 
 def _examples(pattern: Tensor) -> int:

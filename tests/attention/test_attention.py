@@ -77,6 +77,24 @@ def test_pieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
         assert_close(outcome(ctx, v, encoding, False, "explicit", dropout[1]), expected)
 
 
+@pytest.mark.parametrize("n", [1, 17, 32])
+@pytest.mark.parametrize("dropout", [None, 0.3])
+@pytest.mark.parametrize("name", ["nope", "rope", "t5"])
+def test_in_bfloat16_the_explicit_kernel_errs_about_as_much_as_the_reference(name, dropout, n):
+    encoding, (ctx, v) = build(name), inputs(n, n, batch=4)
+
+    def computed(impl: str, dtype: torch.dtype) -> torch.Tensor:
+        low = dataclasses.replace(ctx, q=ctx.q.to(dtype), k=ctx.k.to(dtype))
+        noise = dropout and Noise(dropout, 5, CPU)
+        out, grads = outcome(low, v.to(dtype), encoding.to(dtype), True, impl, noise)
+        return torch.cat([x.detach().double().flatten() for x in (out, *grads) if x is not None])
+
+    exact = computed("reference", torch.float64)
+    errors = [(computed(impl, torch.bfloat16) - exact).norm() for impl in ("explicit", "reference")]
+    assert errors[0] <= 1.6 * errors[1] + 1e-6
+    assert errors[0] <= 0.02 * exact.norm()
+
+
 def test_gradients_of_a_bias_add_up_in_float32(monkeypatch):
     encoding, (ctx, v) = build("kerple_log").bfloat16(), inputs(9, 9, batch=64)
     low = dataclasses.replace(ctx, q=ctx.q.bfloat16(), k=ctx.k.bfloat16())

@@ -53,4 +53,4 @@ class MultiHead(Heads, name="multi_head"):
 
     def _split(self, flat: Float[Tensor, "b t f"]) -> Float[Tensor, "n b h t k"]:
         """Sets of heads from a product that holds them side by side."""
-        return flat.unflatten(-1, (-1, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4)
+        return flat.unflatten(-1, (-1, self.n_heads, self.head_dim)).permute(2, 0, 3, 1, 4).contiguous()

@@ -32,7 +32,7 @@ def test_rates_come_first_then_epochs_then_the_choice(tmp_path, capsys, trained)
     assert trained == [36, 6]
     told = capsys.readouterr().out
     assert "Task 1: rate 0.0003, 8 epochs." in told
-    assert "Task 2: rate 0.0003, 24 epochs." in told
+    assert "Task 2: rate 0.0003, 12 epochs." in told
     assert len(StudyRows.load(tmp_path / "results" / "mid-pilots.jsonl")) == 42
     assert main(["claims", "pilots"]) == 0
     assert trained == [36, 6]

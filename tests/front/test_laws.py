@@ -53,7 +53,7 @@ def test_fields_reach_the_configuration():
             r"task 'rope' is an encoding; write experiment\(task, encoding\)",
         ),
         (lambda: sp.experiment("distance", sp.Encoding), r"Encoding is not registered as encoding"),
-        (lambda: sp.check_laws(3), r"check_laws takes an encoding, its configuration or its name; got 3"),
+        (lambda: sp.check_laws(3), r"check_laws takes an encoding, its class, configuration or name; got 3"),
     ],
 )
 def test_wrong_arguments_get_one_line(attempt, message):

@@ -18,6 +18,7 @@ __all__ = [
     "Shown",
     "StopAfter",
     "WorkersOption",
+    "attempted",
     "bars",
     "changes_of",
     "chosen_seeds",
@@ -29,6 +30,7 @@ __all__ = [
     "head_parts",
     "lasting",
     "named",
+    "place_of",
     "plan_bar",
     "refuse_given",
     "resolve_own",
@@ -59,7 +61,7 @@ from .options import (
     chosen_seeds,
     refuse_given,
 )
-from .own import Own, named, resolve_own, try_own, try_task
+from .own import Own, attempted, named, place_of, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
 from .spectra import head_parts

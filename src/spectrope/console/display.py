@@ -28,7 +28,7 @@ class Shown(ABC):
         """The main table, whole."""
 
     def __repr__(self) -> str:
-        text = Console(file=io.StringIO(), width=console.width, color_system=None)
+        text = Console(file=io.StringIO(), width=console.width, color_system=None, force_jupyter=False)
         with text.capture() as captured:
             for part in self.parts():
                 _print(text, part)

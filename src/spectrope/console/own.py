@@ -90,8 +90,8 @@ def try_own(model: HasHeads) -> None:
     if digest_of(member) is None:
         return
     sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
-    spec = _place(member)
-    checks = _tried(spec, lambda: laws_of(name, sizes))
+    spec = place_of(member)
+    checks = attempted(spec, lambda: laws_of(name, sizes))
     rows = [
         (
             check.law.name.lower().replace("_", " "),
@@ -104,7 +104,7 @@ def try_own(model: HasHeads) -> None:
     table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
 
 
-def _place(member: type) -> str:
+def place_of(member: type) -> str:
     """Where a class of the user's own is defined."""
     if member.__module__ in SESSION:
         return f"this session's {member.__name__}"
@@ -118,10 +118,15 @@ def try_task(config: TaskConfig) -> None:
         ConfigError: If it fails, with the line of the file, or breaks a rule of tasks.
     """
     if digest_of(TASKS[config.kind]) is not None:
-        _tried(f"task {config.kind!r}", lambda: check_task(config.build()))
+        attempted(f"task {config.kind!r}", lambda: check_task(config.build()))
 
 
-def _tried(what: str, attempt: Callable[[], Tried]) -> Tried:
+def attempted(what: str, attempt: Callable[[], Tried]) -> Tried:
+    """What a trial of the user's own code returns.
+
+    Raises:
+        ConfigError: If it fails, with the line of the file where that is one of the user's.
+    """
     try:
         return attempt()
     except Exception as error:

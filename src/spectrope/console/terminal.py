@@ -86,7 +86,9 @@ def _is_numeric(column: "pl.Series") -> bool:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else f"{value:.3g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value + 0.0:.3g}"  # Never "-0".
+    return "" if value is None else str(value)
 
 
 def lasting(seconds: float) -> str:

@@ -33,7 +33,13 @@ Watch = Callable[[Progress], None]
 
 
 def unwatched(progress: Progress) -> None:
-    """Show nothing."""
+    """Show nothing: a callback for `watch`.
+
+    Example:
+        >>> import spectrope as sp
+        >>> sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched).finished
+        True
+    """
 
 
 Stop = Callable[[], bool]

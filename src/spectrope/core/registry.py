@@ -27,6 +27,11 @@ class Registry(Generic[Member]):
         package: Dotted name of the package whose modules register the members, or of a single module.
         base: Name of the class that a member of the user's own derives from, such as "Encoding".
         group: Name of the entry point group (default: that of the package).
+
+    Example:
+        >>> import spectrope as sp
+        >>> sp.ENCODINGS["RoPE"] is sp.encodings.RoPE, "rop" in sp.ENCODINGS
+        (True, False)
     """
 
     def __init__(self, what: str, package: str, base: str = "", group: str = "") -> None:

@@ -71,6 +71,7 @@ __all__ = [
     "digit_positions",
     "documented",
     "geometric",
+    "is_encoding_class",
     "laws_of",
     "ntk_slowdown",
     "parse_encoding",
@@ -92,6 +93,7 @@ from .base import (
     Tag,
     describe,
     documented,
+    is_encoding_class,
 )
 from .blend import Blend
 from .composite import Composite

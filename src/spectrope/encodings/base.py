@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeGuard, TypeVar, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -62,6 +62,14 @@ class Context:
         x_q: Hidden states of the query side, with shape (b, i, c), where the caller has them.
         x_k: Hidden states of the key side, with shape (b, j, c), where the caller has them.
         mask: True where attention is allowed, broadcastable to (b, h, i, j); None allows all.
+
+    Example:
+        >>> import spectrope as sp
+        >>> import torch
+        >>> q, k = torch.randn(2, 1, 8, 16, 64)
+        >>> positions = torch.arange(16)[None]
+        >>> sp.Context(q, k, positions, positions).lag[0, 3, :4].tolist()
+        [3, 2, 1, 0]
     """
 
     q: Tensor
@@ -156,8 +164,8 @@ class Encoding(FromConfig, SeededModule):
         >>> rope = sp.encodings.RoPE(head_dim=64)
         >>> rope(q, k).shape  # Logits of 16 queries and 16 keys, at positions 0 to 15.
         torch.Size([1, 8, 16, 16])
-        >>> sp.encodings.ALiBi(n_heads=8).lag_bias(torch.arange(3))[:, 0]  # Of head 0, lag by lag.
-        tensor([ 0.0000, -0.5000, -1.0000])
+        >>> sp.encodings.ALiBi(n_heads=8).lag_bias(torch.arange(1, 4))[:, 0]  # Of head 0, lag by lag.
+        tensor([-0.5000, -1.0000, -1.5000])
 
     Args:
         config: The encoding's own configuration, an instance of its `Config`.
@@ -178,7 +186,7 @@ class Encoding(FromConfig, SeededModule):
 
     def __init__(self, config: EncodingConfig | None = None, **fields: Any) -> None:
         super().__init__()
-        self.config = configured(type(self).Config, config, fields)
+        self.config: Any = configured(type(self).Config, config, fields)  # Of the subclass's own type.
         self.setup(self.config)
 
     def extra_repr(self) -> str:
@@ -283,6 +291,11 @@ class Encoding(FromConfig, SeededModule):
     def parts(self) -> Iterator[tuple[slice, "Encoding"]]:
         """(heads, encoding) pairs, each of which may run on a kernel of its own."""
         yield slice(None), self
+
+
+def is_encoding_class(value: object) -> TypeGuard[type[Encoding]]:
+    """Whether a value is a class of encodings."""
+    return isinstance(value, type) and issubclass(value, Encoding)
 
 
 class LagBias(Encoding):

@@ -14,6 +14,12 @@ class Drawing:
     Args:
         name: What it is called, as in `FIGURES`.
         spec: Its Vega-Lite specification, with the data in it; `altair.Chart.from_dict` takes it.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> sp.figure(run, "loss").save("loss.png").name
+        'loss.png'
     """
 
     name: str

@@ -40,6 +40,13 @@ class AblatedRun(Shown):
     Args:
         run: The run.
         tables: By name; the first has a row per head.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> costs = sp.ablate(run, watch=sp.unwatched)
+        >>> costs.to_frame().height, costs.figure().name
+        (24, 'heatmap')
     """
 
     run: Run

@@ -31,6 +31,12 @@ class Comparison(Shown):
         runs: Finished and ablated runs, in the order task, seed, encoding.
         tuned: The same at the learning rates that were chosen for them, where a grid was asked for.
         tunings: The grid of each encoding on each task.
+
+    Example:
+        >>> import spectrope as sp
+        >>> found = sp.compare(["rope", "nope"], "distance", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> [run.config["encoding_name"] for run in found], found.figure("accuracy").name
+        (['rope', 'nope'], 'accuracy')
     """
 
     runs: tuple[Run, ...]

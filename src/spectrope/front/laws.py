@@ -6,10 +6,11 @@ from typing import Any
 
 import polars as pl
 
-from spectrope.console import Shown
-from spectrope.core import ConfigError, with_fields
-from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes, parse_encoding
+from spectrope.console import Shown, attempted, place_of
+from spectrope.core import ConfigError, digest_of, with_fields
+from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes, is_encoding_class, parse_encoding
 from spectrope.encodings.laws import check_laws as checks_of
+from spectrope.lab import AnyEncoding
 
 COLUMNS = ("law", "declared", "holds", "error", "in float64", "note")
 
@@ -70,7 +71,7 @@ def load_encoding(spec: str, **fields: Any) -> Encoding:
     return with_fields(parse_encoding(spec), fields).build()
 
 
-def check_laws(encoding: str | Encoding | EncodingConfig | Any, seed: int = 0) -> Laws:
+def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
     """Try which laws an encoding keeps, and whether its `tags` declare just these.
 
     Each law is tried on random contents, as the encoding is and with everything that it computes in float32
@@ -78,19 +79,22 @@ def check_laws(encoding: str | Encoding | EncodingConfig | Any, seed: int = 0) -
     laws are.
 
     Args:
-        encoding: A name, `path/to/file.py:Class`, a configuration, or an encoding. All but the last are built
-            for a small model; the last must fit one with heads as wide as its own configuration says.
+        encoding: A name, `path/to/file.py:Class`, a class, a configuration, or an encoding. All but the last
+            are built for a small model; the last must fit one with heads as wide as its own configuration
+            says.
         seed: Names the contents.
 
     Raises:
         UnknownNameError: If no encoding has that name.
-        ConfigError: If it is none of these.
+        ConfigError: If it is none of these, or one of your own that fails.
 
     Example:
         >>> import spectrope as sp
         >>> sp.check_laws("alibi").honest
         True
     """
+    if is_encoding_class(encoding):
+        encoding = encoding.Config()
     if isinstance(encoding, str):
         encoding = parse_encoding(encoding)
     if isinstance(encoding, EncodingConfig):
@@ -99,9 +103,14 @@ def check_laws(encoding: str | Encoding | EncodingConfig | Any, seed: int = 0) -
     elif isinstance(encoding, Encoding):
         sizes = _sizes_of(encoding)
     else:
-        raise ConfigError(f"check_laws takes an encoding, its configuration or its name; got {encoding!r}.")
+        raise ConfigError(
+            f"check_laws takes an encoding, its class, configuration or name; got {encoding!r}."
+        )
     name = getattr(encoding.config, "kind", type(encoding).__name__)
-    return Laws(name, tuple(checks_of(encoding, sizes, seed)))
+    cls = type(encoding)
+    if digest_of(cls) is None:
+        return Laws(name, tuple(checks_of(encoding, sizes, seed)))
+    return Laws(name, tuple(attempted(place_of(cls), lambda: checks_of(encoding, sizes, seed))))
 
 
 def _sizes_of(encoding: Encoding) -> Sizes:

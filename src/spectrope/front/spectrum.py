@@ -9,12 +9,12 @@ from torch import Tensor
 from spectrope import lab
 from spectrope.checkpoints import LENGTH, ModelSpectrum, spectrum_of_model
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig
+from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class, parse_encoding
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.progress import counting, watching
 from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import Measurement, encoding_kernels, experiment_of, kernel_tables
+from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment_of, kernel_tables
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
 
@@ -23,7 +23,7 @@ Spectra = RunSpectrum | ModelSpectrum | EncodingSpectrum
 
 
 def spectrum(
-    target: Target | Encoding | EncodingConfig,
+    target: Target | AnyEncoding,
     *,
     examples: int | None = None,
     draws: int | None = None,
@@ -43,8 +43,8 @@ def spectrum(
 
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, the folder or name of a run or a checkpoint; or an
-            encoding: its name, `file.py:Class`, its configuration, or the module itself. A text that names an
-            encoding is one; a `Path` never is.
+            encoding: its name, `file.py:Class`, its class or configuration, or the module itself. A text that
+            names an encoding is one; a `Path` never is.
         examples: Of a run, its longest held-out examples, or sequences of a model (64).
         draws: Of a run or a model: permutations in the test of Toeplitz shares (199).
         length: Positions of an encoding (512), or tokens per sequence of a model (64).
@@ -114,15 +114,17 @@ def spectrum(
 def is_encoding(target: object) -> bool:
     """Whether something is an encoding, or the name of one."""
     if isinstance(target, str):
-        return is_foreign(target) or target in ENCODINGS
-    return isinstance(target, Encoding | EncodingConfig)
+        return is_foreign(target) or target.partition(":")[0] in ENCODINGS
+    return isinstance(target, Encoding | EncodingConfig) or is_encoding_class(target)
 
 
 def _of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
     for name, value, least in (("length", length, 2), ("heads", heads, 1)):
         if value < least:
             raise ConfigError(f"{name} must be at least {least}; got {value}.")
-    config = ENCODINGS.config(ENCODINGS.resolve(target))() if isinstance(target, str) else target
+    config = parse_encoding(target) if isinstance(target, str) else target
+    if is_encoding_class(config):
+        config = config.Config()
     if isinstance(config, Encoding):
         built, sizes = config, config.config
         heads = getattr(sizes, "n_heads", heads)

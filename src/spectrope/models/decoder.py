@@ -28,6 +28,11 @@ class DecoderConfig(Configured):
     R11 of `encoding` and `attention`, R15 of the training. Sites of dropout are the attention "pattern", the
     projected output of "attention", the "hidden" units of the feed-forward layers, and their output,
     "feed_forward".
+
+    Example:
+        >>> import spectrope as sp
+        >>> sp.DecoderConfig(n_layers=2, n_heads=4, encoding=sp.encodings.ALiBi.Config()).encoding.n_heads
+        4
     """
 
     vocabulary: int = 574  # Token ids, padding included.
@@ -129,6 +134,12 @@ class Decoder(SeededModule):
     Args:
         config: Its architecture.
         impl: Attention implementation, or "fastest" for the exact one that measured so on the device.
+
+    Example:
+        >>> import spectrope as sp
+        >>> config = sp.DecoderConfig(d_model=32, n_layers=2, n_heads=2, encoding=sp.encodings.RoPE.Config())
+        >>> sp.Decoder(config)(sp.tasks.Distance().sample(4, seed=0)).shape
+        torch.Size([4, 121])
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4 and Tables 3 and 4.

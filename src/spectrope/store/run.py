@@ -41,6 +41,12 @@ class Run:
 
     Args:
         path: The folder.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> run.config["encoding_name"], run.finished, run.has_frame("metrics")
+        ('rope', True, True)
     """
 
     path: Path
@@ -205,6 +211,12 @@ def load_run(path: str | Path) -> Run:
 
     Raises:
         StoreError: If the folder is missing, not a run, of another version, or one of its files is cut off.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> sp.load_run(run.path) == run
+        True
     """
     require_type(path, (str, Path), "path", "the path of a run folder")
     path = Path(path)

@@ -37,6 +37,15 @@ def register_attention(
 
     Raises:
         UnsupportedError: If transformers is missing; by a call of the layer, if it drops attention.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        >>> model = LlamaModel(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes)).eval()
+        >>> model.set_attn_implementation(sp.register_attention(tolerance=1e-2))
+        >>> model.config._attn_implementation
+        'spectrope'
     """
     try:
         from transformers import AttentionInterface, AttentionMaskInterface

@@ -47,6 +47,15 @@ class OwnModel(nn.Module):
         ConfigError: If the vocabulary is too small or not to be seen, or there is no such `predictor`.
         UnsupportedError: If the encoding cannot be declared, or a `nn.MultiheadAttention` is not
             `batch_first` or adds keys of its own.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from torch import nn
+        >>> blocks = nn.TransformerEncoder(nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2)
+        >>> model = nn.Sequential(nn.Embedding(50, 32), blocks, nn.Linear(32, 50))
+        >>> own = sp.OwnModel(model.eval(), max_length=32, encoding="nope")
+        >>> sp.audit(own, watch=sp.unwatched).ok
+        True
     """
 
     def __init__(

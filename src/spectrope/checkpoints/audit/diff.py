@@ -87,6 +87,17 @@ def diff(first: Any, second: Any) -> Difference:
 
     Raises:
         ConfigError: If these are no audits, or lengths, layers or heads are not as many.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        >>> model = LlamaModel(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes))
+        >>> before = sp.audit(model, length=64, watch=sp.unwatched)
+        >>> model.rotary_emb.inv_freq *= 0.5
+        >>> after = sp.audit(model, length=64, watch=sp.unwatched)
+        >>> sp.diff(before, after).same
+        False
     """
     for one in (first, second):
         if not isinstance(one, Audit):

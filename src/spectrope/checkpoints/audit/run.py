@@ -92,6 +92,14 @@ def audit(
         ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2,
             the configuration lacks what its architecture needs, or queries or keys are not finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaModel
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+        >>> model = LlamaModel(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes))
+        >>> sp.audit(model, length=64, watch=sp.unwatched).to_frame()["verdict"].to_list()
+        ['matches', 'matches']
     """
     model = _opened(model, layers, dtype, device, opening)
     length = default_length(model) if length is None else length

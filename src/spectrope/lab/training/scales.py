@@ -118,6 +118,12 @@ def experiment(
     Raises:
         UnknownNameError: If a name is not known.
         ConfigError: If sizes break a rule, or a file cannot be run.
+
+    Example:
+        >>> import spectrope as sp
+        >>> one = sp.experiment("distance", "rope:yarn,factor=8", epochs=1, n_examples=100)
+        >>> one.label, one.n_train, one.model.encoding.schedule.factor
+        ('distance/rope:yarn,factor=8/seed 0', 70, 8.0)
     """
     require_type(seed, int, "seed", "a whole number")
     for name, number in (("epochs", epochs), ("n_examples", n_examples)):
@@ -149,7 +155,7 @@ def experiment(
 
 def _described(encoding: AnyEncoding) -> str | EncodingConfig:
     """An encoding by its name or its configuration."""
-    if isinstance(encoding, type) and issubclass(encoding, Encoding):
+    if isinstance(encoding, type):
         return ENCODINGS.name_of(encoding)
     config = encoding.config if isinstance(encoding, Encoding) else encoding
     require_type(config, (str, EncodingConfig), "encoding", "a name, a class or a configuration")
@@ -196,7 +202,7 @@ def _preset(task: AnyTask, scale: str) -> Preset:
 def _kind_of(task: "str | type[Task] | TaskConfig") -> str:
     if isinstance(task, TaskConfig):
         return task.kind
-    if isinstance(task, type) and issubclass(task, Task):
+    if isinstance(task, type):
         return TASKS.name_of(task)
     if isinstance(task, str) and not is_foreign(task) and task not in TASKS and task in ENCODINGS:
         raise ConfigError(f"task {task!r} is an encoding; write experiment(task, encoding).")

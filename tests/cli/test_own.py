@@ -65,7 +65,7 @@ def test_a_run_is_trained_and_measured_with_it(tmp_path, capsys, monkeypatch):
 
 def test_its_kernel_is_bounded_and_it_is_in_the_catalogue(capsys):
     assert main(("spectrum", "--encoding", "mine.py:Mine", "--length", "512")) == 0
-    assert re.search(r"1 +-0 +-1 +-4 +-16 +-64 +-256", capsys.readouterr().out)
+    assert re.search(r"1 +0 +-1 +-4 +-16 +-64 +-256", capsys.readouterr().out)
     bench = ("attention", "bench", "--bias", "mine.py:Mine", "--shortest", "64", "--longest", "64")
     assert main(bench) == 0
     assert "one head of width 16, mine, no mask" in capsys.readouterr().out

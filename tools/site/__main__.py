@@ -20,7 +20,7 @@ def build(out: Path, *settings: str) -> int:
         settings: Settings of Sphinx, such as `nb_execution_mode=off`.
     """
     source = out / "source"
-    write_sources(source)
+    write_sources(source, out / "gallery")
     chosen = [word for setting in settings for word in ("-D", setting)]
     options = [
         "-W",

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tools.site import api, commands, replication
+from tools.site import api, commands, gallery, replication, tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -15,8 +15,13 @@ OUTSIDE = {
 REPLICATIONS = ("explanation/replication", "explanation/replication-fresh")
 
 
-def write_sources(folder: Path) -> None:
-    """Copy the documents into a folder, and write the generated pages beside them."""
+def write_sources(folder: Path, drawn: Path) -> None:
+    """Copy the documents into a folder, and write the generated pages beside them.
+
+    Args:
+        folder: Written anew.
+        drawn: Folder of the gallery's runs and pictures, which is kept from one build to the next.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, place in OUTSIDE.items():
@@ -30,6 +35,11 @@ def write_sources(folder: Path) -> None:
         _write(folder / f"{name}.rst", text)
     for name, text in commands.pages().items():
         _write(folder / f"{name}.md", text)
+    gallery.draw(drawn)
+    _write(folder / "gallery" / "index.md", gallery.page())
+    for picture in drawn.glob("*.svg"):
+        shutil.copy(picture, folder / "gallery")
+    _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))
 
 
 def _moved(text: str) -> str:

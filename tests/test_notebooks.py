@@ -1,0 +1,31 @@
+"""The tutorials run from top to bottom in a kernel of their own, as a reader runs them."""
+
+from pathlib import Path
+
+import pytest
+
+TUTORIALS = sorted((Path(__file__).parent.parent / "docs" / "tutorials").glob("*.ipynb"))
+PATIENCE = 600  # Seconds that a cell may take before it counts as stuck.
+
+
+@pytest.mark.filterwarnings("default")  # Of jupyter and its clients, which are not ours.
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_a_tutorial_runs(path, tmp_path, monkeypatch):
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+    notebook = nbformat.read(path, as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)  # They are made where the site is built.
+    run = nbclient.NotebookClient(
+        notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    )
+    run.execute()
+    assert [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_there_are_three():
+    assert [path.stem for path in TUTORIALS] == [
+        "audit-a-checkpoint",
+        "compare-your-encoding",
+        "find-the-heads",
+    ]

@@ -147,8 +147,8 @@ def page(runs: Path) -> str:
         "# Tables and their columns",
         "A run is a folder; its tables are Parquet files in it. `run.frame(name)` reads one as a polars "
         "frame, and any other reader of Parquet does, too. A name may end in the size of the measurement, "
-        "such as `spectrum-16-examples-19-draws`. Layers and heads count from 0. `X_low` and `X_high` are the "
-        "ends of the 95 % interval of `X`.",
+        "such as `spectrum-16-examples-19-draws`. Layers and heads count from 0. `X_low` and `X_high` are "
+        "the ends of the 95 % interval of `X`.",
         "## `sp.table`",
         "`spectrope.table(runs)` and `to_frame()` of a comparison: a row per run.",
         _columns(SCHEMA),

@@ -119,7 +119,7 @@ def save_llama() -> None:
 
 def claims() -> None:
     claim = ("counting-text", "--seeds", "0")
-    plan = ("--conditions", "controlled", "--dry-run", "--workers", "1", *CPU)
+    plan = ("--condition", "controlled", "--dry-run", "--workers", "1", *CPU)
     command("claims", "run", *claim, *plan, "--rows", "rows")
     command("claims", "harvest", *claim, "--rows", "rows")
     command("claims", "report", "counting-text", "--rows", "results", "--out", "page.md")

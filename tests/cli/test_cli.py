@@ -96,7 +96,7 @@ def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch):
         ("spectrum --encoding rope --examples 9", "--examples is for runs or checkpoints;"),
         ("spectrum --encoding rope --draws 9", "--draws is for runs or checkpoints;"),
         ("spectrum --encoding rope --texts t", "--texts is for runs or checkpoints;"),
-        ("spectrum RUN --heads 4", "--heads goes with --encoding; a model has its own."),
+        ("spectrum RUN --n-heads 4", "--n-heads goes with --encoding; a model has its own."),
         (
             "spectrum RUN --dtype float32",
             "--dtype is for checkpoints; runs/RUN is a run with its own examples.",

@@ -1,6 +1,7 @@
 """An encoding from the user's own file, in every command that takes one."""
 
 import re
+from pathlib import Path
 
 import pytest
 from tests.cli.typed import refused
@@ -52,6 +53,10 @@ def test_a_run_is_trained_and_measured_with_it(tmp_path, capsys, monkeypatch):
     assert main(("train", "--encoding", "mine.py:Mine", "--epochs", "1", "--examples", "100")) == 0
     assert re.search(r"shift invariant +declared +holds", capsys.readouterr().out)
     (run,) = find_runs(tmp_path / "runs")
+    source = run.manifest["encoding_files"]["mine"]
+    assert (source["class"], Path(source["file"]).name) == ("Mine", "mine.py")
+    assert source["sha256"].startswith(run.config["own_encodings"]["mine"])
+    assert {law["law"]: law["holds"] for law in source["laws"]}["shift-invariant"]
     plan = ("attention", "plan", run.id, "--examples", "2")
     spectrum = ("spectrum", run.id, "--examples", "8", "--draws", "9")
     for command in (("ablate", run.id), spectrum, plan):

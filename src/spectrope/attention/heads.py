@@ -126,4 +126,5 @@ class Heads(Registered, SeededModule, ABC):
 
 def describe_attention(name: str) -> CatalogueEntry:
     """The catalogue entry of a registered attention; forms and laws are its encoding's."""
-    return CatalogueEntry(name=name, family="attention", form="", tags=(), **documented(ATTENTIONS[name]))
+    text = documented(ATTENTIONS[name].__doc__)
+    return CatalogueEntry(name=name, family="attention", form="", tags=(), **text)

@@ -13,7 +13,7 @@ from spectrope.console import RARE, DeviceOption
 from spectrope.core import ConfigError, choose_device
 
 LengthOption = Annotated[int | None, tyro.conf.arg(help="Positions (default: 512, or the model's limit).")]
-BatchOption = Annotated[int, tyro.conf.arg(help="Number of random contents, at least 2."), RARE]
+ContentsOption = Annotated[int, tyro.conf.arg(help="Number of random contents compared, at least 2."), RARE]
 LayersOption = Annotated[
     str | None,
     tyro.conf.arg(help="Load and measure only these layers: 0:4, -2: or 7."),

@@ -3,17 +3,20 @@
 import os
 import re
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import tyro
 
 from spectrope.cli.catalogue import command, commands
-from spectrope.cli.help import asked, help_of
-from spectrope.console import complain, say
+from spectrope.cli.completion import completion
+from spectrope.cli.help import ASKED, asked, help_of
+from spectrope.console import complain, say, silent
 from spectrope.core import (
     Interrupted,
     SpectropeError,
@@ -53,9 +56,39 @@ def _complain_of(others: Callable[..., None]) -> Callable[..., None]:
     return shown
 
 
+@dataclass(frozen=True)
+class Switches:
+    """What every command understands, wherever it stands among the arguments.
+
+    Args:
+        version: Print the version, and do nothing else.
+        quiet: Print errors, and JSON where it is asked for, but neither text nor progress.
+        verbose: Say on standard error what runs and how long it took, and where an error was raised.
+    """
+
+    version: bool = False
+    quiet: bool = False
+    verbose: bool = False
+
+    @classmethod
+    def of(cls, arguments: Sequence[str]) -> tuple["Switches", list[str]]:
+        """What is asked, and the arguments that are left; what follows `--` is left as it is."""
+        end = arguments.index("--") if "--" in arguments else len(arguments)
+        names = {f"--{name}": name for name in vars(cls())}
+        given = {names[word]: True for word in arguments[:end] if word in names}
+        return cls(**given), [*(w for w in arguments[:end] if w not in names), *arguments[end:]]
+
+
 def _ended(arguments: list[str]) -> int:
+    switches, arguments = Switches.of(arguments)
+    began = time.perf_counter()
+    if switches.verbose:
+        complain(f"version {__version__}, Python {sys.version.split()[0]}, from {os.path.dirname(__file__)}")
     try:
-        return _run(arguments)
+        with silent(when=switches.quiet):
+            code = _run(arguments, switches)
+            sys.stdout.flush()  # Here a closed pipe is noticed, not while Python ends.
+            return code
     except Interrupted as stop:
         complain(f"{stop} The same command goes on from there.")
         return INTERRUPTED
@@ -64,6 +97,8 @@ def _ended(arguments: list[str]) -> int:
         return INTERRUPTED
     except SpectropeError as error:
         complain(_with_options(str(error)))
+        if switches.verbose:
+            traceback.print_exc()
         return BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -74,6 +109,9 @@ def _ended(arguments: list[str]) -> int:
             return BAD_INPUT
         traceback.print_exc()
         return CRASHED
+    finally:
+        if switches.verbose:
+            complain(f"took {time.perf_counter() - began:.1f} s")
 
 
 def _with_options(message: str) -> str:
@@ -85,13 +123,16 @@ def _with_options(message: str) -> str:
     return re.sub(r"\b(?P<name>[a-z_]+)=(?:True|'(?P<text>\w+)')(?![\w,])", option, message)
 
 
-def _run(arguments: list[str]) -> int:
-    if not arguments or arguments[0] in ("-h", "--help"):
-        _show_help()
-        return 0 if arguments else BAD_INPUT
-    if arguments[0] == "--version":
+def _run(arguments: list[str], switches: Switches) -> int:
+    if switches.version:
         say(f"spectrope {__version__}")
         return 0
+    if arguments[:1] == ["--completion"]:
+        print(completion(*arguments[1:]))
+        return 0
+    if not arguments or arguments[0] in ASKED:
+        _show_help()
+        return 0 if arguments else BAD_INPUT
     chosen = command(arguments[0])
     if (everything := asked(arguments[1:])) is not None:
         say(help_of(chosen, arguments[1:], everything=everything))
@@ -102,7 +143,9 @@ def _run(arguments: list[str]) -> int:
         args=arguments[1:],
         config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
     )
-    return parsed.run() or 0
+    action = getattr(parsed, "action", parsed)
+    with silent(when=getattr(action, "json", False)):
+        return parsed.run() or 0
 
 
 def _show_help() -> None:
@@ -113,4 +156,8 @@ def _show_help() -> None:
         say(f"\n{group}")
         for one in members:
             say(f"  {one.name:<{width}}  {one.line}")
-    say("\n`spectrope COMMAND --help` lists the options of a command; `spectrope --version` the version.")
+    say(
+        "\n`spectrope COMMAND --help` lists a command's options. Every command takes --quiet (no text and no"
+        "\nprogress), --verbose (what runs, and tracebacks) and --version; `spectrope --completion bash` and"
+        "\n`spectrope --completion fish` print a script that completes commands and options in a shell."
+    )

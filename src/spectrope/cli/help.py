@@ -18,6 +18,7 @@ from spectrope.console.rare import RARE
 FILE = Path(__file__).with_name("help.json")
 WIDTH = 80
 COLUMN = 24  # Where the text of an option begins at the latest.
+EVERYWHERE = "Every command also takes --quiet, --verbose and --version."
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 
 
@@ -80,7 +81,9 @@ class Page:
         if "action" in hints:
             actions = {one.__metadata__[0].name: cls.of(one.__origin__) for one in get_args(hints["action"])}
             return cls(doc.partition("\n")[0], examples, (), actions)
-        options = tuple(_option(field, hints[field.name]) for field in fields(command))
+        own = vars(command).get("__annotations__", {})  # Before those that it shares with other commands.
+        ordered = sorted(fields(command), key=lambda field: field.name not in own)
+        options = tuple(_option(field, hints[field.name]) for field in ordered)
         first = sorted(options, key=lambda option: not option.positional)
         return cls(doc.partition("\n")[0], examples, tuple(first), {})
 
@@ -108,6 +111,8 @@ class Page:
             parts.append("\n".join(f"  $ {example}" for example in self.examples))
         if hidden := len(self.options) - len(shown):
             parts.append(f"`{typed} --help-all` shows {hidden} more option{'s' if hidden > 1 else ''}.")
+        elif shown:
+            parts.append(EVERYWHERE)
         return "\n\n".join(parts)
 
     def usage(self, typed: str) -> str:

@@ -3,21 +3,22 @@
 __all__ = [
     "RARE",
     "ROOT",
-    "WORKERS",
     "ConditionOption",
     "DeviceOption",
+    "EngineOptions",
     "Epochs",
     "Examples",
+    "JsonOption",
     "OutPage",
     "Own",
     "PrecisionOption",
+    "RayOptions",
     "RunsRoot",
     "ScaleOption",
     "Seeds",
     "Settings",
     "Shown",
     "StopAfter",
-    "WorkersOption",
     "attempted",
     "bars",
     "changes_of",
@@ -32,37 +33,43 @@ __all__ = [
     "named",
     "place_of",
     "plan_bar",
+    "print_json",
     "refuse_given",
     "resolve_own",
     "say",
     "show",
+    "silent",
+    "steps_or_never",
     "table",
     "try_own",
     "try_task",
 ]
 
 from .display import Shown, show
-from .options import (
-    ROOT,
-    WORKERS,
+from .engine import EngineOptions, RayOptions
+from .experiment_options import (
     ConditionOption,
-    DeviceOption,
     Epochs,
     Examples,
-    OutPage,
     PrecisionOption,
-    RunsRoot,
     ScaleOption,
-    Seeds,
     Settings,
-    StopAfter,
-    WorkersOption,
     changes_of,
+)
+from .options import (
+    ROOT,
+    DeviceOption,
+    JsonOption,
+    OutPage,
+    RunsRoot,
+    Seeds,
+    StopAfter,
     chosen_seeds,
     refuse_given,
+    steps_or_never,
 )
 from .own import Own, attempted, named, place_of, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
 from .spectra import head_parts
-from .terminal import complain, console, explain, frame, lasting, say, table
+from .terminal import complain, console, explain, frame, lasting, print_json, say, silent, table

@@ -4,7 +4,7 @@ import io
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -26,6 +26,11 @@ class Shown(ABC):
     @abstractmethod
     def to_frame(self) -> "pl.DataFrame":
         """The main table, whole."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as JSON-ready values: its tables by name, each a list of rows."""
+        tables = getattr(self, "tables", {"rows": self.to_frame()})
+        return {name: table.to_dicts() for name, table in tables.items()}
 
     def __repr__(self) -> str:
         text = Console(file=io.StringIO(), width=console.width, color_system=None, force_jupyter=False)

@@ -1,6 +1,5 @@
 """Options that several commands share."""
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -10,43 +9,23 @@ from typing import Annotated, Any
 import tyro
 
 from spectrope.console.rare import RARE
-from spectrope.core import ConfigError, Device, Precision
-from spectrope.encodings import read_value
-from spectrope.lab import CONDITIONS, SCALES
+from spectrope.core import ConfigError, Device
 
-RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder of the runs.")]
+RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder that holds the runs.")]
 DeviceOption = Annotated[
     Device, tyro.conf.arg(metavar="DEVICE", help="auto (CUDA if there is any), cpu or cuda.")
 ]
-ScaleOption = Annotated[str, tyro.conf.arg(help=f"Size of models and data: {', '.join(SCALES)}.")]
-ConditionOption = Annotated[str, tyro.conf.arg(help=f"Confounds to keep: {', '.join(CONDITIONS)}.")]
-Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data.")]
-Examples = Annotated[
-    int | None,
-    tyro.conf.arg(help="Examples in all, 70 % of them for training."),
-]
+JsonOption = Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")]
 Seeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(metavar="N|N:M ...", help="Seeds, or ranges such as 0:6 for 0 to 5."),
 ]
-Settings = Annotated[
-    tuple[str, ...],
-    tyro.conf.arg(
-        name="set",
-        metavar="FIELD=X ...",
-        help="Change fields of the experiment: learning_rate=0.001.",
-    ),
-]
-PrecisionOption = Annotated[
-    Precision,
-    tyro.conf.arg(metavar="TYPE", help="Of matrix products: auto (the fastest), float32, bfloat16."),
-    RARE,
-]
-WorkersOption = Annotated[int, tyro.conf.arg(help="Processes on a CPU (default: one per core)."), RARE]
 OutPage = Annotated[Path, tyro.conf.arg(help="Report: one self-contained HTML file.")]
 StopAfter = Annotated[
-    int | None,
-    tyro.conf.arg(help="Steps at 99 % test accuracy after which training ends; None: never."),
+    str,
+    tyro.conf.arg(
+        metavar="N|never", help="End training after this many steps at 99 % test accuracy, or never early."
+    ),
     RARE,
 ]
 
@@ -66,17 +45,17 @@ def chosen_seeds(words: Sequence[str]) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def changes_of(words: Sequence[str], precision: Precision = "auto") -> dict[str, Any]:
-    """Fields and values that `--set field=value` and `--precision` name; values are JSON, or else text.
+def steps_or_never(word: str) -> int | None:
+    """The number of steps that `--stop-after` names; None stands for never.
 
     Raises:
-        ConfigError: If a word has no equals sign.
+        ConfigError: If it is neither a number nor `never`.
     """
-    for word in words:
-        if "=" not in word:
-            raise ConfigError(f"--set takes field=value, such as learning_rate=0.001; got {word!r}.")
-    changes = {field: read_value(value) for field, _, value in (word.partition("=") for word in words)}
-    return changes if precision == "auto" else changes | {"precision": precision}
+    if word.lower() in ("never", "none"):
+        return None
+    if not word.isdecimal():
+        raise ConfigError(f"--stop-after takes a number of steps, or never; got {word!r}.")
+    return int(word)
 
 
 def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
@@ -97,4 +76,3 @@ def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
 
 
 ROOT = Path("runs")
-WORKERS = os.cpu_count() or 1

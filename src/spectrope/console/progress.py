@@ -99,6 +99,7 @@ def counted(label: str) -> Iterator[Watch]:
             yield cell.watch
         return
     columns = TextColumn(label), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
-    with Display(*columns, console=errors, transient=True, disable=not errors.is_terminal) as display:
+    hidden = console.quiet or not errors.is_terminal
+    with Display(*columns, console=errors, transient=True, disable=hidden) as display:
         bar = display.add_task(label, total=None)
         yield lambda progress: display.update(bar, completed=progress.done, total=progress.total)

@@ -1,14 +1,17 @@
 """What commands print: words, tables and one-line mistakes."""
 
+import contextlib
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from spectrope.core import strict_json
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,6 +28,22 @@ class Piped(Console):
 
 console = Piped()
 errors = Console(stderr=True)
+
+
+@contextlib.contextmanager
+def silent(*, when: bool) -> Iterator[None]:
+    """Print neither text nor progress while the block runs; errors and `print_json` are still printed."""
+    before = console.quiet
+    console.quiet = before or when
+    try:
+        yield
+    finally:
+        console.quiet = before
+
+
+def print_json(record: Any) -> None:
+    """Print a result as JSON on standard output, also in a `silent` block."""
+    print(strict_json(record))
 
 
 def complain(message: str) -> None:

@@ -67,6 +67,7 @@ __all__ = [
     "with_fields",
 ]
 
+from .choices import Device, Precision
 from .config import (
     Configured,
     FromConfig,
@@ -81,8 +82,6 @@ from .config import (
     with_fields,
 )
 from .device import (
-    Device,
-    Precision,
     choose_device,
     choose_dtype,
     dtype_name,

@@ -5,15 +5,13 @@ import platform
 import time
 from collections.abc import Callable, Iterator
 from statistics import median
-from typing import Literal, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import torch
 from torch import Tensor
 
+from spectrope.core.choices import Device, Precision
 from spectrope.core.errors import ConfigError, DeviceError
-
-Device = Literal["auto", "cpu", "cuda"]
-Precision = Literal["auto", "float32", "bfloat16"]
 
 
 def choose_device(name: Device = "auto") -> torch.device:

@@ -92,7 +92,6 @@ from .base import (
     Sized,
     Tag,
     describe,
-    documented,
     is_encoding_class,
 )
 from .blend import Blend
@@ -100,6 +99,7 @@ from .composite import Composite
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decay import CABLE, FoX
+from .docstrings import documented
 from .factorised import FactorisedTable
 from .fire import FIRE
 from .fope import FoPE

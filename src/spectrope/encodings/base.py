@@ -1,6 +1,5 @@
 """What a positional encoding may do in a Transformer, and the laws by which kernels may rely on it."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
@@ -20,6 +19,7 @@ from spectrope.core import (
     configured,
     initial_weights,
 )
+from spectrope.encodings.docstrings import documented
 
 Side = Literal["query", "key"]
 C = TypeVar("C", bound="Sized")
@@ -330,16 +330,5 @@ def describe(name: str) -> CatalogueEntry:
     cls = ENCODINGS[name]
     built = cls(cls.Config())
     tags = tuple(sorted(tag.name for tag in built.tags))
-    return CatalogueEntry(name=name, family=cls.family, form=built.form.name, tags=tags, **documented(cls))
-
-
-def documented(cls: type) -> dict[str, str]:
-    """The summary, formula and reference that a class's docstring gives."""
-    text = re.sub(r"\s+", " ", cls.__doc__ or "")
-    formula = re.search(r":math:`(.+?)`", text)
-    reference = re.search(r"References: (.+)", text)
-    return {
-        "summary": re.split(r"(?<=[.:]) ", text.strip())[0],
-        "formula": formula.group(1) if formula else "",
-        "reference": reference.group(1).strip() if reference else "",
-    }
+    text = documented(cls.__doc__)
+    return CatalogueEntry(name=name, family=cls.family, form=built.form.name, tags=tags, **text)

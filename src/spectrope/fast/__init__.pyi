@@ -9,7 +9,6 @@ __all__ = [
     "CostModel",
     "HeadPlan",
     "HeadRow",
-    "Json",
     "PlanAim",
     "Tolerance",
     "forecast",
@@ -21,7 +20,7 @@ __all__ = [
     "table",
 ]
 
-from .commands._measure import Bench, Calibrate, Json, Tolerance
+from .commands._measure import Bench, Calibrate, Tolerance
 from .costs import DEFAULT, CostModel, read_costs
 from .model_plan import HeadRow, PlanAim, head_row, plan_run, table
 from .planning import TOLERANCE, AttentionPlan, HeadPlan, forecast, plan

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from spectrope.figures.sources import source_lines, wrong_declarations
 from spectrope.figures.tables import Tables
 from spectrope.stats import MIN_SEEDS, Interval, t_interval
 from spectrope.store import Run
@@ -81,7 +82,9 @@ def rows_of(tables: Tables, setting: str) -> list[SummaryRow]:
 def headline(tables: Tables) -> list[HeadlineEntry]:
     """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
     entries = [HeadlineEntry(setting, _of_setting(tables, setting)) for setting in tables.settings]
-    return [*entries, HeadlineEntry("seeds", [_allowed(tables)])]
+    wrong = wrong_declarations(tables.sources)
+    laws = [HeadlineEntry("laws", wrong)] if wrong else []
+    return [*laws, *entries, HeadlineEntry("seeds", [_allowed(tables)])]
 
 
 def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:
@@ -219,6 +222,7 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Seeds": [", ".join(map(str, sorted({int(config["seed"]) for config in configs})))],
         "Model": _distinct(_model(config["model"]) for config in configs),
         "Training": _distinct(map(_training, configs)),
+        "Own encodings": source_lines(runs),
         "Machine": _distinct(_machine(manifest) for manifest in manifests),
         "Software": _distinct(_software(manifest) for manifest in manifests),
         "Finished": _distinct(moments[:1] + moments[-1:]),

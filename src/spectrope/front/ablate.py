@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -16,10 +17,10 @@ from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_
 from spectrope.figures import DROP, Drawing, head_map
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import EXAMPLES, Exact, HeadAblation, Method, choose_protocol, experiment_of
+from spectrope.lab import EXAMPLES, Exact, HeadAblation, Method, Ray, choose_protocol, experiment_of
 from spectrope.models import Decoder
 from spectrope.stats import spearman
-from spectrope.store import Run
+from spectrope.store import Run, packed
 
 SEQUENCES, LENGTH = 32, 64
 SHOWN = {
@@ -98,6 +99,7 @@ def ablate(
     root: str | Path = "runs",
     device: Device = "auto",
     allow_download: bool = False,
+    engine: Ray | None = None,
     watch: Watch | None = None,
 ) -> AblatedRun | AblatedModel:
     """Change each head's output before the output projection and measure what it costs.
@@ -122,6 +124,7 @@ def ablate(
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
         device: Where to compute.
         allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
+        engine: Of a run: a Ray cluster that computes in place of this machine.
         watch: Called with the progress; None shows it in a terminal or a notebook.
 
     Raises:
@@ -142,7 +145,12 @@ def ablate(
         refuse(of_models, "models", f"run {known.id} has its own task")
         chosen = _method(method, fill, examples)
         with watching(watch, [experiment_of(known).label]) as shown:
-            return AblatedRun(known, lab.ablate(known, place, chosen, shown))
+            if engine is None:
+                return AblatedRun(known, lab.ablate(known, place, chosen, shown))
+            tables = engine.compute(partial(lab.ablate_apart, packed(known), chosen), shown)
+            lab.keep_drops(known, tables)
+            return AblatedRun(known, tables)
+    refuse({"engine": engine}, "runs", "a model's heads are measured on this machine")
     refuse({"method": method}, "runs", "a model's heads are measured exactly")
     require_language_model(known)
     with counting(watch, "ablating") as shown:

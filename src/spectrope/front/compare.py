@@ -15,7 +15,16 @@ from spectrope.front.figure import HEATMAP, figure, report
 from spectrope.front.progress import watching
 from spectrope.front.runs import table
 from spectrope.front.train import tried, warn_of_failures
-from spectrope.lab import COMPARED, COMPARED_TASKS, AnyEncoding, AnyTask, Experiment, Tuning, comparison_plan
+from spectrope.lab import (
+    COMPARED,
+    COMPARED_TASKS,
+    AnyEncoding,
+    AnyTask,
+    Engine,
+    Experiment,
+    Tuning,
+    comparison_plan,
+)
 from spectrope.lab.tune import tune
 from spectrope.store import Run
 
@@ -54,6 +63,14 @@ class Comparison(Shown):
         """A row per run, with the columns of `table`."""
         return table(self)
 
+    def to_dict(self) -> dict[str, Any]:
+        """The rows of `to_frame`, and the trials of each grid of learning rates."""
+        grids = [
+            {"task": one.task, "encoding": one.encoding, "trials": one.table().to_dicts()}
+            for one in self.tunings
+        ]
+        return {"runs": self.to_frame().to_dicts(), "tunings": grids}
+
     def figure(self, name: str = HEATMAP) -> Drawing:
         """One figure of all runs; see `figure`."""
         return figure(self, name)
@@ -84,6 +101,7 @@ def compare(
     root: str | Path = "runs",
     device: Device = "auto",
     workers: int = 1,
+    engine: Engine | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
     """Train a decoder with each encoding on each task, and ablate every head; finished runs are read.
@@ -106,6 +124,7 @@ def compare(
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads; a script that asks for several protects its
             calls by `if __name__ == "__main__":`.
+        engine: Carries out the runs in place of this machine, such as `spectrope.lab.Ray`.
         watch: Called with the progress of each job; None shows it in a terminal or a notebook.
 
     Raises:
@@ -134,7 +153,7 @@ def compare(
     if rates is not None and not (rates and all(rate > 0 for rate in rates)):
         raise ConfigError(f"rates must be at least one, and positive; got {tuple(rates)}.")
     tried(plan)
-    work = _Work(plan, Path(root), device, workers, watch)
+    work = _Work(plan, Path(root), device, workers, engine, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
     comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings))
@@ -150,29 +169,24 @@ class _Work:
     root: Path
     device: Device
     workers: int
+    engine: Engine | None
     watch: Watch | None
+
+    @property
+    def _how(self) -> dict[str, Any]:
+        return {"device": self.device, "workers": self.workers, "engine": self.engine}
 
     def untuned(self) -> list[Run]:
         with watching(self.watch, [one.label for one in self.plan]) as shown:
-            return lab.execute(self.plan, self.root, device=self.device, workers=self.workers, watch=shown)
+            return lab.execute(self.plan, self.root, watch=shown, **self._how)
 
     def tuned(self, untuned: list[Run], rates: Sequence[float]) -> tuple[list[Tuning], list[Run]]:
         """The grids, and the runs at the rates chosen by them."""
         trials = lab.trials_of(self.plan, rates)
         with watching(self.watch, [one.label for one in trials]) as shown:
-            tunings = tune(
-                self.plan, self.root, factors=rates, device=self.device, workers=self.workers, watch=shown
-            )
+            tunings = tune(self.plan, self.root, factors=rates, watch=shown, **self._how)
         with watching(self.watch, [f"{one.label}, tuned" for one in self.plan]) as shown:
-            runs = lab.run_tuned(
-                self.plan,
-                tunings,
-                self.root,
-                untuned=untuned,
-                device=self.device,
-                workers=self.workers,
-                watch=shown,
-            )
+            runs = lab.run_tuned(self.plan, tunings, self.root, untuned=untuned, watch=shown, **self._how)
         return tunings, runs
 
 

@@ -3,14 +3,15 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Display
 
-from spectrope.console import console, frame, say, table
-from spectrope.core import Device, Progress
+from spectrope.console import EngineOptions, console, frame, say, table
+from spectrope.core import Progress
 from spectrope.grokking.run_labels import scores_of
 from spectrope.lab import AnyExperiment, Job, execute
 from spectrope.store import Run
@@ -61,10 +62,10 @@ def state_of(progress: Progress) -> str:
     return f"{state} MED {values['med']:.3f}" if "med" in values else state
 
 
-def train_shown(plan: Sequence[AnyExperiment], root: Path, device: Device) -> list[Run]:
+def train_shown(plan: Sequence[AnyExperiment], root: Path, where: EngineOptions) -> list[Run]:
     """Run what is not in the run folders yet with a line for each, then print the table of all."""
     with grok_lines([one.label for one in plan]) as lines:
-        done = execute([Job(one, tables=()) for one in plan], root, device=device, watch=lines.watch)
+        done = execute([Job(one, tables=()) for one in plan], root, watch=lines.watch, **where.arguments())
     show_grok(done)
     return done
 
@@ -95,6 +96,16 @@ def show_grok(runs: Sequence[Run]) -> None:
     title = "grokked at: the step since which test accuracy has been 99 %"
     rows = [scores_of(run) for run in runs]
     table(title, tuple(rows[0]), [tuple(row.values()) for row in rows], numeric=tuple(rows[0]))
+
+
+def records(runs: Sequence[Run]) -> dict[str, Any]:
+    """Id, folder, configuration and manifest of each run, as JSON-ready values."""
+    return {
+        "runs": [
+            {"run": run.id, "path": str(run.path), "config": run.config, "manifest": run.manifest}
+            for run in runs
+        ]
+    }
 
 
 def show_scores(scores: pl.DataFrame) -> None:

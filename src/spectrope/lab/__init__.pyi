@@ -60,6 +60,7 @@ __all__ = [
     "Tuning",
     "Variant",
     "ablate",
+    "ablate_apart",
     "ablated",
     "as_jobs",
     "bands_table",
@@ -78,6 +79,7 @@ __all__ = [
     "grid",
     "has_diverged",
     "is_near_chance",
+    "keep_drops",
     "kernel_table",
     "kernel_tables",
     "layer_spectrum",
@@ -114,7 +116,9 @@ from .ablation.methods import (
     TablesByName,
     TrainedSubject,
     ablate,
+    ablate_apart,
     choose_protocol,
+    keep_drops,
 )
 from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE

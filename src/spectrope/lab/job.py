@@ -1,5 +1,7 @@
 """One experiment from its configuration to a finished run folder: train, describe, measure."""
 
+import hashlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +24,9 @@ from spectrope.core import (
     peak_memory,
     unwatched,
 )
+from spectrope.encodings import ENCODINGS, Sizes, laws_of
 from spectrope.lab.experiments import AnyExperiment, Training, laboratory_of, read_experiment, written
+from spectrope.lab.manifest import ENCODING_FILES, OWN
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.probe import Probe
@@ -106,10 +110,12 @@ def train(
             "move its folder away, or train under another --runs."
         )
     if not run.finished:
+        origins = encoding_files(experiment)  # Before training, since trying a law may fail.
         with peak_memory(device) as memory:
             training = laboratory.trainer(experiment, run, device, precision, probe)
             training.fit(watch, stop)
-        run.finish(_circumstances(training, device) | training.manifest() | memory_used(memory))
+        facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
+        run.finish(facts | origins)
     run.remove(CHECKPOINT)
     return run
 
@@ -139,6 +145,42 @@ def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
         "commit": commit(),
         "device": str(device),
         "machine": machine(),
+    }
+
+
+def encoding_files(experiment: Any) -> dict[str, Any]:
+    """Field of the manifest on encodings from the user's own files: source, digest and laws of each.
+
+    `sha256` is of the whole file. Errors are relative deviations: as the encoding computes, and with float32
+    widened to float64. Laws are tried in heads of the model's sizes.
+    """
+    names = written(experiment).get(OWN, {})
+    if not names:
+        return {}
+    model = experiment.model
+    sizes = Sizes(d_model=model.d_model, n_heads=model.n_heads, head_dim=model.head_dim)
+    return {ENCODING_FILES: {name: _source_and_laws(name, sizes) for name in names}}
+
+
+def _source_and_laws(name: str, sizes: Sizes) -> dict[str, Any]:
+    member = ENCODINGS[name]
+    file = Path(inspect.getfile(member))
+    laws = [
+        {
+            "law": check.law.name.lower().replace("_", "-"),
+            "declared": check.declared,
+            "holds": check.holds,
+            "error": check.error,
+            "error_in_float64": check.widened_error,
+            "note": check.note,
+        }
+        for check in laws_of(name, sizes)
+    ]
+    return {
+        "class": member.__name__,
+        "file": str(file),
+        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "laws": laws,
     }
 
 

@@ -7,6 +7,7 @@ MARK = "laboratory"  # Field of a written experiment that names its laboratory; 
 DECODER = "decoder"
 OWN = "own_encodings"  # Field with the digests of files that encodings come from, where any does.
 OWN_TASKS = "own_tasks"  # The same of tasks.
+ENCODING_FILES = "encoding_files"  # Field of the manifest with source, digest and laws of such encodings.
 LEARNED = 0.1  # Of the way from guessing to the ceiling: with less, a model counts as near chance.
 
 

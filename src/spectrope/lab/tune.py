@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spectrope.core import Device, Watch, unwatched
+from spectrope.lab.engines.base import Engine
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
 from spectrope.lab.runs import run_for
@@ -20,6 +21,7 @@ def tune(
     factors: Sequence[float] = FACTORS,
     device: Device = "auto",
     workers: int = 1,
+    engine: Engine | None = None,
     watch: Watch = unwatched,
 ) -> list[Tuning]:
     """Choose a learning rate for each task and encoding of a plan; trials are ordinary runs under `root`.
@@ -32,13 +34,14 @@ def tune(
         factors: Learning rates, as multiples of each experiment's own.
         device: Where to compute.
         workers: Processes on a CPU.
+        engine: Carries out the runs in place of this machine.
         watch: Shown the progress of each trial, numbered in the order of `trials_of`.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished trial is saved.
     """
     jobs = [Job(trial, tables=()) for trial in trials_of(plan, factors)]
-    runs = execute(jobs, root, device=device, workers=workers, watch=watch)
+    runs = execute(jobs, root, device=device, workers=workers, engine=engine, watch=watch)
     pairs = zip(trials_of(plan, factors), runs, strict=True)
     trials = iter([Trial.of(trial, run.manifest, run.id) for trial, run in pairs])
     return [
@@ -55,6 +58,7 @@ def run_tuned(
     untuned: Sequence[Run] = (),
     device: Device = "auto",
     workers: int = 1,
+    engine: Engine | None = None,
     watch: Watch = unwatched,
 ) -> list[Run]:
     """Train and ablate a plan at the chosen rates, and keep the table "tuning" with each run.
@@ -67,6 +71,7 @@ def run_tuned(
             and not run again.
         device: Where to compute.
         workers: Processes on a CPU.
+        engine: Carries out the runs in place of this machine.
         watch: Shown the progress of each experiment.
 
     Raises:
@@ -77,7 +82,7 @@ def run_tuned(
         run = run_for(one, root)
         if replace(one, tuning="none") == before and not run.finished:
             run.take_over(twin)
-    runs = execute(chosen, root, device=device, workers=workers, watch=watch)
+    runs = execute(chosen, root, device=device, workers=workers, engine=engine, watch=watch)
     for run, one in zip(runs, chosen, strict=True):
         tuning = next(t for t in tunings if (t.task, t.encoding) == (one.task.kind, one.encoding_name))
         run.write_frame("tuning", tuning.table())

@@ -4,6 +4,7 @@ __all__ = [
     "FIELD",
     "RESULTS_VERSION",
     "Complaint",
+    "PackedRun",
     "Run",
     "append_record",
     "check_place",
@@ -11,11 +12,13 @@ __all__ = [
     "find_runs",
     "load_run",
     "open_run",
+    "packed",
     "read_records",
     "renumbered",
     "replace_file",
     "resolve_run",
     "survey",
+    "unpacked",
     "write_parquet",
 ]
 
@@ -24,3 +27,4 @@ from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered
 from .records import Complaint, append_record, read_records
 from .run import RESULTS_VERSION, Run, check_place, load_run, open_run
+from .transfer import PackedRun, packed, unpacked

@@ -90,7 +90,7 @@ class Study:
         """
         options = ["--scale", self.scale, "--seeds", *spans(self.seeds)]
         options += ["--rows", str(place)] if place != RESULTS else []
-        options += ["--conditions", *self.conditions] if set(self.conditions) < set(THROWN) else []
+        options += ["--condition", *self.conditions] if set(self.conditions) < set(THROWN) else []
         return shlex.join(["spectrope", "claims", "run", *words, *options])
 
     @property

@@ -174,7 +174,7 @@ def test_diff_as_json(checkpoints, capsys):
         (("audit", "nowhere/to-be-found"), "is no folder and not in the local cache; --allow-download"),
         (("audit", "{root}"), "holds no config.json, so it is no checkpoint."),
         (("audit", "{root}/one", "--length", "4"), "an audit's length must be at least 8; got 4."),
-        (("audit", "{root}/one", "--batch", "1"), "an audit compares at least 2 random vectors; got 1."),
+        (("audit", "{root}/one", "--contents", "1"), "an audit compares at least 2 random vectors; got 1."),
         (("audit", "{root}/one", "--layers", "x"), "layers are given as FIRST:LAST+1, such as 0:4"),
         (("audit", "{root}/one", "--layers", "5:9"), "layers must take at least one of 0 to 1; got 5:9."),
         (

@@ -58,7 +58,7 @@ def test_costs_are_printed_beside_none_also_when_interrupted(capsys, monkeypatch
         yield UncostedEncoding("rope", "too long.")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("spectrope.cli.commands.encodings.costs", once)
+    monkeypatch.setattr("spectrope.cli.cards.costs", once)
     assert main(("encodings", "--bench")) == INTERRUPTED
     assert "rope: too long." in capsys.readouterr().out
 

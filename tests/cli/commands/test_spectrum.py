@@ -82,7 +82,7 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("--encoding", "nope"), "NoPE has neither a bias of the lag alone nor a rotation"),
         (("--encoding", "rope", "--length", "1"), "length must be at least 2; got 1."),
-        (("--encoding", "rope", "--heads", "0"), "heads must be at least 1; got 0."),
+        (("--encoding", "rope", "--n-heads", "0"), "heads must be at least 1; got 0."),
         (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),
     ],
 )

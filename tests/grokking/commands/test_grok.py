@@ -73,7 +73,7 @@ def test_options_become_the_experiment():
     assert plain.model.n_layers == 1
     assert plain.model.encoding == Learned.Config(std=128**-0.5, d_model=128, max_length=3)
     other = Grok(
-        p=13, op="a*b + 1", distribution="strip", encoding="rope", layers=2, loss="mse", weight_decay=0.5
+        p=13, op="a*b + 1", distribution="strip", encoding="rope", n_layers=2, loss="mse", weight_decay=0.5
     ).experiment(0)
     assert other.task == ModularConfig(p=13, operation="a*b + 1", distribution=Strip(k=6))
     assert other.model == ModularTransformer.Config(encoding=RoPE.Config(), n_layers=2)
@@ -83,7 +83,7 @@ def test_options_become_the_experiment():
     assert Grok(model="mlp", embedding="one_hot").experiment(0).model == ModularMLP.Config(
         embedding="one_hot"
     )
-    assert Grok(stop_after=None).experiment(0).training.stop is None
+    assert Grok(stop_after="never").experiment(0).training.stop is None
 
 
 def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
@@ -117,7 +117,7 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
         (("--p", "-3", "--distribution", "square"), "ModularConfig.p must be between 2 and 512; got -3."),
         (("--learning-rate", "inf"), "learning_rate must be positive and finite; got inf."),
         (("--offset", "1000000"), "offset must be between 0 and 512; got 1000000."),
-        (("--model", "mlp", "--layers", "2"), "--layers and --encoding go with --model transformer."),
+        (("--model", "mlp", "--n-layers", "2"), "--n-layers and --encoding go with --model transformer."),
         (("--embedding", "one_hot"), "--embedding goes with --model mlp."),
         (("--steps", "50", "--compare-measures"), "evaluate_every must be small enough for the 4 looks"),
     ],

@@ -269,7 +269,7 @@ def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
 
     assert study(*chosen_claims(())).commands() == ["spectrope claims run --scale mini --seeds 0:6"]
     fresh = study(DistanceOrdering(), conditions=("controlled",), seeds=(6, 7))
-    options = "distance-ordering --scale mini --seeds 6:8 --conditions controlled"
+    options = "distance-ordering --scale mini --seeds 6:8 --condition controlled"
     assert f"`spectrope claims run {options}` does" in last_line(fresh)
 
 

@@ -10,9 +10,8 @@ from spectrope.checkpoints import audit as auditing
 from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.text import SHOWN, reasons, shown_rows, title
-from spectrope.checkpoints.options import BatchOption, Checkpoints, LayersOption, LengthOption
-from spectrope.console import counted, explain, say, table
-from spectrope.core import strict_json
+from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
+from spectrope.console import JsonOption, counted, explain, print_json, say, table
 from spectrope.figures import check_page
 
 MISMATCH = 1
@@ -37,11 +36,11 @@ class Audit(Checkpoints):
     ]
     length: LengthOption = None
     layers: LayersOption = None
-    batch: BatchOption = 2
+    contents: ContentsOption = 2
     paths: Annotated[bool, tyro.conf.arg(help="Also check decoding from a cache, padding and packing.")] = (
         False
     )
-    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
+    json: JsonOption = False
     out: Annotated[Path | None, tyro.conf.arg(help="Also write an HTML page with the kernels drawn.")] = None
 
     def run(self) -> int:
@@ -50,9 +49,11 @@ class Audit(Checkpoints):
             check_page(self.out)
         model = self.open(self.model, self.layers)
         with counted("auditing") as watch:
-            audit = auditing.audit(model, length=self.length, paths=self.paths, batch=self.batch, watch=watch)
+            audit = auditing.audit(
+                model, length=self.length, paths=self.paths, batch=self.contents, watch=watch
+            )
         if self.json:
-            print(strict_json(audit.to_dict()))
+            print_json(audit.to_dict())
         else:
             show(audit)
         if self.out is not None:

@@ -9,8 +9,7 @@ from spectrope.checkpoints.audit import audit, diff
 from spectrope.checkpoints.audit.run import default_length
 from spectrope.checkpoints.commands.audit import MISMATCH
 from spectrope.checkpoints.options import Checkpoints, LayersOption, LengthOption
-from spectrope.console import counted, show
-from spectrope.core import strict_json
+from spectrope.console import JsonOption, counted, print_json, show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +33,7 @@ class Diff(Checkpoints):
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="Second checkpoint.")]
     length: LengthOption = None
     layers: LayersOption = None
-    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
+    json: JsonOption = False
 
     def run(self) -> int:
         """Audit both, print what differs, and say by the exit code whether anything does."""
@@ -43,7 +42,7 @@ class Diff(Checkpoints):
         with counted("auditing") as watch:
             difference = diff(*(audit(model, length=length, watch=watch) for model in models))
         if self.json:
-            print(strict_json(difference.to_dict()))
+            print_json(difference.to_dict())
         else:
             show(difference)
         return 0 if difference.same else MISMATCH

@@ -1,12 +1,12 @@
 """`spectrope explain`: what a finding's code means."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import tyro
 
 from spectrope.checkpoints.audit.catalogue import fault
-from spectrope.console import say
+from spectrope.console import JsonOption, print_json, say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,11 @@ class Explain:
     """
 
     code: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="Code of a finding, such as SPE101.")]
+    json: JsonOption = False
 
     def run(self) -> None:
         """Print the entry."""
-        say(str(fault(self.code)))
+        entry = fault(self.code)
+        say(str(entry))
+        if self.json:
+            print_json(asdict(entry))

@@ -7,10 +7,20 @@ from typing import Annotated, Literal
 import tyro
 
 from spectrope.checkpoints import AblatedModel, Checkpoints
-from spectrope.console import RARE, ROOT, Own, RunsRoot, refuse_given, show
-from spectrope.core import ConfigError, require, strict_json
+from spectrope.console import (
+    RARE,
+    ROOT,
+    JsonOption,
+    Own,
+    RayOptions,
+    RunsRoot,
+    print_json,
+    refuse_given,
+    show,
+)
+from spectrope.core import ConfigError, require
 from spectrope.front import run_or_checkpoint
-from spectrope.front.ablate import SEQUENCES, ablate
+from spectrope.front.ablate import SEQUENCES, AblatedRun, ablate
 from spectrope.lab import (
     EXAMPLES,
     FILLS,
@@ -27,7 +37,7 @@ from spectrope.store import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ablate(Checkpoints):
+class Ablate(Checkpoints, RayOptions):
     """Replace each head's output and measure what it costs: accuracy of a run, or loss of a checkpoint.
 
     The output is replaced before the output projection. A run of `spectrope train` is scored on its held-out
@@ -78,7 +88,7 @@ class Ablate(Checkpoints):
     length: Annotated[int, tyro.conf.arg(help="Checkpoint: tokens per sequence."), RARE] = 64
     layers: Annotated[str | None, tyro.conf.arg(help="Checkpoint: only these layers, such as 0:4.")] = None
     batch: Annotated[int | None, tyro.conf.arg(help="Checkpoint: sequences per batch."), RARE] = None
-    json: Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")] = False
+    json: JsonOption = False
     own: Own = ()
     runs: RunsRoot = ROOT
 
@@ -87,22 +97,27 @@ class Ablate(Checkpoints):
         require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
         target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
-            foreign = ("task", "texts", "length", "layers", "batch", "json", "dtype")
+            foreign = ("task", "texts", "length", "layers", "batch", "dtype")
             refuse_given(self, foreign, f"is for checkpoints; {target.path} is a run with its own task.")
-            show(ablate(target, method=self.chosen_method(), device=self.device))
+            costs = ablate(target, method=self.chosen_method(), device=self.computes_on, engine=self.ray())
         else:
-            self._ablate_checkpoint(target)
+            costs = self._of_checkpoint(target)
+        show(costs)
+        if self.json:
+            print_json(costs.to_dict())
 
-    def _ablate_checkpoint(self, source: str) -> None:
+    def _of_checkpoint(self, source: str) -> AblatedRun | AblatedModel:
         if self.method != "exact" or self.protocol != "controlled":
             raise ConfigError(
                 "a checkpoint's heads are measured exactly; --method and --protocol are for runs."
             )
+        here = "is for runs; a checkpoint is measured on this machine."
+        refuse_given(self, ("engine", "address", "gpus"), here)
         refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
         if self.task is not None and self.texts is not None:
             raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
-        costs = ablate(
+        return ablate(
             self.open(source),
             on=self.texts or self.task,
             tokenizer=self.tokenizer_for(source, self.texts),
@@ -113,10 +128,6 @@ class Ablate(Checkpoints):
             fill=self.fill,
             device=self.device,
         )
-        if self.json and isinstance(costs, AblatedModel):
-            print(strict_json(costs.to_dict()))
-        else:
-            show(costs)
 
     def chosen_method(self) -> Method:
         """The method that the options describe."""

@@ -10,14 +10,24 @@ from torch import nn
 from tyro.conf import subcommand
 
 from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, trained_length
-from spectrope.console import RARE, ROOT, Own, RunsRoot, counted, frame, refuse_given, say
-from spectrope.core import choose_device, require, strict_json
+from spectrope.console import (
+    RARE,
+    ROOT,
+    JsonOption,
+    Own,
+    RunsRoot,
+    counted,
+    frame,
+    print_json,
+    refuse_given,
+    say,
+)
+from spectrope.core import choose_device, require
 from spectrope.fast import (
     DEFAULT,
     TOLERANCE,
     Bench,
     Calibrate,
-    Json,
     PlanAim,
     Tolerance,
     plan_run,
@@ -62,7 +72,7 @@ class PlanCommand(Checkpoints):
         tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
         RARE,
     ] = None
-    json: Json = False
+    json: JsonOption = False
     own: Own = ()
     runs: RunsRoot = ROOT
 
@@ -80,7 +90,7 @@ class PlanCommand(Checkpoints):
             heads, tokens = self._of_checkpoint(target, aim)
         record = asdict(aim) | {"target": self.target, "tokens": tokens, "heads": heads.to_dicts()}
         if self.json:
-            print(strict_json(record))
+            print_json(record)
         else:
             _show_plan(heads, aim, tokens)
 

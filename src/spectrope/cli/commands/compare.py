@@ -9,20 +9,20 @@ import tyro
 from spectrope.console import (
     RARE,
     ROOT,
-    WORKERS,
     ConditionOption,
-    DeviceOption,
+    EngineOptions,
     Epochs,
     Examples,
+    JsonOption,
     OutPage,
     PrecisionOption,
     RunsRoot,
     ScaleOption,
     Seeds,
     Settings,
-    WorkersOption,
     changes_of,
     chosen_seeds,
+    print_json,
     refuse_given,
     say,
     show,
@@ -35,7 +35,7 @@ from spectrope.tasks import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare:
+class Compare(EngineOptions):
     """Train a decoder with each encoding, ablate every head, write a report.
 
     Examples:
@@ -66,12 +66,10 @@ class Compare:
     ] = FACTORS
     runs: RunsRoot = ROOT
     out: OutPage = Path("report.html")
-    device: DeviceOption = "auto"
-    workers: WorkersOption = WORKERS
+    json: JsonOption = False
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print the table, write the report."""
-        require(self.workers >= 1, self, "workers", "at least 1")
         for field in ("encodings", "tasks", "seeds", "rates"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
         check_page(self.out)
@@ -89,8 +87,10 @@ class Compare:
             settings=changes_of(self.set, self.precision),
             rates=self.rates if self.tune else None,
             root=self.runs,
-            device=self.device,
-            workers=self.workers,
+            **self.arguments(),
         )
         show(comparison)
-        say(f"Report: {comparison.report(self.out).resolve()}")
+        report = comparison.report(self.out).resolve()
+        say(f"Report: {report}")
+        if self.json:
+            print_json(comparison.to_dict() | {"report": str(report)})

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console import ROOT, DeviceOption, Own, RunsRoot, bars, frame, say
+from spectrope.console import ROOT, DeviceOption, JsonOption, Own, RunsRoot, bars, frame, print_json, say
 from spectrope.core import choose_device
 from spectrope.front import take_up
 from spectrope.lab import MEASURES, experiment_of
@@ -32,6 +32,7 @@ class Measure:
     own: Own = ()
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
+    json: JsonOption = False
 
     def run(self) -> None:
         """Measure, and print the first rows of the table."""
@@ -43,3 +44,5 @@ class Measure:
         table = run.frame(name)
         frame(name, table.head(ROWS_SHOWN))
         say(f"Table {name!r}, {len(table)} rows, in {run.path}.")
+        if self.json:
+            print_json({"run": run.id, "measure": name, "rows": table.to_dicts()})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console import ROOT, RunsRoot, say
+from spectrope.console import ROOT, JsonOption, RunsRoot, print_json, say
 from spectrope.figures import FIGURES, check_figure, check_page
 from spectrope.front.figure import figure, report
 from spectrope.store import resolve_run
@@ -37,6 +37,7 @@ class Report:
         tyro.conf.arg(help="File to write (default: report.html, or FIGURE.svg)."),
     ] = None
     runs: RunsRoot = ROOT
+    json: JsonOption = False
 
     def run(self) -> None:
         """Write the file and print its path last."""
@@ -44,6 +45,8 @@ class Report:
         chosen = [resolve_run(self.runs, name) for name in self.names] or self.runs
         drawn = report(chosen, out) if self.figure is None else figure(chosen, self.figure).save(out)
         say(f"Wrote {drawn.resolve()}")
+        if self.json:
+            print_json({"path": str(drawn.resolve())})
 
     def _out(self) -> Path:
         """Where the file goes, once that place is known to be free for it."""

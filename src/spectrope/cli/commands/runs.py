@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from spectrope.console import ROOT, RunsRoot, complain, frame
+from spectrope.console import ROOT, JsonOption, RunsRoot, complain, frame, print_json
 from spectrope.front import listing
 
 
@@ -18,6 +18,7 @@ class Runs:
     """
 
     runs: RunsRoot = ROOT
+    json: JsonOption = False
 
     def run(self) -> None:
         """Print a row per run, and a line for each folder that cannot be read."""
@@ -25,5 +26,7 @@ class Runs:
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
         frame("", listed.select("run", "task", "encoding", "scale", "condition", "seed", result))
+        if self.json:
+            print_json(listed.to_dicts())
         for path, reason in broken:
             complain(f"{path.name}: {reason}")

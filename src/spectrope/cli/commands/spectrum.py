@@ -7,7 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import LENGTH, Checkpoints
-from spectrope.console import RARE, ROOT, Own, RunsRoot, refuse_given, say, show
+from spectrope.console import RARE, ROOT, JsonOption, Own, RunsRoot, print_json, refuse_given, say, show
 from spectrope.core import ConfigError, require
 from spectrope.encodings import parse_encoding
 from spectrope.front import run_or_checkpoint
@@ -36,7 +36,7 @@ class Spectrum(Checkpoints):
         int | None,
         tyro.conf.arg(help=f"Positions (default: {POSITIONS} of an encoding, {LENGTH} of a checkpoint)."),
     ] = None
-    heads: Annotated[int, tyro.conf.arg(help="Number of heads, with --encoding."), RARE] = HEADS
+    n_heads: Annotated[int, tyro.conf.arg(help="Number of heads, with --encoding."), RARE] = HEADS
     out: Annotated[
         Path | None, tyro.conf.arg(help="Checkpoint or encoding: folder for the tables, as parquet.")
     ] = None
@@ -60,6 +60,7 @@ class Spectrum(Checkpoints):
     ] = ()
     own: Own = ()
     runs: RunsRoot = ROOT
+    json: JsonOption = False
 
     def run(self) -> None:
         """Measure, keep the tables, print them."""
@@ -69,15 +70,15 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.heads))
+            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.n_heads))
             return
-        refuse_given(self, ("heads",), "goes with --encoding; a model has its own.")
+        refuse_given(self, ("n_heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             foreign = ("texts", "layers", "batch", "length", "out", "dtype")
             refuse_given(self, foreign, f"is for checkpoints; {target.path} is a run with its own examples.")
             plan = {"examples": self.examples, "draws": self.draws, "quantities": self.quantities}
-            show(spectrum(target, device=self.device, **plan))
+            self._tell(spectrum(target, device=self.device, **plan))
         else:
             self._measure_checkpoint(target)
 
@@ -99,10 +100,15 @@ class Spectrum(Checkpoints):
 
     def _keep(self, measured: Spectra) -> None:
         """Print the result, and write its tables to --out, if it is given."""
-        show(measured)
+        self._tell(measured)
         if self.out is not None:
             with disk_errors(self.out):
                 self.out.mkdir(parents=True, exist_ok=True)
             for table, data in measured.tables.items():
                 write_parquet(self.out / f"{table}.parquet", data)
             say(f"Tables in {self.out}.")
+
+    def _tell(self, measured: Spectra) -> None:
+        show(measured)
+        if self.json:
+            print_json(measured.to_dict())

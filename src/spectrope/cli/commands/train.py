@@ -14,12 +14,14 @@ from spectrope.console import (
     DeviceOption,
     Epochs,
     Examples,
+    JsonOption,
     Own,
     PrecisionOption,
     RunsRoot,
     ScaleOption,
     Settings,
     changes_of,
+    print_json,
     refuse_given,
     resolve_own,
     say,
@@ -77,6 +79,7 @@ class Train:
     own: Own = ()
     runs: RunsRoot = ROOT
     device: DeviceOption = "auto"
+    json: JsonOption = False
 
     def run(self) -> None:
         """Train and print the run's folder last."""
@@ -88,6 +91,8 @@ class Train:
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
         say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
         say(f"Run: {run.path}")
+        if self.json:
+            print_json({"run": run.id, "path": str(run.path), "config": run.config, "manifest": manifest})
 
     def _trained(self, probe: LearningProbe | None) -> Run:
         """The run of the recipe, or of the options."""

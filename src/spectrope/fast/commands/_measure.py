@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import polars as pl
 import tyro
 
-from spectrope.console import RARE, DeviceOption, counted, frame, named, say, table
+from spectrope.console import RARE, DeviceOption, JsonOption, counted, frame, named, print_json, say, table
 from spectrope.core import Progress, choose_device, require, strict_json, to_dict
 from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
 from spectrope.fast.costs import CostModel
@@ -31,7 +31,6 @@ from spectrope.store import disk_errors
 Tolerance = Annotated[
     float, tyro.conf.arg(help="Largest certified error of a head's output, as a share of max|v|.")
 ]
-Json = Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +59,7 @@ class Bench:
     out: Annotated[
         Path | None, tyro.conf.arg(help="Figure to write: .png, .svg, .pdf, .html or .json (Vega-Lite).")
     ] = None
-    json: Json = False
+    json: JsonOption = False
     device: DeviceOption = "auto"
 
     def run(self) -> None:
@@ -84,7 +83,7 @@ class Bench:
                 watch(Progress("attention", len(measured), 4 * len(lengths)))
         errors = degree_errors(head, lengths[-1], device)
         if self.json:
-            print(strict_json(_record(head, measured, errors)))
+            print_json(_record(head, measured, errors))
         else:
             _show_bench(head, measured, errors)
         if self.out is not None:
@@ -179,7 +178,7 @@ class Calibrate:
     """
 
     out: Annotated[Path | None, tyro.conf.arg(help="JSON file to write the costs to.")] = None
-    json: Json = False
+    json: JsonOption = False
     device: DeviceOption = "auto"
 
     def run(self) -> None:
@@ -195,7 +194,7 @@ class Calibrate:
             with disk_errors(self.out):
                 self.out.write_text(strict_json(to_dict(costs), indent=2) + "\n")
         if self.json:
-            print(strict_json(to_dict(costs)))
+            print_json(to_dict(costs))
         else:
             _show_costs(costs, measured, times)
             if self.out is not None:

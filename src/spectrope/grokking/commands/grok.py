@@ -10,16 +10,21 @@ import tyro
 
 from spectrope.console import (
     RARE,
-    DeviceOption,
+    EngineOptions,
+    JsonOption,
     OutPage,
     RunsRoot,
     Seeds,
+    Settings,
     StopAfter,
+    changes_of,
     chosen_seeds,
+    print_json,
     say,
+    steps_or_never,
     try_own,
 )
-from spectrope.core import ConfigError, from_dict, require
+from spectrope.core import ConfigError, from_dict, require, with_fields
 from spectrope.encodings import EncodingConfig, Learned, parse_encoding
 from spectrope.figures import check_page
 from spectrope.grokking.compare import FEWEST, compare_measures
@@ -29,7 +34,7 @@ from spectrope.grokking.models.base import ModularModelConfig
 from spectrope.grokking.models.mlp import ModularMLP
 from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.page import write_grok
-from spectrope.grokking.show import show_scores, train_shown
+from spectrope.grokking.show import records, show_scores, train_shown
 from spectrope.grokking.steps import PROGRESS
 from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution
 from spectrope.grokking.tasks.modular import ModularConfig
@@ -37,7 +42,7 @@ from spectrope.store import Run
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grok:
+class Grok(EngineOptions):
     """Train a small model on an operation modulo p until it generalises.
 
     Examples:
@@ -46,13 +51,9 @@ class Grok:
     """
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 59
-    op: Annotated[str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or a formula: 'a**2 + 3*b'.")] = (
-        "add"
-    )
+    op: Annotated[str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or a formula: 'a*b + 1'.")] = "add"
     fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs used for training.")] = 0.5
-    distribution: Annotated[str, tyro.conf.arg(help="Held-out pairs: random, square or strip (see --k).")] = (
-        "random"
-    )
+    distribution: Annotated[str, tyro.conf.arg(help="Held-out pairs: random, square or strip.")] = "random"
     k: Annotated[
         int | None,
         tyro.conf.arg(
@@ -70,21 +71,23 @@ class Grok:
         tyro.conf.arg(help="Embedding of the mlp; one_hot is not trained."),
         RARE,
     ] = "learned"
-    layers: Annotated[int, tyro.conf.arg(help="Layers of the transformer."), RARE] = 1
+    n_layers: Annotated[int, tyro.conf.arg(help="Number of layers of the transformer."), RARE] = 1
     encoding: Annotated[str, tyro.conf.arg(help="Positional encoding, or file.py:Class.")] = "learned"
     loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="Loss."), RARE] = "cross_entropy"
     weight_decay: Annotated[float, tyro.conf.arg(help="Weight decay of AdamW."), RARE] = 1.0
     learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate, after ten steps of warm-up.")] = 1e-3
     steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 5000
-    stop_after: StopAfter = 500
+    stop_after: StopAfter = "500"
     evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 25
     seeds: Seeds = ("0",)
+    set: Annotated[Settings, RARE] = ()
     compare_measures: Annotated[
         bool, tyro.conf.arg(help="Score how each measure tracks and predicts test loss."), RARE
     ] = False
     runs: RunsRoot = Path("grok-runs")
     out: OutPage = Path("grok.html")
-    device: DeviceOption = "auto"
+    workers: Annotated[int | None, tyro.conf.arg(help="Runs at a time on a CPU."), RARE] = 1
+    json: JsonOption = False
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print the tables, write the report."""
@@ -96,9 +99,13 @@ class Grok:
         plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):
             try_own(plan[0].model)
-        done = train_shown(plan, self.runs, self.device)
-        write_grok(done, self.out, self._scores(done))
+        done = train_shown(plan, self.runs, self)
+        scores = self._scores(done)
+        write_grok(done, self.out, scores)
         say(f"Report: {self.out.resolve()}")
+        if self.json:
+            measures = {} if scores is None else {"measures": scores.to_dicts()}
+            print_json(records(done) | measures | {"report": str(self.out.resolve())})
 
     def experiment(self, seed: int) -> GrokExperiment:
         """The experiment that these options describe.
@@ -114,15 +121,17 @@ class Grok:
             offset=self.offset,
             allow_composite=self.allow_composite,
         )
+        patience = steps_or_never(self.stop_after)
         training = GrokTraining(
             steps=self.steps,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             loss=self.loss,
             evaluate_every=self.evaluate_every,
-            stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
+            stop=None if patience is None else Grokked(steps=patience),
         )
-        return GrokExperiment(task=task, model=self._model(seed), training=training, seed=seed)
+        experiment = GrokExperiment(task=task, model=self._model(seed), training=training, seed=seed)
+        return with_fields(experiment, changes_of(self.set))
 
     def _distribution(self) -> Distribution:
         kind = DISTRIBUTIONS[self.distribution]
@@ -134,12 +143,12 @@ class Grok:
 
     def _model(self, seed: int) -> ModularModelConfig:
         if self.model == "mlp":
-            if self.layers != 1 or self.encoding != "learned":
-                raise ConfigError("--layers and --encoding go with --model transformer.")
+            if self.n_layers != 1 or self.encoding != "learned":
+                raise ConfigError("--n-layers and --encoding go with --model transformer.")
             return ModularMLP.Config(embedding=self.embedding)
         if self.embedding != "learned":
             raise ConfigError("--embedding goes with --model mlp.")
-        return ModularTransformer.Config(n_layers=self.layers, encoding=self._encoding().fitted(seed=seed))
+        return ModularTransformer.Config(n_layers=self.n_layers, encoding=self._encoding().fitted(seed=seed))
 
     def _encoding(self) -> EncodingConfig:
         if self.encoding == "learned":

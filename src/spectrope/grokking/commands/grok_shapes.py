@@ -6,17 +6,31 @@ from typing import Annotated
 
 import tyro
 
-from spectrope.console import RARE, DeviceOption, OutPage, RunsRoot, Seeds, StopAfter, chosen_seeds, say
-from spectrope.core import require
+from spectrope.console import (
+    RARE,
+    EngineOptions,
+    JsonOption,
+    OutPage,
+    RunsRoot,
+    Seeds,
+    Settings,
+    StopAfter,
+    changes_of,
+    chosen_seeds,
+    print_json,
+    say,
+    steps_or_never,
+)
+from spectrope.core import require, with_fields
 from spectrope.figures import check_page
 from spectrope.grokking.config import Grokked, ShapesExperiment, ShapesTraining
 from spectrope.grokking.shapes_page import write_shapes
-from spectrope.grokking.show import train_shown
+from spectrope.grokking.show import records, train_shown
 from spectrope.grokking.tasks.shapes import ShapesConfig
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrokShapes:
+class GrokShapes(EngineOptions):
     """Train ResNet-18 to count the sides of four polygons until it generalises.
 
     Examples:
@@ -33,7 +47,7 @@ class GrokShapes:
     resolution: Annotated[int, tyro.conf.arg(help="Image width and height, in pixels.")] = 32
     n_train: Annotated[int, tyro.conf.arg(help="Training combinations.")] = 128
     steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 1000
-    stop_after: StopAfter = 100
+    stop_after: StopAfter = "100"
     batch_size: Annotated[int, tyro.conf.arg(help="Images per step."), RARE] = 64
     learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate of Adam.")] = 1e-3
     weight_decay: Annotated[
@@ -44,18 +58,22 @@ class GrokShapes:
         Path | None, tyro.conf.arg(help="Folder of a pretrained ResNet, in safetensors."), RARE
     ] = None
     seeds: Seeds = ("0",)
+    set: Annotated[Settings, RARE] = ()
     runs: RunsRoot = Path("grok-runs")
     out: OutPage = Path("grok-shapes.html")
-    device: DeviceOption = "auto"
+    workers: Annotated[int | None, tyro.conf.arg(help="Runs at a time on a CPU."), RARE] = 1
+    json: JsonOption = False
 
     def run(self) -> None:
         """Run what is not in the run folders yet, print a table, write the report."""
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         check_page(self.out)
         plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
-        done = train_shown(plan, self.runs, self.device)
+        done = train_shown(plan, self.runs, self)
         write_shapes(done, self.out)
         say(f"Report: {self.out.resolve()}")
+        if self.json:
+            print_json(records(done) | {"report": str(self.out.resolve())})
 
     def experiment(self, seed: int) -> ShapesExperiment:
         """The experiment that these options describe.
@@ -63,7 +81,8 @@ class GrokShapes:
         Raises:
             ConfigError: If a value breaks a rule.
         """
-        return ShapesExperiment(
+        patience = steps_or_never(self.stop_after)
+        experiment = ShapesExperiment(
             task=ShapesConfig(sides=self.sides, resolution=self.resolution, n_train=self.n_train),
             training=ShapesTraining(
                 steps=self.steps,
@@ -71,8 +90,9 @@ class GrokShapes:
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
                 evaluate_every=self.evaluate_every,
-                stop=None if self.stop_after is None else Grokked(steps=self.stop_after),
+                stop=None if patience is None else Grokked(steps=patience),
             ),
             source=None if self.source is None else str(self.source.resolve()),
             seed=seed,
         )
+        return with_fields(experiment, changes_of(self.set))

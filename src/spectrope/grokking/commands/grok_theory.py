@@ -8,7 +8,7 @@ import polars as pl
 import torch
 import tyro
 
-from spectrope.console import console, frame
+from spectrope.console import JsonOption, console, frame, print_json
 from spectrope.core import require
 from spectrope.grokking.arrangement import least_norm, regular_polygon, stationarity
 from spectrope.grokking.coverage import coverage_of
@@ -40,6 +40,7 @@ class GrokTheory:
         1e-2
     )
     seed: Annotated[int, tyro.conf.arg(help="Seed of split, weights and descents.")] = 0
+    json: JsonOption = False
 
     def run(self) -> None:
         """Print a table for each question."""
@@ -51,10 +52,14 @@ class GrokTheory:
             model = ModularMLP.Config(d_model=32, hidden=128).build(task, self.seed)
             path = NormDescent(decay=self.decay)(model, split, cycle)
         frame("Least norm where every training pair has a margin of 1 (a perceptron), by stage", path)
-        frame("Least norm of tokens that are at least 1 apart; uniform is unevenness 0", self._arrangements())
+        arrangements = self._arrangements()
+        frame("Least norm of tokens that are at least 1 apart; uniform is unevenness 0", arrangements)
         with console.status("Solving the training pairs"):
             table = self._coverages()
         frame("What the training pairs imply of the others, if operands and results are phases", table)
+        if self.json:
+            tables = {"norms": path, "arrangements": arrangements, "coverage": table}
+            print_json({name: one.to_dicts() for name, one in tables.items()})
 
     def _arrangements(self) -> pl.DataFrame:
         widths = dict.fromkeys((2, 3, self.tokens - 1))

@@ -1,6 +1,8 @@
 """Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
 
+import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 import torch
@@ -18,7 +20,7 @@ from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.lab.stamps import with_digests
 from spectrope.models import Decoder
 from spectrope.stats import Aim, ends
-from spectrope.store import Run
+from spectrope.store import PackedRun, Run, unpacked
 from spectrope.tasks import Batch
 
 EXAMPLES = 2000
@@ -156,13 +158,27 @@ def ablate(
         watch: Shown heads done.
     """
     tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
+    keep_drops(run, tables)
+    return tables
+
+
+def ablate_apart(
+    folder: PackedRun, method: Method | None, device: torch.device, watch: Watch = unwatched
+) -> TablesByName:
+    """Ablate a run that was sent from another machine; the tables are returned and kept nowhere."""
+    with tempfile.TemporaryDirectory() as root:
+        subject = TrainedSubject.of(unpacked(folder, Path(root)), device, watch)
+        return (method or Exact()).measure(subject)
+
+
+def keep_drops(run: Run, tables: TablesByName) -> None:
+    """Write tables of an ablation, and remove correlations with the drops that they replace."""
     if any(mark_of("ablation", name) is not None for name in tables):
         for name in run.frames:
             if mark_of("correlation", name) is not None:
                 run.remove(name)
     for name, table in tables.items():
         run.write_frame(name, table)
-    return tables
 
 
 def choose_protocol(name: str, fill: str | None) -> Protocol:

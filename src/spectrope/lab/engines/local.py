@@ -36,7 +36,7 @@ from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import find_run, run_for
-from spectrope.store import Run
+from spectrope.store import PackedRun, Run, packed, unpacked
 
 SECONDS_BETWEEN_LOOKS = 0.2
 DIED = (
@@ -104,6 +104,7 @@ def execute(
     device: Device = "auto",
     workers: int = 1,
     watch: Watch = unwatched,
+    engine: Engine | None = None,
 ) -> list[Run]:
     """Train and measure every job of a plan; what its run folder already holds is not done again.
 
@@ -113,6 +114,8 @@ def execute(
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
         watch: Shown the progress of each job.
+        engine: Carries out the jobs in place of this machine, such as `Ray`; run folders of machines that
+            do not share `root` are copied to it.
 
     Returns:
         Their runs, in the order of the plan.
@@ -122,7 +125,15 @@ def execute(
         Interrupted: After Ctrl-C, once every unfinished run is saved.
         SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
-    root, place, jobs = Path(root), choose_device(device), as_jobs(plan)
+    root, jobs = Path(root), as_jobs(plan)
+    if engine is not None:
+
+        def keep(folder: PackedRun) -> None:
+            unpacked(folder, root)
+
+        engine(jobs, root, watch, packed, keep)
+        return [run_for(job.experiment, root) for job in jobs]
+    place = choose_device(device)
     workers = 1 if place.type == "cuda" else min(workers, len(jobs))
     with stop_on_signal() as stop:
         if workers <= 1:

@@ -1,9 +1,10 @@
 """Many experiments on many machines or GPUs, through Ray."""
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from spectrope.core import (
     loaded_files,
     require,
     stop_on_signal,
+    unwatched,
 )
 from spectrope.lab.engines.base import Engine, EngineError, Harvested
 from spectrope.lab.engines.local import numbered, throttled
@@ -93,17 +95,63 @@ class Ray(Engine):
         keep: Callable[[Harvested], None],
     ) -> None:
         """Do the jobs on the cluster; see `Engine`."""
+        with self._cluster() as ray, stop_on_signal() as stop:
+            _oversee(ray, self._submit(ray, jobs, root, harvest), stop, watch, keep)
+
+    def compute(
+        self, function: Callable[[torch.device, Watch], Harvested], watch: Watch = unwatched
+    ) -> Harvested:
+        """Call a function once, on one machine of the cluster.
+
+        Args:
+            function: Takes the device to compute on and a progress callback; it and its result are sent
+                between machines.
+            watch: Called in this process with the progress.
+
+        Returns:
+            What the function returns.
+
+        Raises:
+            EngineError: If the cluster cannot be reached, or workers keep dying.
+            Interrupted: After Ctrl-C; the call is cancelled.
+            SpectropeError: If the function raises one.
+        """
+        with self._cluster() as ray, stop_on_signal() as stop:
+            board = ray.remote(num_cpus=0)(Board).remote()
+            future = self._task(ray, do_call).remote(function, self._place, self.cpus, loaded_files(), board)
+            done: list[Any] = []
+            while not done:
+                done, _ = ray.wait([future], timeout=SECONDS_BETWEEN_LOOKS)
+                for progress in ray.get(board.take.remote()):
+                    watch(progress)
+                if stop():
+                    ray.cancel(future, force=True)
+                    raise Interrupted("stopped; nothing was kept.")
+            outcome = _outcome(ray, future, "the call")
+            if isinstance(outcome, SpectropeError):
+                raise outcome
+            return outcome
+
+    @contextlib.contextmanager
+    def _cluster(self) -> Iterator[Any]:
+        """The library, connected to the cluster while the block runs."""
         ray = _ray()
         begun = not ray.is_initialized()
         if begun:
             self._connect(ray)
         try:
             self._require_room(ray)
-            with stop_on_signal() as stop:
-                _oversee(ray, self._submit(ray, jobs, root, harvest), stop, watch, keep)
+            yield ray
         finally:
             if begun:
                 ray.shutdown()
+
+    def _task(self, ray: Any, function: Callable[..., Any]) -> Any:
+        return ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(function)
+
+    @property
+    def _place(self) -> str:
+        return "cuda" if self.gpus else "cpu"
 
     def _connect(self, ray: Any) -> None:
         local_options = {"num_cpus": self.workers * self.cpus, "include_dashboard": False}
@@ -134,9 +182,8 @@ class Ray(Engine):
         self, ray: Any, jobs: Sequence[Job], root: Path, harvest: Callable[[Run], Any]
     ) -> "Submitted":
         board = ray.remote(num_cpus=0)(Board).remote()
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=RETRIES)(do_job)
-        place = "cuda" if self.gpus else "cpu"
-        shared = str(root.resolve()), place, self.cpus, loaded_files(), board, harvest
+        task = self._task(ray, do_job)
+        shared = str(root.resolve()), self._place, self.cpus, loaded_files(), board, harvest
         pending = {
             task.remote(number, job.to_dict(), *shared): (number, job) for number, job in enumerate(jobs)
         }
@@ -166,10 +213,7 @@ def do_job(
     Returns:
         What is wanted of its run and the held-out accuracy, or what a user can mend.
     """
-    torch.set_num_threads(threads)
-    keep_freed_memory()
-    for file in files:
-        load_file(file)
+    _prepare(threads, files)
     watch = numbered(number, throttled(board.tell.remote))
     try:
         stop = asked_to_stop(partial(_ask, board))
@@ -177,6 +221,32 @@ def do_job(
         return harvest(run), run.manifest["test_accuracy"]
     except SpectropeError as error:
         return error
+
+
+def do_call(
+    function: Callable[[torch.device, Watch], Any],
+    place: str,
+    threads: int,
+    files: Sequence[Path],
+    board: Any,
+) -> Any:
+    """Call a function in a worker of the cluster.
+
+    Returns:
+        What it returns, or what a user can mend.
+    """
+    _prepare(threads, files)
+    try:
+        return function(torch.device(place), throttled(board.tell.remote))
+    except SpectropeError as error:
+        return error
+
+
+def _prepare(threads: int, files: Sequence[Path]) -> None:
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    for file in files:
+        load_file(file)
 
 
 def asked_to_stop(ask: Callable[[], bool]) -> Stop:
@@ -211,7 +281,7 @@ def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watch, keep: Callable
                 watch(progress)
         for future in done:
             number, job = pending.pop(future)
-            outcome = _outcome(ray, future, job)
+            outcome = _outcome(ray, future, job.experiment.label)
             if isinstance(outcome, SpectropeError):
                 mistakes.append(outcome)
                 continue
@@ -223,11 +293,11 @@ def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watch, keep: Callable
     _tell(mistakes)
 
 
-def _outcome(ray: Any, future: Any, job: Job) -> tuple[Any, float | None] | SpectropeError:
+def _outcome(ray: Any, future: Any, label: str) -> Any:
     try:
         return ray.get(future)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-        return EngineError(f"{job.experiment.label}: the worker died {RETRIES + 1} times; given up.")
+        return EngineError(f"{label}: the worker died {RETRIES + 1} times; given up.")
 
 
 def _tell(mistakes: Sequence[SpectropeError]) -> None:

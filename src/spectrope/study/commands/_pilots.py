@@ -2,24 +2,24 @@
 
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from spectrope.console import (
     ROOT,
-    WORKERS,
-    DeviceOption,
+    EngineOptions,
+    JsonOption,
     RunsRoot,
-    WorkersOption,
     complain,
     lasting,
     plan_bar,
+    print_json,
     say,
     table,
 )
-from spectrope.core import choose_device, require
-from spectrope.lab import Local, Pace, makespan, threads_each
+from spectrope.core import choose_device
+from spectrope.lab import Pace, makespan, threads_each
 from spectrope.store import check_place
 from spectrope.study.arms import TASKS
 from spectrope.study.commands._common import Results, timed
@@ -29,7 +29,7 @@ from spectrope.study.study import RESULTS, carry_out, harvest, outstanding
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunPilots:
+class RunPilots(EngineOptions):
     """Choose rate and epochs of a planned scale by pilot runs, which never count. Ctrl-C loses nothing.
 
     Examples:
@@ -40,13 +40,12 @@ class RunPilots:
     scale: Annotated[str, tyro.conf.arg(help="Scale whose rates the plan leaves to pilots.")] = "mid"
     rows: Results = RESULTS
     runs: RunsRoot = ROOT
-    device: DeviceOption = "auto"
-    workers: WorkersOption = WORKERS
     dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and stop.")] = False
+    json: JsonOption = False
 
     def run(self) -> None:
         """Train what is missing, then print the losses and the choice."""
-        require(self.workers >= 1, self, "workers", "at least 1")
+        engine = self.chosen_engine()
         pilots = Pilots(self.scale)
         place = pilots.file(self.rows)
         if not self.dry_run:
@@ -58,16 +57,19 @@ class RunPilots:
         if self.runs.exists():
             self._gather(pilots, rows)
         while left := outstanding(pilots.jobs(rows), rows):
-            workers = 1 if choose_device(self.device).type == "cuda" else min(self.workers, len(left))
-            costs = timed(left, choose_device(self.device), threads_each(workers))
+            device = choose_device(self.computes_on)
+            workers = 1 if device.type == "cuda" else min(self.n_workers, len(left))
+            costs = timed(left, device, threads_each(workers))
             total = makespan([cost.total for cost in costs], workers)
             say(f"{len(left)} pilot runs to do: about {lasting(total)}, {workers} at a time.")
             if self.dry_run:
                 break
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:
-                carry_out(left, rows, self.runs, Local(self.device, self.workers), watch)
+                carry_out(left, rows, self.runs, engine, watch)
         show_choice(pilots, rows)
+        if self.json:
+            print_json(choices(pilots, rows))
 
     def _gather(self, pilots: Pilots, rows: StudyRows) -> None:
         """Take up finished runs; those of more epochs are asked for once the others are there."""
@@ -76,6 +78,14 @@ class RunPilots:
             _, complaints = harvest(self.runs, {job.experiment for job in pilots.jobs(rows)}, rows)
         for complaint in complaints:
             complain(f"left out: {complaint}")
+
+
+def choices(pilots: Pilots, rows: StudyRows) -> dict[str, Any]:
+    """Rate and epochs chosen for each task, as JSON-ready values; null while runs are missing."""
+    found = {name: pilots.choice(task, rows) for task, name in TASKS.items()}
+    return {
+        name: None if one is None else {"rate": one.rate, "epochs": one.epochs} for name, one in found.items()
+    }
 
 
 def show_choice(pilots: Pilots, rows: StudyRows) -> None:

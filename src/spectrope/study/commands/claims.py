@@ -1,9 +1,9 @@
 """`spectrope claims`: every statement of the paper, tested."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import torch
 import tyro
@@ -12,15 +12,15 @@ from tyro.conf import subcommand
 from spectrope.console import (
     RARE,
     ROOT,
-    WORKERS,
-    DeviceOption,
+    EngineOptions,
+    JsonOption,
     RunsRoot,
     ScaleOption,
-    WorkersOption,
     chosen_seeds,
     complain,
     lasting,
     plan_bar,
+    print_json,
     say,
     table,
 )
@@ -41,9 +41,7 @@ from spectrope.lab import (
     EngineError,
     Job,
     JobCost,
-    Local,
     Pace,
-    Ray,
     makespan,
     threads_each,
 )
@@ -71,7 +69,10 @@ Names = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
     tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
 ]
-Conditions = Annotated[tuple[str, ...], tyro.conf.arg(help="Confounds to keep.")]
+Conditions = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(name="condition", aliases=("--conditions",), help="Experimental conditions to test under."),
+]
 ConfirmatorySeeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
@@ -122,6 +123,7 @@ class Asked:
     scale: ScaleOption = "mini"
     seeds: ConfirmatorySeeds = ("0:6",)
     rows: Results = RESULTS
+    json: JsonOption = False
 
     def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
         """The study of some claims on the seeds that are asked for.
@@ -151,10 +153,12 @@ class List(Asked):
             by_claim[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
         lines = [(f"{one.number} {one.kind}", one.title, "\n".join(by_claim[one])) for one in study.claims]
         table("", ("claim", "says", "verdict, seeds"), lines)
+        if self.json:
+            print_json(verdict_records(study, rows))
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunClaims(Asked):
+class RunClaims(Asked, EngineOptions):
     """Train what claims need and no result has yet. Ctrl-C loses nothing.
 
     Examples:
@@ -164,7 +168,6 @@ class RunClaims(Asked):
 
     conditions: Conditions = tuple(THROWN)
     runs: RunsRoot = ROOT
-    device: DeviceOption = "auto"
     precision: Annotated[
         Precision,
         tyro.conf.arg(
@@ -173,18 +176,6 @@ class RunClaims(Asked):
         ),
         RARE,
     ] = "auto"
-    workers: WorkersOption = WORKERS
-    engine: Annotated[
-        Literal["local", "ray"], tyro.conf.arg(help="Processes here, or a Ray cluster."), RARE
-    ] = "local"
-    address: Annotated[
-        str | None,
-        tyro.conf.arg(help="Address of a Ray cluster, such as auto (default: start one here)."),
-        RARE,
-    ] = None
-    gpus: Annotated[
-        float, tyro.conf.arg(help="GPUs per run on Ray: 0.25 lets four share one; 0 is the CPU."), RARE
-    ] = 0.0
     tune: Annotated[
         bool,
         tyro.conf.arg(help="Test claims 1 and 2 at each encoding's best rate."),
@@ -193,9 +184,7 @@ class RunClaims(Asked):
 
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
-        require(self.workers >= 1, self, "workers", "at least 1")
-        require(self.gpus >= 0, self, "gpus", "at least 0")
-        self._require_options_of_engine()
+        engine = self.chosen_engine()
         if not self.dry_run:
             check_place(self.rows / f"{self.scale}.jsonl")
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
@@ -205,19 +194,21 @@ class RunClaims(Asked):
         self._require_effect_of_precision(study.jobs(rows))
         if self.runs.exists():
             gather(self.runs, study, rows)  # In a dry run, for its plan alone.
-        mistake = self._carry_out_all(study, rows)
+        mistake = self._carry_out_all(study, rows, engine)
         if self.dry_run:
             show_later(study, rows)
-            return
-        show_verdicts(study, rows)
+        else:
+            show_verdicts(study, rows)
+        if self.json:
+            print_json(plan_record(study, rows) if self.dry_run else verdict_records(study, rows))
         if mistake is not None:
             raise mistake
 
-    def _carry_out_all(self, study: Study, rows: StudyRows) -> SpectropeError | None:
+    def _carry_out_all(self, study: Study, rows: StudyRows, engine: Engine) -> SpectropeError | None:
         """Do what can be planned, then what its rows ask for, and so on; the last error, others told."""
         left, failed, before = outstanding(study.jobs(rows), rows), set[AnyExperiment](), None
         while True:
-            mistake = self._carry_out(left, study, rows)
+            mistake = self._carry_out(left, study, rows, engine)
             failed |= {job.experiment for job in left if not rows.covers(job)}
             left = [job for job in outstanding(study.jobs(rows), rows) if job.experiment not in failed]
             if not left or isinstance(mistake, EngineError):
@@ -227,7 +218,9 @@ class RunClaims(Asked):
             before = mistake or before
             say("What has been found asks for more runs.")
 
-    def _carry_out(self, left: list[Job], study: Study, rows: StudyRows) -> SpectropeError | None:
+    def _carry_out(
+        self, left: list[Job], study: Study, rows: StudyRows, engine: Engine
+    ) -> SpectropeError | None:
         """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
         usual = usual_precision(study.rows_of(rows) or rows)
         precision = usual if self.precision == "auto" else self.precision
@@ -241,7 +234,7 @@ class RunClaims(Asked):
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
             try:
                 with plan_bar([job.experiment.label for job in left], pace) as watch:
-                    carry_out(jobs, rows, self.runs, self._engine(), watch)
+                    carry_out(jobs, rows, self.runs, engine, watch)
             except Interrupted:
                 raise
             except SpectropeError as mistake:
@@ -254,35 +247,21 @@ class RunClaims(Asked):
             say(f"Left out, since their rates are not tuned: {', '.join(plain)}.")
         return tuned
 
-    def _require_options_of_engine(self) -> None:
-        if self.engine == "ray" and self.device != "auto":
-            raise ConfigError(
-                "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
-            )
-        if self.engine == "local" and (self.gpus or self.address is not None):
-            option = "--gpus" if self.gpus else "--address"
-            raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
-
     def _require_effect_of_precision(self, jobs: list[Job]) -> None:
         if self.precision != "auto" and all(job.experiment.precision != "auto" for job in jobs):
             raise ConfigError(f"--precision {self.precision}: no run of these claims leaves it open.")
 
-    def _engine(self) -> Engine:
-        if self.engine == "ray":
-            return Ray(address=self.address, workers=self.workers, gpus=self.gpus)
-        return Local(self.device, self.workers)
-
     @property
     def _device(self) -> torch.device:
-        return choose_device("cpu" if self.engine == "ray" and not self.gpus else self.device)
+        return choose_device(self.computes_on)
 
     @property
     def _workers(self) -> int:
         """Jobs at a time, as far as is known here: 1 of a cluster whose size is its own affair."""
         if self.engine == "ray":
-            sharing = int(max(1, torch.cuda.device_count()) / self.gpus) if self.gpus else self.workers
-            return max(1, min(self.workers, sharing)) if self.address is None else 1
-        return 1 if self._device.type == "cuda" else self.workers
+            sharing = int(max(1, torch.cuda.device_count()) / self.gpus) if self.gpus else self.n_workers
+            return max(1, min(self.n_workers, sharing)) if self.address is None else 1
+        return 1 if self._device.type == "cuda" else self.n_workers
 
     def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
         return timed(jobs, self._device, 1 if self.engine == "ray" else threads_each(workers))
@@ -302,7 +281,9 @@ class Harvest(Asked):
     def run(self) -> None:
         """Add rows, and name the runs that cannot be read."""
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
-        gather(self.runs, self.study([*claims, *tuned_forms(claims, rows)]), rows)
+        n_new = gather(self.runs, self.study([*claims, *tuned_forms(claims, rows)]), rows)
+        if self.json:
+            print_json({"new_rows": n_new, "rows": len(rows)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,6 +311,8 @@ class ReportClaims(Asked):
         study = self.study(tried_claims(claims, rows, self.scale), self.conditions)
         write_replication(study, rows, out)
         say(f"Wrote {out.resolve()}")
+        if self.json:
+            print_json({"path": str(out.resolve())})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -343,6 +326,7 @@ class AuditRows:
 
     scale: ScaleOption = "mid"
     rows: Results = RESULTS
+    json: JsonOption = False
 
     def run(self) -> None:
         """Print the plan's versions and what the rows' commits say.
@@ -351,6 +335,8 @@ class AuditRows:
             StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
         """
         audited = audit(self.rows / f"{self.scale}.jsonl")
+        if self.json:
+            print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
         lines = [
             (
                 one.digest,
@@ -402,8 +388,8 @@ class Claims:
         self.action.run()
 
 
-def gather(root: Path, study: Study, rows: StudyRows) -> None:
-    """Take the rows of finished runs, and of those that these ask for, and say how many."""
+def gather(root: Path, study: Study, rows: StudyRows) -> int:
+    """Take the rows of finished runs, and of those that these ask for; say and return how many."""
     total, complaints = harvest(root, {job.experiment for job in study.jobs(rows)}, rows)
     n_new = total
     while n_new:
@@ -412,6 +398,39 @@ def gather(root: Path, study: Study, rows: StudyRows) -> None:
     for complaint in complaints:
         complain(f"left out: {complaint}")
     say(f"{total} new rows from {root}; {len(rows)} in all.")
+    return total
+
+
+def verdict_records(study: Study, rows: StudyRows) -> list[dict[str, Any]]:
+    """The verdict of each claim under each condition, as JSON-ready values."""
+    return [
+        {
+            "claim": claim.number,
+            "kind": claim.kind,
+            "title": claim.title,
+            "scale": study.scale,
+            "condition": condition,
+            "verdict": verdict.word,
+            "reason": verdict.reason,
+            "n_seeds": verdict.n_seeds,
+        }
+        for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True)
+    ]
+
+
+def plan_record(study: Study, rows: StudyRows) -> list[dict[str, Any]]:
+    """How many runs each claim needs under each condition, and how many of them are left to do."""
+    return [
+        {
+            "claim": claim.number,
+            "kind": claim.kind,
+            "condition": condition,
+            "runs": len(jobs),
+            "to_do": len(outstanding(jobs, rows)),
+        }
+        for claim, condition in study.cases()
+        for jobs in [study.jobs_of(claim, condition, rows)]
+    ]
 
 
 def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost], workers: int) -> None:

@@ -1,0 +1,135 @@
+"""Cards of the catalogue, and what its entries cost: what `spectrope encodings` prints of single names."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.padding import Padding
+from rich.progress import track
+from rich.text import Text
+
+from spectrope.attention import (
+    ATTENTIONS,
+    HEAD_DIM,
+    N_HEADS,
+    REPEATS,
+    EncodingCost,
+    Ratio,
+    UncostedEncoding,
+    batch_size,
+    costs,
+    describe_attention,
+)
+from spectrope.console import console, say, table
+from spectrope.core import Configured, Device, Registry, UnknownNameError, choose_device, to_dict
+from spectrope.encodings import ENCODINGS, POSITIONS, SCHEDULES, CatalogueEntry, describe, documented
+
+REGISTRIES: tuple[Registry[Any], ...] = (ENCODINGS, SCHEDULES, POSITIONS, ATTENTIONS)
+
+
+def measured(names: Sequence[str], length: int, device: Device) -> list[EncodingCost | UncostedEncoding]:
+    """Measure and print what encodings cost; an interruption prints those that are measured."""
+    outcomes: list[EncodingCost | UncostedEncoding] = []
+    place = choose_device(device)
+    chosen = names or tuple(ENCODINGS)
+    try:
+        for cost in track(
+            costs(chosen, length, place),
+            "measuring",
+            total=len(chosen),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ):
+            outcomes.append(cost)
+    finally:
+        if outcomes:
+            _show_costs(outcomes, length, place.type)
+    return outcomes
+
+
+def shown_cards(name: str) -> list[dict[str, Any]]:
+    """Print the card of an encoding, and those of parts that have the same name; return what they say.
+
+    Raises:
+        UnknownNameError: If there is none.
+    """
+    holders = [registry for registry in REGISTRIES if name in registry]
+    if not holders:
+        raise UnknownNameError("encoding", name, [known for registry in REGISTRIES for known in registry])
+    cards = []
+    for registry in holders:
+        known = registry.resolve(name)
+        entry, config = _entry(registry, known), registry.config(known)()
+        _show(entry, config)
+        cards.append(asdict(entry) | {"defaults": to_dict(config)})
+    return cards
+
+
+def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:
+    if registry is ENCODINGS:
+        return describe(name)
+    if registry is ATTENTIONS:
+        return describe_attention(name)
+    return CatalogueEntry(
+        name=name, family=registry.what, form="", tags=(), **documented(registry[name].__doc__)
+    )
+
+
+def _show_costs(outcomes: Sequence[EncodingCost | UncostedEncoding], length: int, device: str) -> None:
+    title = (
+        f"one causal layer, {N_HEADS} heads of width {HEAD_DIM}, {batch_size(length)} x {length} tokens, "
+        f"float32, {device};\ntime and memory over NoPE's, medians of {REPEATS} pairs (quartiles)"
+    )
+    rows = [
+        (
+            cost.encoding,
+            cost.impl,
+            _ratio(cost.forward),
+            _ratio(cost.backward),
+            f"{cost.memory:.2f}",
+            f"{cost.mib:.1f}",
+        )
+        for cost in outcomes
+        if isinstance(cost, EncodingCost)
+    ]
+    columns = ("encoding", "kernel", "forward", "backward", "memory", "MiB")
+    table(title, columns, rows, numeric=columns[2:])
+    for refused in outcomes:
+        if isinstance(refused, UncostedEncoding):
+            say(f"{refused.encoding}: {refused.reason}")
+
+
+def _ratio(ratio: Ratio) -> str:
+    return f"{ratio.median:.2f} ({ratio.low:.2f}, {ratio.high:.2f})"
+
+
+def _show(entry: CatalogueEntry, config: Configured) -> None:
+    laws = ", ".join(tag.lower().replace("_", "-") for tag in entry.tags) or "no law"
+    kind = "; ".join(filter(None, (entry.family, entry.form.lower().replace("_", " "))))
+    settings = to_dict(config)
+    del settings["kind"]
+    console.print(Text(f"{entry.name} ", style="bold").append(f"({kind})", style="not bold"))
+    for label, text in (
+        ("what it does", entry.summary.partition(":")[0]),
+        ("formula", entry.formula),
+        ("laws", laws if entry.form else ""),
+        ("defaults", _fields(settings)),
+        ("source", entry.reference),
+    ):
+        if text:
+            console.print(
+                Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2))
+            )
+
+
+def _fields(settings: dict[str, object]) -> str:
+    return ", ".join(f"{field}={_short(value)}" for field, value in settings.items())
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_short, value))}]"
+    if isinstance(value, dict):
+        return str(value["kind"]) if "kind" in value else f"({_fields(value)})"
+    return str(value)

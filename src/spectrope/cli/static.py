@@ -1,0 +1,33 @@
+"""The members of a registry, read from source files, so that listing them imports neither them nor torch."""
+
+import ast
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def members(package: str) -> dict[str, str]:
+    """The docstrings of the classes that the modules of a package register, by name.
+
+    A class registers itself where it is declared, as in `class ALiBi(LagBias, name="alibi")`. Modules that
+    entry points of the group called like the package name are read as well.
+
+    Args:
+        package: Dotted name of a package whose registry is called like it.
+    """
+    spec = find_spec(package)
+    assert spec is not None
+    files = [file for folder in spec.submodule_search_locations or () for file in Path(folder).glob("*.py")]
+    for point in entry_points(group=package):
+        plugin = find_spec(point.module)
+        files += [Path(plugin.origin)] if plugin is not None and plugin.origin is not None else []
+    return dict(sorted(entry for file in files for entry in _registered(file)))
+
+
+def _registered(file: Path) -> Iterator[tuple[str, str]]:
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef):
+            for keyword in node.keywords:
+                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                    yield str(keyword.value.value), ast.get_docstring(node) or ""

@@ -1,0 +1,52 @@
+"""Options of the commands that train, whose help lists registered names and therefore imports them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import tyro
+
+from spectrope.console.rare import RARE
+from spectrope.core import ConfigError, Precision
+from spectrope.encodings import read_value
+from spectrope.lab import CONDITIONS, SCALES
+
+ScaleOption = Annotated[str, tyro.conf.arg(help=f"Size of models and data: {', '.join(SCALES)}.")]
+ConditionOption = Annotated[
+    str,
+    tyro.conf.arg(help=f"Confounds removed or kept: {', '.join(CONDITIONS)}."),
+    RARE,
+]
+Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data (default: the scale's).")]
+Examples = Annotated[
+    int | None,
+    tyro.conf.arg(help="Number of examples, 70 % for training (default: the scale's)."),
+]
+Settings = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        name="set",
+        metavar="FIELD=X ...",
+        help="Set fields of the experiment, as in learning_rate=0.001.",
+    ),
+]
+PrecisionOption = Annotated[
+    Precision,
+    tyro.conf.arg(
+        metavar="TYPE",
+        help="Precision of matrix products: float32, bfloat16 or auto (the fastest on this machine).",
+    ),
+    RARE,
+]
+
+
+def changes_of(words: Sequence[str], precision: Precision = "auto") -> dict[str, Any]:
+    """Fields and values that `--set field=value` and `--precision` name; values are JSON, or else text.
+
+    Raises:
+        ConfigError: If a word has no equals sign.
+    """
+    for word in words:
+        if "=" not in word:
+            raise ConfigError(f"--set takes field=value, such as learning_rate=0.001; got {word!r}.")
+    changes = {field: read_value(value) for field, _, value in (word.partition("=") for word in words)}
+    return changes if precision == "auto" else changes | {"precision": precision}

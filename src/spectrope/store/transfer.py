@@ -1,0 +1,59 @@
+"""Finished run folders as values, to send them from one machine to another."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spectrope.store.files import disk_errors, replace_file
+from spectrope.store.run import MANIFEST, Run, load_run
+
+SUFFIXES = {".json", ".parquet", ".safetensors"}
+
+
+@dataclass(frozen=True)
+class PackedRun:
+    """The files of a finished run.
+
+    Args:
+        id: The run's id, which is its folder's name.
+        files: The content of each file by its name, the manifest last.
+    """
+
+    id: str
+    files: Mapping[str, bytes]
+
+
+def packed(run: Run) -> PackedRun:
+    """Read all files of a finished run.
+
+    Raises:
+        StoreError: If the run is unfinished, or a file cannot be read.
+    """
+    _ = run.manifest  # Only finished runs have one.
+    with disk_errors(run.path, "read"):
+        paths = sorted(path for path in run.path.iterdir() if path.suffix in SUFFIXES)
+        ordered = sorted(paths, key=lambda path: path.name == MANIFEST)
+        return PackedRun(run.id, {path.name: path.read_bytes() for path in ordered})
+
+
+def unpacked(folder: PackedRun, root: Path) -> Run:
+    """Write the files of a run under `root`; files that are there already with the same content stay.
+
+    Raises:
+        StoreError: If a file cannot be written.
+    """
+    path = root / folder.id
+    with disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    for name, content in folder.files.items():
+        file = path / name
+        with disk_errors(file, "read"):
+            same = file.exists() and file.read_bytes() == content
+        if not same:
+            replace_file(file, partial(_write, content))
+    return load_run(path)
+
+
+def _write(content: bytes, path: Path) -> None:
+    path.write_bytes(content)

@@ -1,0 +1,30 @@
+"""Options of engines: which one they describe, and which combinations they refuse."""
+
+import pytest
+
+from spectrope.console.engine import EngineOptions, RayOptions
+from spectrope.core.errors import ConfigError
+from spectrope.lab import Local, Ray
+
+
+def test_the_options_describe_an_engine():
+    assert EngineOptions(device="cpu", workers=3).chosen_engine() == Local("cpu", 3)
+    on_ray = EngineOptions(engine="ray", address="auto", gpus=0.5, workers=2)
+    assert on_ray.chosen_engine() == Ray(address="auto", workers=2, gpus=0.5)
+    assert on_ray.arguments() == {"device": "auto", "workers": 2, "engine": on_ray.chosen_engine()}
+    assert EngineOptions(workers=2).arguments() == {"device": "auto", "workers": 2, "engine": None}
+    assert RayOptions(engine="ray").computes_on == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "ray", "device": "cpu"}, "--device is for --engine local; on Ray --gpus says"),
+        ({"gpus": 1.0}, "--gpus is for --engine ray"),
+        ({"address": "auto"}, "--address is for --engine ray"),
+        ({"gpus": -1.0}, "gpus must be at least 0"),
+    ],
+)
+def test_options_of_the_other_engine_are_refused(options, message):
+    with pytest.raises(ConfigError, match=message):
+        RayOptions(**options).ray()

@@ -94,7 +94,7 @@ def test_a_mismatch_ends_with_1_and_says_why(checkpoints, tmp_path, capsys):
 
 def test_a_slice_of_layers_keeps_their_numbers(checkpoints, capsys):
     arguments = ("audit", str(checkpoints / "deep"), "--layers", "2:", "--length", "32", "--json")
-    assert main((*arguments, "--batch", "3", "--device", "cpu")) == 0
+    assert main((*arguments, "--contents", "3", "--device", "cpu")) == 0
     read = json.loads(capsys.readouterr().out)
     assert [layer["layer"] for layer in read["layers"]] == [2, 3]
     assert [layer["position"] for layer in read["layers"]] == ["relative", "NoPE"]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 FORBIDDEN = -9e3  # An additive mask at or below it forbids; the oldest models add -10000.
-RECORDER = "spectrope_recorder"
+RECORDER, FUSED_RECORDER = "spectrope_recorder", "spectrope_fused_recorder"
 SINKS = ("s_aux", "sinks")  # Names under which the library's models hand sinks to a kernel.
 
 
@@ -33,7 +34,8 @@ class Call:
         scale: The factor s; None where it must be found from `logits`.
         logits: All of it with the mask, where the kernel shows no bias of its own.
         softcap: The cap c, or None.
-        sinks: Whether softmax has further terms in its denominator, which no key adds.
+        sinks: Logit per head of a further term in softmax's denominator, which no key adds; None for none.
+        v: Values, with shape (b, g, j, e), where the kernel shows them.
     """
 
     module: str
@@ -44,7 +46,8 @@ class Call:
     scale: float | None
     logits: Float[Tensor, "b h i j"] | None = None
     softcap: float | None = None
-    sinks: bool = False
+    sinks: Float[Tensor, " h"] | None = None
+    v: Float[Tensor, "b g j e"] | None = None
 
     def cpu(self) -> "Call":
         """The same on the CPU."""
@@ -93,7 +96,7 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
     unread: list[str] = []
     names = {module: name for name, module in model.named_modules()}
     if uses_interface(model):
-        with _interface(model), _receiving(names, sink, attend):
+        with _interface(model, fused=not attend), _receiving(names, sink, attend):
             yield unread
     else:
         with _Products(model, names, sink, unread):
@@ -113,18 +116,18 @@ def uses_interface(model: nn.Module) -> bool:
 @contextlib.contextmanager
 def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterator[None]:
     def receive(
-        module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, **rest: Any
+        module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, fused: bool, **rest: Any
     ) -> Tensor:
-        scale = rest.get("scaling") or q.shape[-1] ** -0.5
-        causal = rest.get("is_causal")
-        causal = getattr(module, "is_causal", False) if causal is None else causal
-        allowed, bias = split_mask(mask, q, k, causal and q.shape[-2] > 1)
+        causal = fused and _is_causal(module, rest) and q.shape[-2] > 1
+        allowed, bias = split_mask(mask, q, k, causal)
         position_bias = rest.get("position_bias")
         if position_bias is not None:
             bias = position_bias if bias is None else bias + position_bias
-        sinks = any(rest.get(name) is not None for name in SINKS)
-        cap = rest.get("softcap")
-        sink(Call(names[module], q, k, bias, allowed, float(scale), softcap=cap, sinks=sinks))
+        scale = float(rest.get("scaling") or q.shape[-1] ** -0.5)
+        sinks = next((rest[name] for name in SINKS if rest.get(name) is not None), None)
+        sink(
+            Call(names[module], q, k, bias, allowed, scale, softcap=rest.get("softcap"), sinks=sinks, v=v)
+        )
         if attend:
             eager = sys.modules[type(module).__module__].eager_attention_forward
             return eager(module, q, k, v, mask, **rest)[0]
@@ -137,19 +140,33 @@ def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterato
         _sink.reset(token)
 
 
-@contextlib.contextmanager
-def _interface(model: nn.Module) -> Iterator[None]:
-    """Switch every configuration inside the model to the recorder and back."""
-    from transformers import AttentionInterface, AttentionMaskInterface
-    from transformers.masking_utils import eager_mask
+def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+    """Whether the library's fused attention hides later keys of this module where it gets no mask."""
+    asked = options.get("is_causal")
+    return bool(getattr(module, "is_causal", True) if asked is None else asked)
 
-    AttentionInterface.register(RECORDER, _record)
-    AttentionMaskInterface.register(RECORDER, eager_mask)
+
+@contextlib.contextmanager
+def _interface(model: nn.Module, *, fused: bool) -> Iterator[None]:
+    """Switch every configuration inside the model to the recorder and back.
+
+    Args:
+        model: A Hugging Face model.
+        fused: Whether configurations that ask for torch's fused attention, which takes no mask where queries
+            see all keys or the past alone, get the masks that it gets; else all get those of plain attention.
+    """
+    from transformers import AttentionInterface, AttentionMaskInterface
+    from transformers.masking_utils import eager_mask, sdpa_mask
+
+    for name, mask in {RECORDER: eager_mask, FUSED_RECORDER: sdpa_mask}.items():
+        AttentionInterface.register(name, partial(_record, fused=name == FUSED_RECORDER))
+        AttentionMaskInterface.register(name, mask)
     configs = [module.config for module in model.modules() if hasattr(module, "config")]
     before = [(config, config._attn_implementation_internal) for config in _distinct(configs)]
     try:
-        for config, _ in before:
-            config._attn_implementation_internal = RECORDER
+        for config, implementation in before:
+            takes_none = fused and implementation == "sdpa"
+            config._attn_implementation_internal = FUSED_RECORDER if takes_none else RECORDER
         yield
     finally:
         for config, implementation in before:
@@ -161,13 +178,20 @@ def _distinct(configs: list[Any]) -> list[Any]:
 
 
 def _record(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **rest: Any
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    fused: bool,
+    **rest: Any,
 ) -> tuple[Tensor, None]:
     """The attention function that the library calls; it attends to nothing."""
     receive = _sink.get()
     if receive is None:
         raise RuntimeError("the recording attention function was called outside `recorded`")
-    return receive(module, query, key, value, attention_mask, **rest), None
+    return receive(module, query, key, value, attention_mask, fused, **rest), None
 
 
 def split_mask(
@@ -208,6 +232,7 @@ class _Products(TorchFunctionMode):
         self.batch = 0
         self.operands: tuple[Tensor, Tensor] | None = None
         self.multiplying = ""
+        self.waiting: Call | None = None  # for its values
 
     def __enter__(self) -> "_Products":
         self.handles = [self.model.register_forward_pre_hook(self._begin, with_kwargs=True)]
@@ -228,17 +253,26 @@ class _Products(TorchFunctionMode):
         self.batch = len(ids) if isinstance(ids, Tensor) else 0
 
     def _leave(self) -> None:
+        if self.waiting is not None and self.running[-1] == self.waiting.module:
+            self._hand_over(None)
         self.running.pop()
+
+    def _hand_over(self, v: Tensor | None) -> None:
+        """Give the call that waits for its values to the sink."""
+        call, self.waiting = self.waiting, None
+        if call is not None:
+            self.sink(replace(call, v=v))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name == "scaled_dot_product_attention":
             self._fused(*args, **kwargs)
-        elif name in self.PRODUCTS:
-            self.operands, self.multiplying = _operands(name, args, kwargs), self.running[-1]
-        elif name == "einsum":
-            self.operands, self.multiplying = einsum_operands(*args), self.running[-1]
+        elif name in self.PRODUCTS or name == "einsum":
+            both = einsum_operands(*args) if name == "einsum" else _operands(name, args, kwargs)
+            self.operands, self.multiplying = both, self.running[-1]
+            if self.waiting is not None and both is not None:
+                self._hand_over(_values(self.waiting, *both))
         elif name == "softmax":
             self._softmax(args[0])
         return func(*args, **kwargs)
@@ -256,7 +290,7 @@ class _Products(TorchFunctionMode):
     ) -> None:
         scale = query.shape[-1] ** -0.5 if scale is None else scale
         allowed, bias = split_mask(attn_mask, query, key, is_causal)
-        self.sink(Call(self.running[-1], query, key, bias, allowed, scale))
+        self.sink(Call(self.running[-1], query, key, bias, allowed, scale, v=value))
 
     def _softmax(self, logits: Tensor) -> None:
         operands, self.operands = self.operands, None
@@ -269,7 +303,16 @@ class _Products(TorchFunctionMode):
         q = left.reshape(b, h, *left.shape[-2:])
         k = right.transpose(-1, -2).reshape(b, -1, *right.shape[:-3:-1])
         allowed = logits > FORBIDDEN
-        self.sink(Call(_shared(self.multiplying, self.running[-1]), q, k, None, allowed, None, logits))
+        module = _shared(self.multiplying, self.running[-1])
+        self.waiting = Call(module, q, k, None, allowed, None, logits)
+
+
+def _values(call: Call, left: Tensor, right: Tensor) -> Tensor | None:
+    """The values of a call, if these are the factors of their product with its pattern."""
+    pattern = call.logits
+    if pattern is None or left.shape[-2:] != pattern.shape[-2:] or left.numel() != pattern.numel():
+        return None
+    return right.reshape(pattern.shape[0], -1, *right.shape[-2:])
 
 
 def _read(left: Tensor, right: Tensor, logits: Tensor) -> bool:

@@ -162,7 +162,7 @@ def refuse_sinks(call: Call) -> None:
     Raises:
         UnsupportedError: If it has sinks.
     """
-    if call.sinks:
+    if call.sinks is not None:
         raise UnsupportedError(
             f"{call.module} has attention sinks; what is measured here knows softmax alone."
         )

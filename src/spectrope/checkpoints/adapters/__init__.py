@@ -28,6 +28,7 @@ from spectrope.checkpoints.adapters.structure import (
     block_of,
     declared_config,
     is_checkpoint,
+    is_library_family,
     layer_name,
     sees_future,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "head_sites",
     "in_parts",
     "is_checkpoint",
+    "is_library_family",
     "layer_name",
     "linear_weight",
     "open_model",

@@ -125,9 +125,7 @@ def _receiving(names: dict[nn.Module, str], sink: Sink, attend: bool) -> Iterato
             bias = position_bias if bias is None else bias + position_bias
         scale = float(rest.get("scaling") or q.shape[-1] ** -0.5)
         sinks = next((rest[name] for name in SINKS if rest.get(name) is not None), None)
-        sink(
-            Call(names[module], q, k, bias, allowed, scale, softcap=rest.get("softcap"), sinks=sinks, v=v)
-        )
+        sink(Call(names[module], q, k, bias, allowed, scale, softcap=rest.get("softcap"), sinks=sinks, v=v))
         if attend:
             eager = sys.modules[type(module).__module__].eager_attention_forward
             return eager(module, q, k, v, mask, **rest)[0]

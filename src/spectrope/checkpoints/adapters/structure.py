@@ -71,6 +71,13 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
     return False if text.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None
 
 
+def is_library_family(name: str) -> bool:
+    """Whether the name of an architecture is one of the library's own, whose code is known."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    return name in CONFIG_MAPPING
+
+
 def is_checkpoint(source: str) -> bool:
     """Whether a folder, or a model in the local cache, has a configuration of an architecture."""
     try:

@@ -1,5 +1,6 @@
 """What the code of an architecture fixes and no configuration says."""
 
+from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.adapters.own_fields import LEARNED
 from spectrope.checkpoints.audit.fields import Declaration
 
@@ -60,6 +61,8 @@ ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4", "flint"})
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 # Sides (queries, keys) that are normalised after their rotation.
 NORMALISES_AFTER = {"llama4_text": 2, "nanochat": 2}
+# Whose values carry position by design, or come from an input that the probe does not replace.
+VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.
 
 
@@ -97,10 +100,17 @@ def declared_gain(declaration: Declaration, gain: float) -> float:
     normalised = NORMALISES_AFTER.get(declaration.model_type, 0)
     if declaration.get("use_qk_norm") is False:
         normalised = 0
-    return gain ** (1 - normalised / 2) * _query_factor(declaration)
+    return gain ** (1 - normalised / 2) * query_factor(declaration)
 
 
-def _query_factor(declaration: Declaration) -> float:
+def normalises_after(declaration: Declaration) -> bool | None:
+    """Whether queries and keys are normalised after their rotation; None for an architecture not known."""
+    if not is_library_family(declaration.model_type):
+        return None
+    return NORMALISES_AFTER.get(declaration.model_type, 0) > 0 and declaration.get("use_qk_norm") is not False
+
+
+def query_factor(declaration: Declaration) -> float:
     """What the architecture multiplies normalised queries by before they turn."""
     if declaration.model_type == "longcat_flash":
         return (declaration.width / declaration.number("q_lora_rank")) ** 0.5

@@ -72,10 +72,21 @@ def linear_slopes(
 ) -> Float[Tensor, " h"] | None:
     """Logit units lost per position of distance, for each head; None unless all heads are linear.
 
+    A bias of the key's position, one of the distance under a causal mask, is judged by the past alone.
+
     Args:
-        bias: Row-centred.
+        bias: As the kernel adds it.
         allowed: Which keys each query sees.
     """
+    for seen in (allowed, allowed.tril()):
+        slopes = _slopes(row_centred(bias, seen), seen)
+        if slopes is not None:
+            return slopes
+    return None
+
+
+def _slopes(bias: Float[Tensor, "h i j"], allowed: Bool[Tensor, "#h i j"]) -> Float[Tensor, " h"] | None:
+    """The same of a row-centred bias under a mask."""
     distance = lags(*bias.shape[1:]).abs().double().to(bias.device)
     line = row_centred(distance[None], allowed[:1]).expand_as(bias)
     slopes = -(bias * line).sum((1, 2)) / line.square().sum((1, 2))

@@ -127,7 +127,7 @@ FAULTS = (
     Fault(
         "SPE108",
         "positions of keys and queries differ",
-        ("position of keys",),
+        ("position of keys", "position of queries"),
         "Keys are rotated as if they stood earlier or later than they do.",
         "An offset of the cache is added on one side alone, or counted from 1 on one side.",
         "Rotate queries and keys with the same positions.",
@@ -159,6 +159,26 @@ FAULTS = (
         "Position ids are computed per chunk or block, or are clamped to the length of a table.",
         "Pass the position of each token in its sequence to the rotation.",
         "None up to the first token whose position is wrong; beyond it, every distance across it is.",
+    ),
+    Fault(
+        "SPE112",
+        "values carry position",
+        ("values",),
+        "Values are not the same at every position although their content is.",
+        "The rotation is applied to values as well, or to the whole of a fused projection.",
+        "Rotate queries and keys alone.",
+        "Grows with the distance: what is read from far away is turned the furthest.",
+    ),
+    Fault(
+        "SPE113",
+        "order of norm and rotation differs",
+        ("order of norm and rotation",),
+        "Queries and keys are normalised after their rotation where the architecture does it before, or the "
+        "reverse.",
+        "A port rotates before `q_norm` and `k_norm`; with weights that differ between the coordinates of a "
+        "pair, the result is no rotation.",
+        "Apply the norms and the rotation in the order of the architecture.",
+        "From the first few tokens on.",
     ),
     Fault(
         "SPE201",
@@ -209,6 +229,15 @@ FAULTS = (
         "Depends on which lags change their bucket.",
     ),
     Fault(
+        "SPE303",
+        "values of T5's table differ",
+        ("values of the bias table",),
+        "Biases are not the values that the layer's table holds for their buckets and heads.",
+        "The sign is flipped, heads are read in another order, or biases are scaled with the logits.",
+        "Add the rows of `relative_attention_bias` as they are, a column per head.",
+        "From the first few tokens on, in the heads named.",
+    ),
+    Fault(
         "SPE401",
         "absolute term differs",
         ("absolute term", "vectors by position", "bias less that at lag 0"),
@@ -237,13 +266,32 @@ FAULTS = (
     ),
     Fault(
         "SPE404",
-        "attention scale differs between layers",
+        "attention scale differs",
         ("attention scale",),
-        "Dot products of one layer are multiplied by another factor than those of the layers like it.",
-        "One layer's module was built from another head dimension, or a factor of the scaling (YaRN's "
-        "mscale) was applied twice, or in one layer alone.",
-        "Compute the factor of every layer from the same configuration.",
+        "Dot products of a layer, or of one head, are multiplied by another factor than declared.",
+        "The factor is of another width (the model's, or of a part of the head), `query_pre_attn_scalar` or "
+        "`attention_multiplier` is not read, YaRN's mscale is left out or applied twice, or queries are "
+        "scaled both before and in the kernel.",
+        "Compute the factor of every layer from the configuration, and apply it once.",
         "From the first token: logits are sharper or flatter by this factor at every distance.",
+    ),
+    Fault(
+        "SPE405",
+        "cap of attention logits differs",
+        ("cap of logits",),
+        "Logits are capped at another size than declared, or not at all.",
+        "A fused kernel without a cap is used, or `attn_logit_softcapping` is not read.",
+        "Use a kernel that caps logits, or plain attention.",
+        "Wherever logits come near the cap; independent of the distance.",
+    ),
+    Fault(
+        "SPE406",
+        "attention sinks differ",
+        ("attention sinks",),
+        "The layer's sinks do not reach its softmax, or reach other heads.",
+        "A kernel without sinks is used, or their order is not that of the heads.",
+        "Pass the sinks to the attention kernel.",
+        "Independent of the distance: attention that the sinks should take goes to keys.",
     ),
     Fault(
         "SPE501",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
@@ -58,8 +58,11 @@ def compare(
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
     """
-    discrepancies = list(_direction(expected.sees_future, effective.sees_future))
+    discrepancies = list(mask_findings(expected, effective, length))
+    discrepancies += _order(expected.normalised_after, effective.normalised_after)
     if expected.kind is not None and expected.kind != effective.kind:
+        if effective.kind == "unknown" and any("norm" in one.what for one in discrepancies):
+            return discrepancies  # by which no pairs keep their norms
         return [*discrepancies, Discrepancy("encoding", expected.describe(), effective.describe())]
     if expected.turning is not None and effective.turning is not None:
         discrepancies += rotation_findings(expected.turning, effective.turning, length, noise)
@@ -69,62 +72,125 @@ def compare(
         discrepancies.append(
             Discrepancy("buckets", str(expected.buckets), str(effective.buckets or "none of T5's"))
         )
+    return [*discrepancies, *_around(expected, effective, noise)]
+
+
+def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> Iterator[Discrepancy]:
+    """What differs around the positional kernel: factors, caps and sinks of logits, and values."""
+    yield from _query_scale(expected.query_scale, effective.query_scale, noise)
+    yield from _scale(expected.scale, effective.scale, noise)
+    yield from _softcap(expected.softcap, effective.softcap)
+    yield from _sinks(expected.sinks, effective.sinks, noise)
+    if expected.values_vary is False and effective.values_vary:
+        yield Discrepancy("values", "the same at every position", "varying with the position")
+
+
+def mask_findings(expected: LayerEncoding, effective: LayerEncoding, length: int) -> Iterator[Discrepancy]:
+    """Where directions and masks differ.
+
+    Where a query sees the future against the declaration, its keys in the past are what windows are of.
+    """
+    turned = list(_direction(expected, effective))
+    yield from turned
     if expected.mask is not None and effective.mask is not None:
-        discrepancies += _mask(expected.mask, effective.mask, length)
-    discrepancies += _query_scale(expected.query_scale, effective.query_scale, noise)
-    return discrepancies
+        past = effective.mask.past if turned and effective.sees_future else None
+        yield from _mask(expected.mask, past or effective.mask, length, ahead=bool(turned))
 
 
-def _direction(expected: bool | None, effective: bool | None) -> Iterator[Discrepancy]:
+def _direction(expected: LayerEncoding, effective: LayerEncoding) -> Iterator[Discrepancy]:
+    wanted, got = expected.sees_future, effective.sees_future
     words = {False: "past keys alone", True: "past and future keys"}
-    if expected is not None and effective is not None and expected != effective:
-        yield Discrepancy("direction of the mask", words[expected], words[effective])
+    if wanted is not None and got is not None and wanted != got:
+        ahead = effective.mask.ahead if effective.mask else 0
+        note = f"up to {ahead} ahead" if got and ahead else ""
+        yield Discrepancy("direction of the mask", words[wanted], words[got], note)
 
 
 def rotation_findings(
     expected: Turning, effective: Turning, length: int, noise: float
 ) -> Iterator[Discrepancy]:
-    if (
-        expected.pairing is not None
-        and effective.pairing is not None
-        and expected.pairing != effective.pairing
-    ):
-        yield Discrepancy("pairing", expected.pairing, effective.pairing)
-    if expected.sense is not None and effective.sense is not None and expected.sense != effective.sense:
-        yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
-    if effective.positions:
-        yield Discrepancy("positions", "those of the tokens", effective.positions)
-        return
+    """Where rotations differ; angles that are in no proportion to the position hide how fast they turn."""
+    if None not in (expected.pairing, effective.pairing) and expected.pairing != effective.pairing:
+        yield Discrepancy("pairing", str(expected.pairing), str(effective.pairing))
+    uneven = effective.phase_error > 10 * noise + 8 * 2**-24 * length + expected.phase_error
+    if uneven and (effective.positions or effective.rounding):
+        yield _uneven(effective)
+    else:
+        yield from _turning(expected, effective, length, noise)
+        if uneven:
+            yield _uneven(effective)
     if effective.key_offset:
         way = "ahead of" if effective.key_offset > 0 else "behind"
         yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")
+    yield from _gain(expected, effective, noise)
+
+
+def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
+    """Where direction, coordinates and frequencies differ."""
+    if None not in (expected.sense, effective.sense) and expected.sense != effective.sense:
+        yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
     if (expected.start, expected.width) != (effective.start, effective.width):
-        yield Discrepancy("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
-    elif off := differing_pairs(expected, effective, length, noise):
-        yield _frequencies(expected, effective, off)
-    bound = 10 * noise + 8 * 2**-24 * length
-    if effective.phase_error > bound + expected.phase_error:
+        yield _fraction(expected, effective)
+    else:
+        if effective.sense == 0:
+            effective = replace(effective, frequencies=tuple(map(abs, effective.frequencies)))
+        if off := differing_pairs(expected, effective, length, noise):
+            yield _frequencies(expected, effective, off)
+
+
+def _uneven(effective: Turning) -> Discrepancy:
+    """Angles that are in no proportion to the position, by what explains them."""
+    if effective.positions:
+        return Discrepancy("positions", "those of the tokens", effective.positions)
+    note = f"as when computed in low precision: {effective.rounding} rounded" if effective.rounding else ""
+    return Discrepancy(
+        "angles",
+        "in proportion to position",
+        f"off by up to {effective.phase_error:.2g} rad",
+        note or "no rounding and no other positions explain them",
+        residual=effective.phase_error,
+    )
+
+
+def _fraction(expected: Turning, effective: Turning) -> Discrepancy:
+    """Another part of the coordinates, or another place of the same part."""
+    if expected.width != effective.width:
+        return Discrepancy("rotated fraction", f"{expected.fraction:.4g}", f"{effective.fraction:.4g}")
+    first, second = (
+        f"coordinates {one.start} to {one.start + one.width - 1}" for one in (expected, effective)
+    )
+    return Discrepancy("rotated fraction", first, second)
+
+
+def _gain(expected: Turning, effective: Turning, noise: float) -> Iterator[Discrepancy]:
+    """Where rotated coordinates have another factor: that of the schedule, or one on a single side."""
+    if expected.gain is None or effective.gain is None or is_near(expected.gain, effective.gain, noise):
+        return
+    ratio = effective.gain / expected.gain
+    queries, keys = effective.gains or (1.0, 1.0)
+    if not is_near(queries, keys, noise) and is_near(expected.gain, 1.0, noise):
+        side, factor = ("queries", queries) if is_near(keys, 1.0, noise) else ("keys", keys)
         yield Discrepancy(
-            "angles",
-            "in proportion to position",
-            f"off by up to {effective.phase_error:.2g} rad",
-            "as when computed in low precision" if effective.phase_error <= COARSE * length else "",
+            "attention scale", f"{side} as projected", f"{side} times {factor:.5g}", residual=abs(ratio - 1)
         )
-    if (
-        expected.gain is not None
-        and effective.gain is not None
-        and not _near(expected.gain, effective.gain, noise)
-    ):
-        yield Discrepancy("attention factor", f"{expected.gain**0.5:.5g}", f"{effective.gain**0.5:.5g}")
+        return
+    yield Discrepancy(
+        "attention factor",
+        f"{expected.gain**0.5:.5g}",
+        f"{effective.gain**0.5:.5g}",
+        residual=abs(ratio**0.5 - 1),
+    )
 
 
-def _near(a: float, b: float, noise: float) -> bool:
-    return abs(a - b) <= max(GAIN, 10 * noise) * abs(a)
+def is_near(a: float, b: float, noise: float) -> bool:
+    """Whether two measured factors agree up to rounding."""
+    return abs(a - b) <= max(GAIN, 2 * noise) * abs(a)
 
 
 def differing_pairs(expected: Turning, effective: Turning, length: int, noise: float) -> list[int]:
     """Pairs whose frequencies differ by more than `FREQUENCY`, standard errors and what can be resolved."""
-    bounds = [5 * error + 4 * noise / length for error in effective.errors]
+    uneven = 8 * effective.phase_error / length
+    bounds = [max(5 * error, uneven) + 4 * noise / length for error in effective.errors]
     pairs = zip(expected.frequencies, effective.frequencies, bounds, strict=True)
     return [j for j, (a, b, bound) in enumerate(pairs) if abs(a - b) > FREQUENCY * abs(a) + bound]
 
@@ -152,20 +218,36 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
 def _slopes(
     expected: tuple[float, ...], effective: tuple[float, ...], tolerance: float
 ) -> Iterator[Discrepancy]:
-    pairs = list(zip(expected, effective, strict=True))
-    off = [head for head, (a, b) in enumerate(pairs) if abs(a - b) > tolerance * abs(a)]
-    if off:
-        sets = zip(sorted(expected), sorted(effective), strict=True)
-        reordered = all(abs(a - b) <= tolerance * abs(a) for a, b in sets)
-        note = "the same slopes in another order" if reordered else f"heads {', '.join(map(str, off))}"
-        a, b = pairs[off[0]]
-        yield Discrepancy(
-            "slopes", f"{a:.6g} in head {off[0]}", f"{b:.6g}", note, head=off[0], residual=abs(b / a - 1)
-        )
+    """One finding of all heads, or one of each that differs."""
+    pairs = list(enumerate(zip(expected, effective, strict=True)))
+    off = [(head, a, b) for head, (a, b) in pairs if abs(a - b) > tolerance * abs(a)]
+    sets = zip(sorted(expected), sorted(effective), strict=True)
+    reordered = all(abs(a - b) <= tolerance * abs(a) for a, b in sets)
+    note = "the same slopes in another order" if reordered else ""
+    if off and len(off) < len(pairs):
+        for head, a, b in off:
+            residual = abs(b / a - 1)
+            yield Discrepancy(
+                f"slopes of head {head}", f"{a:.6g}", f"{b:.6g}", note, head=head, residual=residual
+            )
+    elif off:
+        ratios = [b / a for _, a, b in off]
+        alike = max(ratios) - min(ratios) <= tolerance * max(map(abs, ratios))
+        every = f"heads {', '.join(str(head) for head, _, _ in off)}"
+        note = note or (f"all heads, {ratios[0]:.4g} times" if alike else every)
+        (head, a, b), residual = off[0], max(abs(ratio - 1) for ratio in ratios)
+        yield Discrepancy("slopes", f"{a:.6g} in head {head}", f"{b:.6g}", note, residual=residual)
 
 
-def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Discrepancy]:
-    """A window that holds the whole sequence is none, and what looks both ways is not declared by size."""
+def _mask(expected: Mask, effective: Mask, length: int, *, ahead: bool) -> Iterator[Discrepancy]:
+    """A window that holds the whole sequence is none, and what looks both ways is not declared by size.
+
+    Args:
+        expected: As declared.
+        effective: As measured; where queries see the future against the declaration, its past half.
+        length: Positions of the measurement.
+        ahead: Whether directions differ, so that windows are compared on the side that both have.
+    """
     if expected.size is not None and expected.size >= length:
         expected = Mask("unlimited")
     whole = effective.shape in ("causal", "bidirectional")
@@ -173,11 +255,52 @@ def _mask(expected: Mask, effective: Mask, length: int) -> Iterator[Discrepancy]
         return
     if effective.shape == "bidirectional window" and expected.shape == "causal window":
         return
+    if ahead and expected.shape == "bidirectional window" and expected.size is not None:
+        expected = Mask("causal window", expected.size + 1)
     if expected != effective:
         yield Discrepancy("mask", str(expected), str(effective))
 
 
+def _scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:
+    if expected is None or effective is None or is_near(expected, effective, noise):
+        return
+    ratio = effective / expected
+    note = f"{ratio:.4g} times as large"
+    yield Discrepancy("attention scale", f"{expected:.5g}", f"{effective:.5g}", note, residual=abs(ratio - 1))
+
+
+def _order(expected: bool | None, effective: bool | None) -> Iterator[Discrepancy]:
+    words = {False: "the norm first", True: "the rotation first"}
+    if None not in (expected, effective) and expected != effective:
+        yield Discrepancy("order of norm and rotation", words[bool(expected)], words[bool(effective)])
+
+
+def _softcap(expected: float | None, effective: float | None) -> Iterator[Discrepancy]:
+    if expected is None or effective is None or is_near(expected, effective, 0.0):
+        return
+    words = ["none" if cap == 0 else f"{cap:g}" for cap in (expected, effective)]
+    yield Discrepancy("cap of logits", *words)
+
+
+def _sinks(
+    expected: tuple[float, ...] | None, effective: tuple[float, ...] | None, noise: float
+) -> Iterator[Discrepancy]:
+    if expected is None or effective is None or len(expected) == len(effective) == 0:
+        return
+    if len(expected) != len(effective):
+        words = (f"of {len(one)} heads" if one else "none" for one in (expected, effective))
+        yield Discrepancy("attention sinks", *words)
+        return
+    off = [
+        (head, a, b)
+        for head, (a, b) in enumerate(zip(expected, effective, strict=True))
+        if abs(a - b) > max(GAIN, 4 * noise) * max(abs(a), 1e-3)
+    ]
+    for head, a, b in off:
+        yield Discrepancy(f"attention sinks of head {head}", f"{a:.5g}", f"{b:.5g}", head=head)
+
+
 def _query_scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:
     wanted, got = expected or 1.0, effective or 1.0
-    if not _near(wanted, got, noise):
+    if not is_near(wanted, got, 5 * noise):
         yield Discrepancy("query scale", f"grows to {wanted:.5g}", f"grows to {got:.5g}")

@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.audit.architectures import (
     POSITIONLESS,
     ROTATES_BY_DEFAULT,
@@ -20,6 +21,9 @@ from spectrope.encodings import alibi_slopes
 
 ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "rotary_emb_base", "rotary_pct")
 
+LOCAL = frozenset(
+    {"big_bird", "led", "longformer", "longt5", "pegasus_x"}
+)  # Of blocks, under fields of their own.
 GPT_NEO_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
@@ -69,15 +73,21 @@ def layer_type(declaration: Declaration, layer: int) -> str:
 
 
 def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
-    """The mask that the configuration gives a layer, or None where it says nothing of one."""
+    """The mask that the configuration gives a layer, or None where it may be of any kind."""
     kind = layer_type(declaration, layer)
     if kind == "chunked_attention":
         return Mask("causal chunk", declaration.get("attention_chunk_size"))
     if kind == "full_attention":
         return Mask("unlimited")
-    if kind not in ("", "sliding_attention") or declaration.get("use_sliding_window") is False:
-        return None
-    return _window(declaration)
+    if declaration.get("use_sliding_window") is False or kind not in ("", "sliding_attention"):
+        return _whole(declaration)
+    return _window(declaration) or _whole(declaration)
+
+
+def _whole(declaration: Declaration) -> Mask | None:
+    """No window, which an architecture of the library has where it declares none."""
+    known = is_library_family(declaration.model_type) and declaration.model_type not in LOCAL
+    return Mask("unlimited") if known else None
 
 
 def _window(declaration: Declaration) -> Mask | None:

@@ -1,6 +1,6 @@
 """The encoding of one layer, measured or declared, under one description that can be compared."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -25,10 +25,14 @@ class Mask:
             "other" is what no rule fits.
         size: Keys that a causal window holds, the query's own among them; keys on either side for a window
             that looks both ways; positions per chunk; None where there is no limit.
+        past: The rule of its keys up to the query's own, of a measured one.
+        ahead: How many positions after the query the last key seen is, at most, of a measured one.
     """
 
     shape: MaskShape
     size: int | None = None
+    past: "Mask | None" = field(default=None, compare=False)
+    ahead: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return self.shape if self.size is None else f"{self.shape} {self.size}"
@@ -45,9 +49,13 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
         return Mask("other")
     i = torch.arange(len(first), device=first.device)
     lag = i[:, None] - i[None, :]
-    return next(
-        (mask for mask in _candidates(first, lag) if bool((_drawn(mask, lag) == first).all())), Mask("other")
-    )
+    rule = _rule(first, lag)
+    return replace(rule, past=_rule(first & (lag >= 0), lag), ahead=int((-lag[first]).clamp(min=0).max()))
+
+
+def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:
+    fitting = (mask for mask in _candidates(allowed, lag) if bool((_drawn(mask, lag) == allowed).all()))
+    return next(fitting, Mask("other"))
 
 
 def _candidates(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> list[Mask]:
@@ -94,6 +102,8 @@ class Turning:
         sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
             the other way, 0 where pairs disagree (frequencies then keep signs); None where nothing says.
         key_offset: Positions by which keys are ahead of queries; None where it was not seen.
+        gains: Factors on rotated queries and on rotated keys, of a measured rotation; None where not seen.
+        rounding: The low precision in which the angles were computed, "" for none.
         positions: What positions do instead of counting the tokens, "" where they count them.
     """
 
@@ -108,6 +118,8 @@ class Turning:
     base: float | None = None
     sense: int | None = None
     key_offset: int | None = None
+    gains: tuple[float, float] | None = None
+    rounding: str = ""
     positions: str = ""
 
     @property
@@ -134,7 +146,7 @@ def _base_of(frequencies: tuple[float, ...]) -> float:
 
 @dataclass(frozen=True)
 class LayerEncoding:
-    """What one layer applies, or is declared to apply; None is what is not known.
+    r"""What one layer applies, or is declared to apply; None is what is not known.
 
     Args:
         kind: Its family.
@@ -144,6 +156,11 @@ class LayerEncoding:
         mask: Which keys each query sees.
         query_scale: Factor on queries at the last position over that at the first.
         sees_future: Whether some query sees a key after it; None where nothing says.
+        scale: Factor on dot products of queries and keys as projected.
+        softcap: The cap c of logits :math:`c \tanh(x / c)`, 0 for none.
+        sinks: Logit per head of a further term in softmax's denominator, empty for none.
+        values_vary: Whether values depend on the position.
+        normalised_after: Whether queries or keys are normalised after their rotation.
     """
 
     kind: Kind | None = None
@@ -153,6 +170,11 @@ class LayerEncoding:
     mask: Mask | None = None
     query_scale: float | None = None
     sees_future: bool | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    sinks: tuple[float, ...] | None = None
+    values_vary: bool | None = None
+    normalised_after: bool | None = None
 
     def describe(self, base: float | None = None) -> str:
         """One line for a table; `base` is what slowdowns are measured against."""

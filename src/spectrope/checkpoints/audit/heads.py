@@ -1,15 +1,14 @@
-"""Each query head and each key-value head by itself: which ones turn otherwise than declared."""
+"""Each query head and each key-value head by itself: which ones depart from the declaration."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor
-
-from spectrope.checkpoints.audit.compare import Discrepancy, rotation_findings
-from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.checkpoints.audit.measure import turning_of, unscaled
-from spectrope.checkpoints.audit.rotary import fit_rotation
-from spectrope.checkpoints.probes.constant_content import LayerKernel
+from spectrope.checkpoints.adapters import Call
+from spectrope.checkpoints.audit.compare import Discrepancy, is_near, mask_findings, rotation_findings
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning, describe_mask
+from spectrope.checkpoints.audit.sides import HeadSide, Place, Sides
+from spectrope.checkpoints.audit.turning import turning_of, varies
 
 POOLED = frozenset(
     (
@@ -27,7 +26,7 @@ POOLED = frozenset(
 
 
 def by_head(
-    findings: list[Discrepancy], kernel: LayerKernel, declared: Turning | None, length: int, noise: float
+    findings: list[Discrepancy], sides: Sides, declared: Turning | None, length: int, noise: float
 ) -> list[Discrepancy]:
     """A layer's findings, with those of single heads in the place of what all heads together show.
 
@@ -35,45 +34,108 @@ def by_head(
 
     Args:
         findings: Of all heads together.
-        kernel: The layer's.
-        declared: The rotation declared; without one, nothing changes.
+        sides: What each head does.
+        declared: The rotation declared; None for a layer without one.
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
     """
-    if declared is None:
-        return findings
-    call = kernel.call
-    sides = {"queries": unscaled(call.q.double(), noise)[0], "keys": call.k.double()}
-    by_place = {
-        (side, head): _head(x[:, head : head + 1], kernel, declared, length, noise)
-        for side, x in sides.items()
-        for head in range(x.shape[1])
-    }
+    grouped = len(sides.side("keys")) < len(sides.side("queries"))
+    if declared is not None:
+        findings = _starts(_turns(findings, sides, declared, length, noise), sides, grouped)
+    return [*findings, *_factors(sides, noise, grouped)]
+
+
+def _turns(
+    findings: list[Discrepancy], sides: Sides, declared: Turning, length: int, noise: float
+) -> list[Discrepancy]:
+    """Heads that turn otherwise than declared."""
+    by_place = {place: _head(one, declared, length, noise) for place, one in sides.of.items()}
     wrong = {place: one for place, one in by_place.items() if one is not None}
     if not wrong or len(wrong) == len(by_place):
         return findings
     rest = [finding for finding in findings if finding.what not in POOLED]
-    whole = [side for side in sides if all(place in wrong for place in by_place if place[0] == side)]
+    whole = [side for side in ("queries", "keys") if all(p in wrong for p in by_place if p[0] == side)]
     if whole:
         one = wrong[whole[0], 0]
         return [*rest, replace(one, what=f"{one.what} of {whole[0]} alone", head=None)]
-    return [*rest, *(_named(place, one, call.k.shape[1] < call.q.shape[1]) for place, one in wrong.items())]
+    grouped = len(sides.side("keys")) < len(sides.side("queries"))
+    return [*rest, *(_named(place, one, grouped) for place, one in wrong.items())]
 
 
-def _named(place: tuple[str, int], finding: Discrepancy, grouped: bool) -> Discrepancy:
+def _named(place: Place, finding: Discrepancy, grouped: bool) -> Discrepancy:
     side, head = place
     owner = "key-value head" if side == "keys" and grouped else "head"
     return replace(finding, what=f"{finding.what} of {side} of {owner} {head}", head=head)
 
 
-def _head(
-    x: Float[Tensor, "b 1 t d"], kernel: LayerKernel, declared: Turning, length: int, noise: float
-) -> Discrepancy | None:
+def _head(one: HeadSide, declared: Turning, length: int, noise: float) -> Discrepancy | None:
     """The first respect in which one head departs from the rotation declared, if it does."""
-    rotation = fit_rotation(x, x, kernel.sources, noise)
-    if rotation is None:
-        moves = bool((x - x[..., :1, :]).abs().max() > 20 * noise * x.square().mean().sqrt())
-        return Discrepancy("rotation", "as of the layer", "of no known layout" if moves else "none")
-    turning = turning_of(rotation, declared, length, noise)
+    if one.rotation is None:
+        return Discrepancy(
+            "rotation", "as of the layer", "of no known layout" if varies(one.x, noise) else "none"
+        )
+    turning = turning_of(one.x, one.rotation, declared, noise)
     about = rotation_findings(replace(declared, gain=None), turning, length, noise)
     return next((finding for finding in about if finding.what in POOLED), None)
+
+
+def _starts(findings: list[Discrepancy], sides: Sides, grouped: bool) -> list[Discrepancy]:
+    """Findings with the heads whose first position is not that of most queries, unless all keys share it."""
+    usual = sides.start("queries")
+    places = {
+        place: one.rotation.position
+        for place, one in sides.of.items()
+        if one.rotation is not None and one.rotation.position is not None
+    }
+    off = {place: start - usual for place, start in places.items() if usual is not None and start != usual}
+    keys = [start for (side, _), start in places.items() if side == "keys"]
+    if not off or (len(set(keys)) == 1 and all(side == "keys" for side, _ in off)):
+        return findings
+    rest = [finding for finding in findings if finding.what != "position of keys"]
+    return [*rest, *(_shifted(place, by, grouped) for place, by in off.items())]
+
+
+def _shifted(place: Place, by: int, grouped: bool) -> Discrepancy:
+    way = "ahead of" if by > 0 else "behind"
+    return _named(place, Discrepancy("position", "that of other heads", f"{abs(by)} {way} it"), grouped)
+
+
+def _factors(sides: Sides, noise: float, grouped: bool) -> Iterator[Discrepancy]:
+    """Heads that are multiplied by another factor than most of their side."""
+    for place, one in sides.of.items():
+        usual = sides.gains[place[0]]
+        if usual is None or one.gain is None or is_near(usual, one.gain, noise):
+            continue
+        ratio = one.gain / usual
+        text = f"{ratio:.4g} times as large"
+        yield _named(
+            place,
+            Discrepancy("attention scale", "as of other heads", text, residual=abs(ratio - 1)),
+            grouped,
+        )
+
+
+def masks_by_head(
+    findings: list[Discrepancy], call: Call, declared: LayerEncoding, length: int
+) -> list[Discrepancy]:
+    """A layer's findings, with those of single heads in the place of a mask that heads do not share.
+
+    Args:
+        findings: Of all heads together.
+        call: Whose mask has one head, or one per query head.
+        declared: The layer's declaration.
+        length: Positions of the measurement.
+    """
+    heads = call.allowed.shape[1]
+    if heads == 1 or bool((call.allowed == call.allowed[:, :1]).all()):
+        return findings
+    rest = [finding for finding in findings if finding.what not in ("mask", "direction of the mask")]
+    return [*rest, *_masks(call.allowed, declared, length)]
+
+
+def _masks(allowed: Any, declared: LayerEncoding, length: int) -> Iterator[Discrepancy]:
+    for head in range(allowed.shape[1]):
+        part = allowed[:, head : head + 1]
+        seen = LayerEncoding(mask=describe_mask(part), sees_future=bool(part.triu(1).any()))
+        for finding in mask_findings(declared, seen, length):
+            yield replace(finding, what=f"{finding.what} in head {head}", head=head)

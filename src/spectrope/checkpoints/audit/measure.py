@@ -1,30 +1,44 @@
 """From a kernel to the encoding behind it."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slopes, row_centred, split_logits
 from spectrope.checkpoints.audit.compare import GAIN
-from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning, describe_mask
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
-from spectrope.checkpoints.audit.restarts import applied_positions, named_positions
-from spectrope.checkpoints.audit.rotary import Layout, Rotation, fit_rotation
+from spectrope.checkpoints.audit.rotary import fit_rotation
+from spectrope.checkpoints.audit.sides import Sides, each_head
+from spectrope.checkpoints.audit.turning import turning_of, unscaled, varies
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.spectral import lag_effects, lag_effects_of_product
 
-UNEVEN = 0.1  # Largest departure of a phase from a line, in radians, that is left to rounding.
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 
-def measure(
-    kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float
-) -> tuple[LayerEncoding, float, tuple[HeadRecord, ...]]:
-    """The encoding that a layer's kernel applies, its factor on dot products, and a record per head.
+@dataclass(frozen=True)
+class Measured:
+    """What a layer applies.
+
+    Args:
+        encoding: Of all heads together.
+        heads: A record per query head.
+        sides: What each head of the queries and of the keys does by itself.
+    """
+
+    encoding: LayerEncoding
+    heads: tuple[HeadRecord, ...]
+    sides: Sides
+
+
+def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float) -> Measured:
+    """The encoding that a layer's kernel applies, of all heads and by head.
 
     Args:
         kernel: From the probe with constant content.
@@ -37,114 +51,48 @@ def measure(
     scale, bias = split_logits(call)
     q, growth = unscaled(call.q.double(), noise)
     rotation = fit_rotation(q, call.k.double(), kernel.sources, noise)
-    still = rotation is None and not _varies(q, noise) and not _varies(call.k.double(), noise)
+    sides = each_head(q, kernel, noise)
+    still = rotation is None and not varies(q, noise) and not varies(call.k.double(), noise)
     encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown",
         mask=mask,
         query_scale=growth,
         sees_future=bool(call.allowed.triu(1).any()),
+        softcap=call.softcap or 0.0 if call.logits is None else None,
+        sinks=_sinks(call),
+        values_vary=None if call.v is None else varies(call.v.double(), noise),
+        normalised_after=bool(kernel.norms_after) if rotation or not still else None,
     )
     if rotation is not None:
-        turning = turning_of(rotation, declared.turning, call.q.shape[2], noise)
-        encoding = replace(encoding, turning=replace(turning, positions=_positions(q, rotation, declared)))
+        turning = turning_of(q, rotation, declared.turning, noise)
+        encoding = replace(encoding, turning=sides.agreed(turning))
     if bias is not None:
         size = (call.logits if call.logits is not None else bias).abs()
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
         exact = call.logits is None
         encoding = _with_bias(encoding, bias, call.allowed[0], declared, noise, largest, exact=exact)
-    encoding, factor = _scaled_before(encoding, scale, rotation)
-    return encoding, scale * factor, _heads(kernel, scale, bias, mask, encoding, absolute)
+    encoding = _scaled(encoding, scale, sides)
+    return Measured(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
 
 
-def _scaled_before(
-    encoding: LayerEncoding, scale: float, rotation: Rotation | None
-) -> tuple[LayerEncoding, float]:
-    """The encoding without the factor of dot products where queries carry it before they turn, and that."""
-    if encoding.turning is None or rotation is None or rotation.query_gain is None or rotation.gain is None:
-        return encoding, 1.0
-    factor = rotation.head_dim**-0.5
-    if scale != 1 or abs(rotation.query_gain / factor - 1) > GAIN:
-        return encoding, 1.0
-    return replace(encoding, turning=replace(encoding.turning, gain=rotation.gain / factor)), factor
+def _sinks(call: Call) -> tuple[float, ...] | None:
+    """Logits of attention sinks by head; None where they are more than one number per head."""
+    if call.sinks is None:
+        return ()
+    return tuple(call.sinks.double().flatten().tolist()) if call.sinks.numel() == call.q.shape[1] else None
 
 
-def unscaled(q: Float[Tensor, "b h t d"], noise: float) -> tuple[Float[Tensor, "b h t d"], float | None]:
-    """Queries freed of a factor that grows with position, and that factor at the last position, if any.
-
-    A factor shared by all heads and contents is told from a rotation, which keeps norms.
-    """
-    norms = q.norm(dim=-1)
-    growth = (norms / norms[..., :1]).flatten(0, 1)
-    if bool((growth - 1).abs().max() <= 20 * noise) or bool((growth - growth[:1]).abs().max() > 20 * noise):
-        return q, None
-    return q / growth[0][:, None], growth[0, -1].item()
-
-
-def turning_of(rotation: Rotation, declared: Turning | None, length: int, noise: float) -> Turning:
-    """A measured rotation as it is compared with a declared one.
-
-    Args:
-        rotation: As measured.
-        declared: Gives the frequencies of the pairs that turn too slowly to be seen.
-        length: Positions of the measurement.
-        noise: Relative rounding error of the model's arithmetic.
-    """
-    resolved = 40 * noise / length
-    signs = {
-        f > 0
-        for f, error in zip(rotation.frequencies, rotation.errors, strict=True)
-        if abs(f) > max(5 * error, resolved)
-    }
-    sense = 0 if len(signs) > 1 else (1 if True in signs else -1)
-    turning = Turning(
-        start=rotation.start,
-        width=rotation.width,
-        head_dim=rotation.head_dim,
-        frequencies=tuple(f * (sense or 1) for f in rotation.frequencies),
-        errors=rotation.errors,
-        gain=rotation.gain,
-        pairing=rotation.pairing if rotation.width > 2 else None,
-        phase_error=rotation.phase_error,
-        sense=sense if signs else None,
-        key_offset=rotation.key_offset,
-    )
-    return turning if declared is None else _completed(turning, declared, resolved)
-
-
-def _completed(turning: Turning, declared: Turning, resolved: float) -> Turning:
-    """A rotation with the declared pairs that turn too slowly to be seen, at their declared frequencies.
-
-    Their standard errors say that within them nothing was measured.
-    """
-    if declared.start != turning.start or declared.width <= turning.width:
-        return turning
-    if turning.pairing == "halves":  # whose pairs lie elsewhere when there are more of them
-        return turning
-    unseen = declared.frequencies[len(turning.frequencies) :]
-    if any(abs(frequency) > resolved for frequency in unseen):
-        return turning
-    return replace(
-        turning,
-        width=declared.width,
-        frequencies=(*turning.frequencies, *unseen),
-        errors=(*turning.errors, *(resolved for _ in unseen)),
-    )
-
-
-def _positions(q: Float[Tensor, "b h t d"], rotation: Rotation, declared: LayerEncoding) -> str:
-    """What the positions do by which queries turn, where their angles are in no proportion to the token's."""
-    if declared.turning is None or rotation.phase_error < UNEVEN:
-        return ""
-    if (rotation.start, rotation.width) != (declared.turning.start, declared.turning.width):
-        return ""
-    layout = Layout(rotation.seen_pairing, rotation.start, rotation.width)
-    frequencies = torch.tensor(declared.turning.frequencies, dtype=torch.float64, device=q.device)
-    positions = applied_positions(layout.planes(q.flatten(0, 1)), frequencies)
-    return "" if positions is None else named_positions(positions)
-
-
-def _varies(x: Float[Tensor, "b h t d"], noise: float) -> bool:
-    return bool((x - x[..., :1, :]).abs().max() > 20 * noise * x.square().mean().sqrt())
+def _scaled(encoding: LayerEncoding, scale: float, sides: Sides) -> LayerEncoding:
+    """The encoding with the factor of dot products, also where queries carry it before they turn."""
+    turning = encoding.turning
+    if turning is None:
+        unseen = sides.factor is None
+        return replace(encoding, scale=(None if scale == 1 else scale) if unseen else scale * sides.factor)
+    factor = turning.head_dim**-0.5
+    if turning.gains is None or scale != 1 or abs(turning.gains[0] / factor - 1) > GAIN:
+        return replace(encoding, scale=scale)
+    gains = turning.gains[0] / factor, turning.gains[1]
+    return replace(encoding, scale=factor, turning=replace(turning, gain=gains[0] * gains[1], gains=gains))
 
 
 def _with_bias(
@@ -163,7 +111,7 @@ def _with_bias(
         return encoding
     if encoding.kind != "none":
         return replace(encoding, kind="unknown")
-    if (slopes := linear_slopes(centred, allowed)) is not None:
+    if (slopes := linear_slopes(bias, allowed)) is not None:
         return replace(encoding, kind="linear bias", slopes=tuple(slopes.tolist()))
     table = lag_table(bias, allowed, noise)
     if table is None:

@@ -45,30 +45,32 @@ def named(
     near = nearest_schedule(fields, parameters, width, length, effective)
     if near is None:
         return findings
-    words, residual = near
+    words, residual, gain = near
     note = f"all pairs are those of {words}, residual {residual:.1g}"
+    explained = effective.gain is not None and abs(effective.gain / gain**2 - 1) < ALIKE
     return [
-        replace(one, note=f"{one.note}; {note}".removeprefix("; "))
+        replace(one, note=f"{one.note}; {note}".removeprefix("; "), residual=residual)
         if one.what in ("scaling", "frequencies")
         else one
         for one in findings
+        if not (explained and one.what == "attention factor")
     ]
 
 
 def nearest_schedule(
     fields: Declaration, parameters: dict[str, Any], width: int, length: int, effective: Turning
-) -> tuple[str, float] | None:
-    """The schedule near the declared one that explains all frequencies best, in words, and its residual.
+) -> tuple[str, float, float] | None:
+    """The schedule that explains all frequencies best, in words, its residual and its attention factor.
 
     Tried are other kinds of scaling with the declared parameters, none at all, parameters that are swapped,
     other factors, and other original lengths.
     """
     seen = torch.tensor(effective.frequencies, dtype=torch.float64)
     noise = 5 * torch.tensor(effective.errors, dtype=torch.float64)
-    best: tuple[str, float] | None = None
-    for words, changed, whole in _variants(fields, parameters):
+    best: tuple[str, float, float] | None = None
+    for words, changed, whole in _variants(fields, parameters, effective):
         try:
-            wanted, _ = schedule_of(whole, changed, width, length)
+            wanted, gain = schedule_of(whole, changed, width, length)
         except (ConfigError, KeyError, TypeError, ValueError):
             continue  # This variant lacks a parameter, or breaks a rule of its kind.
         if len(wanted) != len(seen):
@@ -76,24 +78,29 @@ def nearest_schedule(
         beyond = ((seen - wanted.double()).abs() - noise).clamp(min=0)
         residual = (beyond / wanted.double().abs().clamp(min=1e-300)).max().item()
         if residual <= ALIKE and (best is None or residual < min(best[1], CLEAR) / 10):
-            best = words, residual
+            best = words, residual, gain
     return best
 
 
 def _variants(
-    fields: Declaration, parameters: dict[str, Any]
+    fields: Declaration, parameters: dict[str, Any], effective: Turning
 ) -> Iterator[tuple[str, dict[str, Any], Declaration]]:
     """Schedules near the declared one, likeliest first: words, parameters, configuration."""
     declared = parameters.get("rope_type") or "default"
     for one, other in SWAPS:
         if one in parameters and other in parameters:
             swapped = parameters | {one: parameters[other], other: parameters[one]}
+            if one == "low_freq_factor":  # the library's code then slows at once what is below the larger
+                swapped[other] = swapped[one] * (1 + 1e-9)
             yield f"{declared} with {one} and {other} swapped", swapped, fields
     for kind in KINDS:
         if kind != declared:
             whole = {"default": "no scaling"}.get(kind, f"{kind} by the declared parameters")
             yield whole, USUAL | parameters | {"rope_type": kind}, fields
-    for factor in FACTORS:
+    if changed := {name: value for name, value in USUAL.items() if parameters.get(name, value) != value}:
+        names = " and ".join(f"{name} {value:g}" for name, value in changed.items())
+        yield f"{declared} with {names}", parameters | changed, fields
+    for factor in (*FACTORS, _slowdown(parameters, effective)):
         if factor != parameters.get("factor"):
             yield f"{declared} with factor {factor:g}", parameters | {"factor": factor}, fields
     original = trained_before(fields, parameters) if declared in ("yarn", "llama3", "longrope") else None
@@ -105,3 +112,10 @@ def _variants(
             whole = replace(fields, file=fields.file | {"original_max_position_embeddings": length})
             words = f"{declared} with original length {length}"
             yield words, parameters | {"original_max_position_embeddings": length}, whole
+
+
+def _slowdown(parameters: dict[str, Any], effective: Turning) -> float:
+    """How many times slower the slowest pair is than the declared base makes it, to four digits."""
+    m, base = len(effective.frequencies), float(parameters.get("rope_theta") or 10000.0)
+    slowest = abs(effective.frequencies[-1])
+    return float(f"{base ** (-(m - 1) / m) / slowest:.4g}") if slowest else 1.0

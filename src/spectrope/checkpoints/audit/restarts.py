@@ -20,16 +20,16 @@ def applied_positions(
         frequencies: Radians per position of each pair.
 
     Returns:
-        Positions, or None where no positions up to t explain the phases.
+        Positions, or None where none between -t and 2t explain the phases.
     """
-    c = (z * z[:, :1].conj()).sum(0)
-    p = torch.arange(z.shape[1], dtype=torch.float64, device=z.device)
+    c, t = (z * z[:, :1].conj()).sum(0), z.shape[1]
+    p = torch.arange(-t, 2 * t, dtype=torch.float64, device=z.device)
     angles = p[:, None] * frequencies.to(p)
-    for sense in (1, -1):
+    for sense in (1, -1):  # turned the other way, positions count backwards
         matched = (c @ torch.polar(torch.ones_like(angles), -sense * angles).T).real
         best, positions = matched.max(1)
         if bool((1 - best / c.abs().sum(1) <= UNLIKE).all()):
-            return positions.double()
+            return p[positions]
     return None
 
 
@@ -42,6 +42,12 @@ def named_positions(positions: Float[Tensor, " t"]) -> str:
     period = int(again[0]) + 1 if len(again) else 0
     if period > 1 and bool((positions == t % period).all()):
         return f"restart every {period} tokens"
+    steps = positions.diff()
+    if bool((steps == steps[0]).all()):
+        return f"advance by {int(steps[0])} per token"
+    if int((steps != 1).sum()) == 1:
+        place = int((steps != 1).nonzero()[0]) + 1
+        return f"jump to {int(positions[place])} at token {place}"
     last = int(positions.max())
     if bool((positions == t.clamp(max=last)).all()):
         return f"stay at {last} from token {last} on"

@@ -5,14 +5,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Complex, Float
 from torch import Tensor
 
-from spectrope.encodings import Pairing, complex_pairs, geometric
-
-LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
-OFFSETS = (0, 1, -1, 2, -2)  # Positions at which the first query or key is looked for.
-NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
+from spectrope.checkpoints.audit.layout import best_layout, moving_coordinates
+from spectrope.checkpoints.audit.starts import start_of
+from spectrope.encodings import Pairing, geometric
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,7 @@ class Rotation:
         query_gain: Factor on rotated queries, or None where the vectors before rotation were not seen.
         key_gain: Factor on rotated keys, likewise.
         key_offset: Positions by which keys are ahead of queries; None where either was not seen.
+        position: That by which the first query has turned; None where it was not seen.
     """
 
     seen_pairing: Pairing
@@ -45,6 +44,7 @@ class Rotation:
     query_gain: float | None
     key_gain: float | None
     key_offset: int | None = None
+    position: int | None = None
 
     @property
     def fraction(self) -> float:
@@ -57,22 +57,9 @@ class Rotation:
         return None if self.query_gain is None or self.key_gain is None else self.query_gain * self.key_gain
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Which coordinates form pairs."""
-
-    pairing: Pairing
-    start: int
-    width: int
-
-    def planes(self, x: Float[Tensor, "*n d"]) -> Complex[Tensor, "*n m"]:
-        """The pairs as complex numbers."""
-        return complex_pairs(x[..., self.start : self.start + self.width], self.pairing)
-
-
 def fit_rotation(
     q: Float[Tensor, "b h t d"],
-    k: Float[Tensor, "b g t d"],
+    k: Float[Tensor, "b g t d"] | None,
     sources: list[Float[Tensor, "b _"]],
     noise: float,
 ) -> Rotation | None:
@@ -80,83 +67,37 @@ def fit_rotation(
 
     Args:
         q: Queries as the kernel receives them, the same content at every position.
-        k: Keys likewise.
+        k: Keys likewise; None to fit one side by itself.
         sources: Vectors per content among which those before rotation lie, at the first position.
         noise: Relative rounding error of the model's arithmetic.
     """
-    vectors = torch.cat([q.flatten(0, 1), k.flatten(0, 1)]).double()
-    moving = _moving(vectors, noise)
+    sides = [x.double() for x in (q, k) if x is not None]
+    vectors = torch.cat([x.flatten(0, 1) for x in sides])
+    moving = moving_coordinates(vectors, noise)
     if not moving.any():
         return None
-    layout = _best_layout(vectors, moving, noise)
+    layout = best_layout(vectors, moving, noise)
     if layout is None:
         return None
     frequencies, errors, phase_error = phase_slopes(layout.planes(vectors))
-    seen, starts = zip(
-        *(_start_of(x.double(), layout, frequencies, sources, noise) for x in (q, k)), strict=True
-    )
-    pairings: list[Pairing] = [one[0] for one in seen if one is not None]
+    starts = [start_of(x[:, 0], layout, frequencies, sources, noise) for x in sides]
+    query, key = (*starts, None)[:2]
+    seen = [start for start in starts if start is not None]
+    both = query is not None and key is not None
     return Rotation(
         seen_pairing=layout.pairing,
-        pairing=pairings[0] if pairings else layout.pairing,
+        pairing=seen[0].pairing if seen else layout.pairing,
         start=layout.start,
         width=layout.width,
         head_dim=vectors.shape[-1],
         frequencies=tuple(frequencies.tolist()),
         errors=tuple(errors.tolist()),
         phase_error=phase_error,
-        query_gain=seen[0][1] if seen[0] else None,
-        key_gain=seen[1][1] if seen[1] else None,
-        key_offset=starts[1] - starts[0] if seen[0] and seen[1] else None,
+        query_gain=query.gain if query else None,
+        key_gain=key.gain if key else None,
+        key_offset=key.position - query.position if both else None,
+        position=query.position if query else None,
     )
-
-
-def _start_of(
-    x: Float[Tensor, "b h t d"],
-    layout: Layout,
-    frequencies: Float[Tensor, " m"],
-    sources: list[Float[Tensor, "b _"]],
-    noise: float,
-) -> tuple[tuple[Pairing, float] | None, int]:
-    """What `gain_of` finds, and the position by which the first vector has turned."""
-    for start in OFFSETS:
-        back = torch.polar(torch.ones_like(frequencies), -start * frequencies)
-        if (seen := gain_of(x, layout, sources, noise, back)) is not None:
-            return seen, start
-    return None, 0
-
-
-def _moving(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Tensor, " d"]:
-    """Coordinates that vary over positions by more than rounding."""
-    size = vectors.square().mean().sqrt().clamp(min=1e-300)
-    return ((vectors - vectors[:, :1]).abs().amax((0, 1)) / size) > 20 * noise
-
-
-def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
-    """Leading blocks, and blocks at the end, that hold every moving coordinate."""
-    d = len(moving)
-    low, high = int(moving.nonzero()[0]), int(moving.nonzero()[-1])
-    widths = range(high + 2 - high % 2, d + 1, 2)
-    yield from (Layout("halves", 0, width) for width in widths)
-    yield from (Layout("halves", start, d - start) for start in range(2 - d % 2, low + 1, 2))
-    start = low - low % 2
-    yield Layout("adjacent", start, high + 1 + (high + 1) % 2 - start if start else high + 1 + (high + 1) % 2)
-
-
-def _best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float) -> Layout | None:
-    """The layout whose pairs keep their norm best, if they keep it."""
-    step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
-    sample = vectors[:16, ::step]
-    scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
-    score, best = min(scored, key=lambda one: one[0])
-    return best if score < max(NORM_CHANGE, 8 * noise) else None
-
-
-def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
-    """Variation of the pairs' squared norms over positions, relative to them."""
-    squared = z.abs().square()
-    change = (squared - squared.mean(1, keepdim=True)).square().sum()
-    return (change / squared.square().sum()).sqrt().item()
 
 
 def phase_slopes(
@@ -190,54 +131,6 @@ def _doublings(n: int) -> Iterator[int]:
         yield reach
         reach *= 2
     yield n
-
-
-def gain_of(
-    x: Float[Tensor, "b h t d"],
-    layout: Layout,
-    sources: list[Float[Tensor, "b _"]],
-    noise: float,
-    back: Complex[Tensor, " m"],
-) -> tuple[Pairing, float] | None:
-    """How the weights lay out the pairs, and the factor that the rotation multiplies them by.
-
-    Turned back, the first position is what was rotated up to that factor, so the vectors before it are found
-    among the sources as a run of coordinates in the same direction, in one order of the pairs or the other.
-
-    Args:
-        x: Queries or keys, rotated.
-        layout: How the kernel sees the pairs.
-        sources: What the layer's inner modules put out at the first position.
-        noise: Relative rounding error of the model's arithmetic.
-        back: Turns the first position back to where no rotation is.
-    """
-    z = layout.planes(x[:, 0, 0]) * back
-    if layout.width < 4:  # two coordinates have but one order, and any run is almost in their direction
-        return None
-    orders: tuple[Pairing, Pairing] = ("halves", "adjacent")
-    for source in reversed(sources):
-        for pairing in orders:
-            match = _match(source.double(), _serialised(z, pairing))
-            if match is not None and match[0] > 1 - max(1e-9, 4 * noise**2):
-                return pairing, match[1]
-    return None
-
-
-def _serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b w"]:
-    parts = torch.view_as_real(z)
-    return (parts.transpose(-1, -2) if pairing == "halves" else parts).flatten(1)
-
-
-def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[float, float] | None:
-    """Best cosine between the target and a run of the source, over all contents, and target over source."""
-    if source.shape[1] < target.shape[1]:
-        return None
-    runs = source.unfold(1, target.shape[1], 1)
-    products = torch.einsum("bow,bw->o", runs, target)
-    energies = runs.square().sum((0, 2))
-    cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
-    best = int(cosines.argmax())
-    return cosines[best].item(), (target.square().sum() / products[best]).item()
 
 
 Scaling = Literal["none", "linear", "ramp", "reversed ramp", "stopped", "per pair"]

@@ -50,6 +50,8 @@ def _usual_scales(
 
 
 def _judged(one: LayerRecord, usual: float, tolerance: float) -> LayerRecord:
+    if one.declared.scale is not None:
+        return one
     if abs(one.scale - usual) <= tolerance * abs(usual) or one.verdict not in ("matches", "differs"):
         return one
     ratio = one.scale / usual

@@ -38,10 +38,13 @@ class LayerKernel:
             contents.
         sources: Outputs of the layer's inner modules at the first position, with shape (b, width), in the
             order in which they ran: among them are the queries and keys before any encoding.
+        norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
+            position: what they received had been encoded.
     """
 
     call: Call
     sources: list[Float[Tensor, "b _"]]
+    norms_after: tuple[str, ...] = ()
 
 
 @torch.no_grad()
@@ -127,6 +130,7 @@ def constant_content(
         UnsupportedError: If a module that attends to short inputs does not at that length.
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
+    norms: dict[str, list[str]] = {name: [] for name in modules}
     inner = {
         f"{name}.{part}": name
         for name in modules
@@ -142,13 +146,19 @@ def constant_content(
         )
 
     def note(part: str, output: Any) -> None:
-        first, heard = _first_position(output, contents, length), sources.get(inner[part])
-        if first is not None and heard is not None:
+        heard, output = sources.get(inner[part]), _by_row(output, contents, length)
+        if heard is None or output is None:
+            return
+        first = _first_position(output, length)
+        if first is not None:
             heard.append(first)
+        elif "norm" in f"{part} {type(model.get_submodule(part)).__name__}".lower():
+            norms[inner[part]].append(part)
 
     def receive(call: Call) -> None:
         if call.module in sources:
-            sink(LayerKernel(call.cpu(), [source.cpu() for source in sources.pop(call.module)]))
+            found = [source.cpu() for source in sources.pop(call.module)]
+            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module])))
         if not sources:
             raise Enough
 
@@ -188,12 +198,18 @@ def constant_like(x: Float[Tensor, "b t c"], seed: int, name: str) -> Float[Tens
     return vectors.to(x).expand_as(x).contiguous()
 
 
-def _first_position(output: Any, batch: int, length: int) -> Tensor | None:
+def _by_row(output: Any, batch: int, length: int) -> Tensor | None:
+    """What a module puts out with the batch first; None if it is no vector per row and position."""
+    if not isinstance(output, Tensor) or output.ndim < 3:
+        return None
+    if output.shape[:2] == (length, batch):
+        return output.transpose(0, 1)
+    has_positions = len(output) == batch and length in (output.shape[1], output.shape[2])
+    return output if has_positions else None
+
+
+def _first_position(output: Tensor, length: int) -> Tensor | None:
     """What a module puts out at every position alike, flattened per row of the batch; None if it varies."""
-    if not isinstance(output, Tensor) or output.ndim < 3 or len(output) != batch:
-        return None
-    if output.shape[1] != length and output.shape[2] != length:
-        return None
     time = 1 if output.shape[1] == length else 2
     first = output.narrow(time, 0, 1)
     if bool((output - first).abs().max() > VARIES * first.abs().max()):

@@ -1,0 +1,174 @@
+"""One layer: measured, compared with its declaration, and judged."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from torch import nn
+
+from spectrope.checkpoints.adapters import Call, layer_name
+from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
+from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
+from spectrope.checkpoints.audit.declared_rope import rope_parameters
+from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
+from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.heads import by_head, masks_by_head
+from spectrope.checkpoints.audit.measure import Measured, measure
+from spectrope.checkpoints.audit.nearest import named
+from spectrope.checkpoints.audit.reach import Reach, reach_of
+from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
+from spectrope.checkpoints.audit.tables import table_findings
+from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
+from spectrope.checkpoints.probes.constant_content import LayerKernel
+from spectrope.core import ConfigError
+
+AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model whose layers are audited.
+
+    Args:
+        model: Without its head.
+        declaration: Its configuration.
+        ahead: Whether a stack's queries should see keys after them; None where that is open.
+        varying: Whether the input of the stack of each dotted name varies over positions.
+        length: Positions of the measurement.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+
+    model: nn.Module
+    declaration: Declaration
+    ahead: Callable[[str], bool | None]
+    varying: Mapping[str, bool]
+    length: int
+    noise: float
+
+    def declared(self, call: Call) -> LayerEncoding:
+        """What the configuration, the architecture and the weights say of one layer."""
+        stack, layer = layer_name(call.module)
+        declaration = self.declaration.at(layer)
+        kind = layer_type(declaration, layer)
+        declared = declared_layer(declaration, stack, layer, self.length)
+        scale = declared_scale(declaration, layer, kind, call.q.shape[-1])
+        factor = query_factor(declaration) if declared.turning is None else 1.0
+        return replace(
+            declared,
+            sees_future=self.ahead(stack),
+            scale=None if scale is None else scale * factor,
+            softcap=declared_softcap(declaration),
+            sinks=sinks_of(self.model, call.module),
+            values_vary=bool(declaration.get("rotary_value")) or declaration.model_type in VALUES_VARY,
+            normalised_after=normalises_after(declaration) if declared.turning else None,
+        )
+
+    def absolute(self, module: str) -> bool:
+        """Whether the input of a layer carries an absolute term."""
+        return next((moves for stack, moves in self.varying.items() if module.startswith(stack)), False)
+
+
+def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
+    """Refuse queries or keys that are not finite, naming the layer and what in the model is not finite.
+
+    Raises:
+        ConfigError: If some are not.
+    """
+    sides = {"queries": kernel.call.q, "keys": kernel.call.k}
+    wrong = [name for name, x in sides.items() if not bool(x.isfinite().all())]
+    if not wrong:
+        return
+    stack, layer = layer_name(kernel.call.module)
+    tensors = (*model.named_buffers(), *model.named_parameters())
+    causes = (name for name, x in tensors if x.is_floating_point() and not bool(x.isfinite().all()))
+    cause = next(causes, "")
+    why = f"{cause} is not finite" if cause else "they overflow in this arithmetic; compute in float32"
+    raise ConfigError(
+        f"layer {f'{stack} {layer}'.strip()}: {' and '.join(wrong)} hold NaN or infinity: {why}."
+    )
+
+
+def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
+    """Measure one layer and compare it with its declaration."""
+    module, length, noise = kernel.call.module, subject.length, subject.noise
+    stack, layer = layer_name(module)
+    declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
+    measured = measure(kernel, declared, subject.absolute(module), noise)
+    findings = _findings(kernel, subject, declared, measured)
+    effective, heads = measured.encoding, measured.heads
+    doubt = ambiguity(declaration, layer_type(declaration, layer))
+    if doubt:
+        findings = [finding for finding in findings if finding.what not in AMBIGUOUS]
+    verdict, reason = judge(declared, effective, findings)
+    if doubt and verdict != "differs":
+        verdict, reason = "declaration ambiguous", doubt
+    return LayerRecord(
+        module=module,
+        stack=stack,
+        layer=layer,
+        position=_shared([head.position for head in heads]),
+        effective=effective,
+        declared=declared,
+        verdict=verdict,
+        findings=tuple(findings) if verdict == "differs" else (),
+        reason=reason,
+        scale=effective.scale or 0.0,
+        heads=heads,
+        reach=layer_reach(declared, effective, declaration, length, noise),
+    )
+
+
+def _findings(
+    kernel: LayerKernel, subject: Subject, declared: LayerEncoding, measured: Measured
+) -> list[Discrepancy]:
+    """Every respect in which a layer differs, of the layer or of single heads."""
+    call, length, noise = kernel.call, subject.length, subject.noise
+    _, layer = layer_name(call.module)
+    declaration, effective = subject.declaration.at(layer), measured.encoding
+    findings = compare(declared, effective, length, noise)
+    findings = by_head(findings, measured.sides, declared.turning, length, noise)
+    findings = masks_by_head(findings, call, declared, length)
+    if declared.turning is not None:
+        parameters = rope_parameters(declaration, layer_type(declaration, layer))
+        findings = named(findings, declaration, parameters, effective.turning, length)
+    if declared.buckets is not None:
+        table = bucket_table(subject.model, call.module, declared.buckets.n_buckets)
+        findings = table_findings(findings, call, table, declared.buckets, noise)
+    base = declared.turning and declared.turning.base
+    said = effective.describe(base)
+    return findings + [Discrepancy(what, both, said) for what, both in contradictions(declaration, layer)]
+
+
+def layer_reach(
+    declared: LayerEncoding, effective: LayerEncoding, declaration: Declaration, length: int, noise: float
+) -> Reach | None:
+    """How far a measured rotation turns, where the configuration states a length."""
+    trained = declaration.get("max_position_embeddings", "n_positions", "max_seq_len")
+    if effective.turning is None or not trained:
+        return None
+    base = declared.turning.base if declared.turning else None
+    base = base or effective.turning.fit().base
+    return reach_of(effective.turning, base, int(trained), length, noise)
+
+
+def judge(
+    declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy]
+) -> tuple[LayerVerdict, str]:
+    """The verdict on a layer, and why where it is neither a match nor a difference."""
+    if declared.kind is None and not findings:
+        return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
+    if declared.kind == "bucketed bias" and effective.kind == "none":
+        return "cannot tell", "the table holds the same value in every bucket"
+    if effective.kind == "unknown" and all(finding.what == "encoding" for finding in findings):
+        return "cannot tell", "the kernel varies with position, but as no family known here"
+    if findings:
+        return "differs", ""
+    wanted, got = declared.turning, effective.turning
+    if wanted is not None and got is not None and got.gain is None and wanted.gain != 1:
+        return "cannot tell", "the vectors before rotation were not seen, so their factor is not known"
+    return "matches", ""
+
+
+def _shared(positions: list[Position]) -> Position:
+    return positions[0] if len(set(positions)) == 1 else "mixed"

@@ -1,0 +1,58 @@
+"""Which coordinates of queries and keys form pairs that turn."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Complex, Float
+from torch import Tensor
+
+from spectrope.encodings import Pairing, complex_pairs
+
+LAYOUT_POSITIONS = 64  # Positions from which the layout of the pairs is judged.
+NORM_CHANGE = 1e-3  # Relative change of norms from which coordinates are called no pairs that turn.
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which coordinates form pairs."""
+
+    pairing: Pairing
+    start: int
+    width: int
+
+    def planes(self, x: Float[Tensor, "*n d"]) -> Complex[Tensor, "*n m"]:
+        """The pairs as complex numbers."""
+        return complex_pairs(x[..., self.start : self.start + self.width], self.pairing)
+
+
+def moving_coordinates(vectors: Float[Tensor, "n t d"], noise: float) -> Bool[Tensor, " d"]:
+    """Coordinates that vary over positions by more than rounding."""
+    size = vectors.square().mean().sqrt().clamp(min=1e-300)
+    return ((vectors - vectors[:, :1]).abs().amax((0, 1)) / size) > 20 * noise
+
+
+def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
+    """Leading blocks, and blocks at the end, that hold every moving coordinate."""
+    d = len(moving)
+    low, high = int(moving.nonzero()[0]), int(moving.nonzero()[-1])
+    widths = range(high + 2 - high % 2, d + 1, 2)
+    yield from (Layout("halves", 0, width) for width in widths)
+    yield from (Layout("halves", start, d - start) for start in range(2 - d % 2, low + 1, 2))
+    start = low - low % 2
+    yield Layout("adjacent", start, high + 1 + (high + 1) % 2 - start if start else high + 1 + (high + 1) % 2)
+
+
+def best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float) -> Layout | None:
+    """The layout whose pairs keep their norm best, if they keep it."""
+    step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
+    sample = vectors[:16, ::step]
+    scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
+    score, best = min(scored, key=lambda one: one[0])
+    return best if score < max(NORM_CHANGE, 8 * noise) else None
+
+
+def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
+    """Variation of the pairs' squared norms over positions, relative to them."""
+    squared = z.abs().square()
+    change = (squared - squared.mean(1, keepdim=True)).square().sum()
+    return (change / squared.square().sum()).sqrt().item()

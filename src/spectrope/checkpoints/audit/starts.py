@@ -1,0 +1,149 @@
+"""Where a head's rotation starts: the vector before it, the factor on it, the first token's position."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Complex, Float
+from torch import Tensor
+
+from spectrope.checkpoints.audit.layout import Layout
+from spectrope.encodings import Pairing
+
+ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
+
+
+@dataclass(frozen=True)
+class Start:
+    """The first vector of one head, against what it was before its rotation.
+
+    Args:
+        pairing: How the weights lay out the pairs.
+        gain: Factor that the rotation multiplies it by.
+        position: That by which it has turned.
+    """
+
+    pairing: Pairing
+    gain: float
+    position: int
+
+
+def start_of(
+    x: Float[Tensor, "b t d"],
+    layout: Layout,
+    frequencies: Float[Tensor, " m"],
+    sources: list[Float[Tensor, "b _"]],
+    noise: float,
+) -> Start | None:
+    """Find the vectors before rotation among the sources; None if they are not there.
+
+    At position 0 they are a run of coordinates in the direction of the rotated ones, in one order of the
+    pairs or the other. Elsewhere the pairs' norms are those of a run, and the phases between them are those
+    of a position up to t away.
+
+    Args:
+        x: Queries or keys of one head, rotated.
+        layout: How the kernel sees the pairs.
+        frequencies: Radians per position of each pair.
+        sources: What the layer's inner modules put out at the first position.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    if layout.width < 4:  # two coordinates have but one order, and any run is almost in their direction
+        return None
+    z = layout.planes(x[:, 0])
+    within = max(1e-9, 4 * noise**2)
+    for source in reversed(sources):
+        for pairing in ORDERS:
+            match = _match(source.double(), _serialised(z, pairing))
+            if match is not None and match[0] > 1 - within:
+                return Start(pairing, match[1], 0)
+    turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
+    return next((start for start in turned if start is not None), None)
+
+
+def _turned(
+    source: Float[Tensor, "b _"],
+    z: Complex[Tensor, "b m"],
+    frequencies: Float[Tensor, " m"],
+    length: int,
+    within: float,
+) -> Start | None:
+    """The start whose vectors lie in a source and have turned by some position other than 0."""
+    for pairing in ORDERS:
+        for run in _alike(source, z, pairing, within):
+            c = (z * run.conj()).sum(0)
+            if c.abs().sum() < (1 - within) * (z.abs() * run.abs()).sum():
+                continue  # contents disagree on the phases
+            position, share = _position_of(c, frequencies, length)
+            if share > 1 - 1e3 * within:  # positions are integers, measured frequencies are not exact
+                return Start(pairing, (z.abs().square().sum() / c.abs().sum()).item(), position)
+    return None
+
+
+def _position_of(
+    c: Complex[Tensor, " m"], frequencies: Float[Tensor, " m"], length: int
+) -> tuple[int, float]:
+    """The whole number of positions that explains phases best, and the share of them that it explains."""
+    positions = torch.arange(1 - length, length, dtype=torch.float64, device=c.device)
+    angles = positions[:, None] * frequencies
+    matched = (torch.polar(torch.ones_like(angles), -angles) * c).real.sum(1) / c.abs().sum()
+    best = int((matched - 1e-12 * positions.abs()).argmax())
+    return int(positions[best]), matched[best].item()
+
+
+def _alike(
+    source: Float[Tensor, "b _"], z: Complex[Tensor, "b m"], pairing: Pairing, within: float
+) -> Iterator[Complex[Tensor, "b m"]]:
+    """Runs of a source whose pairs have norms in the proportions of these pairs, best first."""
+    m = z.shape[1]
+    if source.shape[1] < 2 * m:
+        return
+    runs = _pairs(source, m, pairing)
+    energies, wanted = runs.abs().square(), z.abs().square()
+    products = torch.einsum("bom,bm->o", energies, wanted)
+    sizes = energies.square().sum((0, 2)).sqrt() * wanted.norm()
+    cosines = products / sizes.clamp(min=1e-300)
+    for place in cosines.argsort(descending=True)[:2].tolist():
+        if cosines[place] > 1 - 4 * within:
+            yield runs[:, place]
+
+
+def _pairs(source: Float[Tensor, "b _"], m: int, pairing: Pairing) -> Complex[Tensor, "b o m"]:
+    """The pairs of every run of 2m coordinates."""
+    runs = source.unfold(1, 2 * m, 1)
+    first, second = (
+        (runs[..., :m], runs[..., m:]) if pairing == "halves" else (runs[..., ::2], runs[..., 1::2])
+    )
+    return torch.complex(first.contiguous(), second.contiguous())
+
+
+def _serialised(z: Complex[Tensor, "b m"], pairing: Pairing) -> Float[Tensor, "b w"]:
+    parts = torch.view_as_real(z)
+    return (parts.transpose(-1, -2) if pairing == "halves" else parts).flatten(1)
+
+
+def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], noise: float) -> float | None:
+    """The factor by which vectors exceed a run of a source in their direction; None if there is none.
+
+    Args:
+        x: Queries or keys of one head, that nothing turns.
+        sources: What the layer's inner modules put out at the first position.
+        noise: Relative rounding error of the model's arithmetic.
+    """
+    if x.shape[1] < 4:
+        return None
+    matches = (_match(source.double(), x.double()) for source in reversed(sources))
+    within = max(1e-9, 4 * noise**2)
+    return next((match[1] for match in matches if match is not None and match[0] > 1 - within), None)
+
+
+def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[float, float] | None:
+    """Best cosine between the target and a run of the source, over all contents, and target over source."""
+    if source.shape[1] < target.shape[1]:
+        return None
+    runs = source.unfold(1, target.shape[1], 1)
+    products = torch.einsum("bow,bw->o", runs, target)
+    energies = runs.square().sum((0, 2))
+    cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
+    best = int(cosines.argmax())
+    return cosines[best].item(), (target.square().sum() / products[best]).item()

@@ -24,6 +24,7 @@ RECORD |= {"unread", "without"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "sees_future"}
+ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after"}
 TURNING = {
     "start",
     "width",
@@ -37,6 +38,9 @@ TURNING = {
     "base",
     "sense",
     "key_offset",
+    "gains",
+    "rounding",
+    "positions",
 }
 HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}

@@ -50,7 +50,7 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
     i = torch.arange(len(first), device=first.device)
     lag = i[:, None] - i[None, :]
     rule = _rule(first, lag)
-    return replace(rule, past=_rule(first & (lag >= 0), lag), ahead=int((-lag[first]).clamp(min=0).max()))
+    return replace(rule, past=_rule(first & (lag >= 0), lag), ahead=int((-lag * first).max().clamp(min=0)))
 
 
 def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:

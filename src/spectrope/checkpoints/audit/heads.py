@@ -64,8 +64,12 @@ def _turns(
 
 def _named(place: Place, finding: Discrepancy, grouped: bool) -> Discrepancy:
     side, head = place
-    owner = "key-value head" if side == "keys" and grouped else "head"
-    return replace(finding, what=f"{finding.what} of {side} of {owner} {head}", head=head)
+    return replace(finding, what=f"{finding.what} of {side} of {_owner(place, grouped)}", head=head)
+
+
+def _owner(place: Place, grouped: bool) -> str:
+    side, head = place
+    return f"{'key-value head' if side == 'keys' and grouped else 'head'} {head}"
 
 
 def _head(one: HeadSide, declared: Turning, length: int, noise: float) -> Discrepancy | None:
@@ -96,8 +100,10 @@ def _starts(findings: list[Discrepancy], sides: Sides, grouped: bool) -> list[Di
 
 
 def _shifted(place: Place, by: int, grouped: bool) -> Discrepancy:
-    way = "ahead of" if by > 0 else "behind"
-    return _named(place, Discrepancy("position", "that of other heads", f"{abs(by)} {way} it"), grouped)
+    way, (side, head) = "ahead of" if by > 0 else "behind", place
+    text = f"{abs(by)} {way} it"
+    found = Discrepancy("position of keys", "that of most queries", text, head=head)
+    return replace(found, what=f"position of {side} of {_owner(place, grouped)}")
 
 
 def _factors(sides: Sides, noise: float, grouped: bool) -> Iterator[Discrepancy]:

@@ -71,6 +71,8 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
         largest = size.masked_fill(~call.allowed, 0.0).max().item()
         exact = call.logits is None
         encoding = _with_bias(encoding, bias, call.allowed[0], declared, noise, largest, exact=exact)
+    if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
+        scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = _scaled(encoding, scale, sides)
     return Measured(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
 

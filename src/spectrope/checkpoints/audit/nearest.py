@@ -67,7 +67,7 @@ def nearest_schedule(
     """
     seen = torch.tensor(effective.frequencies, dtype=torch.float64)
     noise = 5 * torch.tensor(effective.errors, dtype=torch.float64)
-    best: tuple[str, float, float] | None = None
+    fitting: list[tuple[str, float, float]] = []
     for words, changed, whole in _variants(fields, parameters, effective):
         try:
             wanted, gain = schedule_of(whole, changed, width, length)
@@ -77,9 +77,13 @@ def nearest_schedule(
             continue
         beyond = ((seen - wanted.double()).abs() - noise).clamp(min=0)
         residual = (beyond / wanted.double().abs().clamp(min=1e-300)).max().item()
-        if residual <= ALIKE and (best is None or residual < min(best[1], CLEAR) / 10):
-            best = words, residual, gain
-    return best
+        if residual <= ALIKE:
+            fitting.append((words, residual, gain))
+    if not fitting:
+        return None
+    least = max(min(residual for _, residual, _ in fitting), CLEAR)
+    alike = [one for one in fitting if one[1] <= least][:2]  # frequencies alone may not tell them apart
+    return " or ".join(words for words, _, _ in alike), *alike[0][1:]
 
 
 def _variants(
@@ -97,14 +101,12 @@ def _variants(
         if kind != declared:
             whole = {"default": "no scaling"}.get(kind, f"{kind} by the declared parameters")
             yield whole, USUAL | parameters | {"rope_type": kind}, fields
-    if changed := {name: value for name, value in USUAL.items() if parameters.get(name, value) != value}:
-        names = " and ".join(f"{name} {value:g}" for name, value in changed.items())
-        yield f"{declared} with {names}", parameters | changed, fields
     for factor in (*FACTORS, _slowdown(parameters, effective)):
         if factor != parameters.get("factor"):
             yield f"{declared} with factor {factor:g}", parameters | {"factor": factor}, fields
     original = trained_before(fields, parameters) if declared in ("yarn", "llama3", "longrope") else None
     if original is None:
+        yield from _usual(declared, parameters, fields)
         return
     limit = fields.get("max_position_embeddings")
     for length in dict.fromkeys((limit, *(int(original * 2**k) for k in (-1, 1, -2, 2, -3, 3, -4, 4, 5, 6)))):
@@ -112,6 +114,17 @@ def _variants(
             whole = replace(fields, file=fields.file | {"original_max_position_embeddings": length})
             words = f"{declared} with original length {length}"
             yield words, parameters | {"original_max_position_embeddings": length}, whole
+    yield from _usual(declared, parameters, fields)
+
+
+def _usual(
+    declared: str, parameters: dict[str, Any], fields: Declaration
+) -> Iterator[tuple[str, dict[str, Any], Declaration]]:
+    """The declared kind with parameters that it takes where none are given."""
+    changed = {name: value for name, value in USUAL.items() if parameters.get(name, value) != value}
+    if changed:
+        names = " and ".join(f"{name} {value:g}" for name, value in changed.items())
+        yield f"{declared} with {names}", parameters | changed, fields
 
 
 def _slowdown(parameters: dict[str, Any], effective: Turning) -> float:

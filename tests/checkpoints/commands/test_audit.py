@@ -40,7 +40,6 @@ TURNING = {
     "key_offset",
     "gains",
     "rounding",
-    "positions",
 }
 HEAD = {"head", "position", "toeplitz_distance", "slope", "lags", "kernel"}
 REACH = {"trained", "length", "turned_in_training", "turned", "unseen", "aliased", "slowed_from", "slowdown"}

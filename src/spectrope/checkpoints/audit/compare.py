@@ -278,8 +278,8 @@ def _order(expected: bool | None, effective: bool | None) -> Iterator[Discrepanc
 def _softcap(expected: float | None, effective: float | None) -> Iterator[Discrepancy]:
     if expected is None or effective is None or is_near(expected, effective, 0.0):
         return
-    words = ["none" if cap == 0 else f"{cap:g}" for cap in (expected, effective)]
-    yield Discrepancy("cap of logits", *words)
+    first, second = ("none" if cap == 0 else f"{cap:g}" for cap in (expected, effective))
+    yield Discrepancy("cap of logits", first, second)
 
 
 def _sinks(
@@ -288,8 +288,8 @@ def _sinks(
     if expected is None or effective is None or len(expected) == len(effective) == 0:
         return
     if len(expected) != len(effective):
-        words = (f"of {len(one)} heads" if one else "none" for one in (expected, effective))
-        yield Discrepancy("attention sinks", *words)
+        first, second = (f"of {len(one)} heads" if one else "none" for one in (expected, effective))
+        yield Discrepancy("attention sinks", first, second)
         return
     off = [
         (head, a, b)

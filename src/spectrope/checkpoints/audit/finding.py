@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from spectrope.checkpoints.audit.compare import Discrepancy
 
 SEEN = (
-    "Every layer applies what the configuration declares, as far as its kernel shows: rotation of every "
-    "head, biases, direction and size of the mask, absolute terms."
+    "Every layer applies what the configuration declares, as far as this shows: rotation, factor and mask of "
+    "every head, biases and their tables, caps and sinks of logits, values the same at every position, and "
+    "absolute terms."
 )
 UNSEEN = (
-    "Not looked at: values, the attention scale, and weights, such as rows of a projection permuted in "
-    "conversion, which no kernel shows."
+    "Not looked at: what the attention kernel makes of its inputs, and weights, such as rows of a projection "
+    "permuted in conversion, which no kernel shows."
 )
 
 

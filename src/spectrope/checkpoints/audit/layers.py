@@ -14,7 +14,7 @@ from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.heads import by_head, masks_by_head
-from spectrope.checkpoints.audit.measure import Measured, measure
+from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
@@ -120,7 +120,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
 
 
 def _findings(
-    kernel: LayerKernel, subject: Subject, declared: LayerEncoding, measured: Measured
+    kernel: LayerKernel, subject: Subject, declared: LayerEncoding, measured: LayerMeasurement
 ) -> list[Discrepancy]:
     """Every respect in which a layer differs, of the layer or of single heads."""
     call, length, noise = kernel.call, subject.length, subject.noise

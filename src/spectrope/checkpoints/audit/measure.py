@@ -23,7 +23,7 @@ NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, an
 
 
 @dataclass(frozen=True)
-class Measured:
+class LayerMeasurement:
     """What a layer applies.
 
     Args:
@@ -37,7 +37,7 @@ class Measured:
     sides: Sides
 
 
-def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float) -> Measured:
+def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise: float) -> LayerMeasurement:
     """The encoding that a layer's kernel applies, of all heads and by head.
 
     Args:
@@ -74,7 +74,7 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
     if call.logits is not None and declared.scale and abs(scale / declared.scale - 1) <= 10 * noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = _scaled(encoding, scale, sides)
-    return Measured(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
+    return LayerMeasurement(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
 
 
 def _sinks(call: Call) -> tuple[float, ...] | None:
@@ -88,8 +88,9 @@ def _scaled(encoding: LayerEncoding, scale: float, sides: Sides) -> LayerEncodin
     """The encoding with the factor of dot products, also where queries carry it before they turn."""
     turning = encoding.turning
     if turning is None:
-        unseen = sides.factor is None
-        return replace(encoding, scale=(None if scale == 1 else scale) if unseen else scale * sides.factor)
+        if sides.factor is None:  # what carries no factor in its product may carry it before
+            return replace(encoding, scale=None if scale == 1 else scale)
+        return replace(encoding, scale=scale * sides.factor)
     factor = turning.head_dim**-0.5
     if turning.gains is None or scale != 1 or abs(turning.gains[0] / factor - 1) > GAIN:
         return replace(encoding, scale=scale)

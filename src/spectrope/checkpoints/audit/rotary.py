@@ -83,7 +83,7 @@ def fit_rotation(
     starts = [start_of(x[:, 0], layout, frequencies, sources, noise) for x in sides]
     query, key = (*starts, None)[:2]
     seen = [start for start in starts if start is not None]
-    both = query is not None and key is not None
+    offset = None if query is None or key is None else key.position - query.position
     return Rotation(
         seen_pairing=layout.pairing,
         pairing=seen[0].pairing if seen else layout.pairing,
@@ -95,7 +95,7 @@ def fit_rotation(
         phase_error=phase_error,
         query_gain=query.gain if query else None,
         key_gain=key.gain if key else None,
-        key_offset=key.position - query.position if both else None,
+        key_offset=offset,
         position=query.position if query else None,
     )
 

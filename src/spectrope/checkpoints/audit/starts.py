@@ -14,7 +14,7 @@ ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
 
 @dataclass(frozen=True)
-class Start:
+class HeadStart:
     """The first vector of one head, against what it was before its rotation.
 
     Args:
@@ -34,7 +34,7 @@ def start_of(
     frequencies: Float[Tensor, " m"],
     sources: list[Float[Tensor, "b _"]],
     noise: float,
-) -> Start | None:
+) -> HeadStart | None:
     """Find the vectors before rotation among the sources; None if they are not there.
 
     At position 0 they are a run of coordinates in the direction of the rotated ones, in one order of the
@@ -56,7 +56,7 @@ def start_of(
         for pairing in ORDERS:
             match = _match(source.double(), _serialised(z, pairing))
             if match is not None and match[0] > 1 - within:
-                return Start(pairing, match[1], 0)
+                return HeadStart(pairing, match[1], 0)
     turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
     return next((start for start in turned if start is not None), None)
 
@@ -67,7 +67,7 @@ def _turned(
     frequencies: Float[Tensor, " m"],
     length: int,
     within: float,
-) -> Start | None:
+) -> HeadStart | None:
     """The start whose vectors lie in a source and have turned by some position other than 0."""
     for pairing in ORDERS:
         for run in _alike(source, z, pairing, within):
@@ -76,7 +76,7 @@ def _turned(
                 continue  # contents disagree on the phases
             position, share = _position_of(c, frequencies, length)
             if share > 1 - 1e3 * within:  # positions are integers, measured frequencies are not exact
-                return Start(pairing, (z.abs().square().sum() / c.abs().sum()).item(), position)
+                return HeadStart(pairing, (z.abs().square().sum() / c.abs().sum()).item(), position)
     return None
 
 

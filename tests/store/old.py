@@ -1,4 +1,4 @@
-"""Tables as they were written when layers and heads counted from 1."""
+"""Runs as older versions wrote them: without digests, with tables that count layers and heads from 1."""
 
 import re
 
@@ -21,6 +21,14 @@ def counted_from_one(table: pl.DataFrame) -> pl.DataFrame:
 def write_unmarked(run: Run, name: str, table: pl.DataFrame) -> None:
     """Write a table without a word about how it counts."""
     table.write_parquet(run.path / f"{name}.parquet")
+    without_digests(run)
+
+
+def without_digests(run: Run) -> Run:
+    """A run as version 0.1.0 left it, whose files may then be changed by hand."""
+    for path in run.path.glob("*.sha256"):
+        path.unlink()
+    return run
 
 
 def make_old(run: Run) -> Run:

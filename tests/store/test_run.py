@@ -13,7 +13,9 @@ import polars as pl
 import pytest
 import torch
 from polars.testing import assert_frame_equal
+from tests.store.old import without_digests
 
+from spectrope.core import config_hash
 from spectrope.core.errors import StoreError
 from spectrope.store import (
     RESULTS_VERSION,
@@ -42,6 +44,11 @@ def run(tmp_path: Path) -> Run:
 
 def contents(run: Run) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in run.path.iterdir()}
+
+
+def results(files: dict[str, bytes]) -> dict[str, bytes]:
+    """All files but digests."""
+    return {name: content for name, content in files.items() if not name.endswith(".sha256")}
 
 
 def rewrite(path: Path, **changes: object) -> None:
@@ -167,8 +174,15 @@ class TestForeign:
 
     def test_a_changed_configuration_is_refused(self, run):
         rewrite(run.path / "config.json", config={"seed": 5})
-        with pytest.raises(StoreError, match="was made for another configuration; move it away"):
-            open_run(run.path.parent, CONFIG, 1)
+        for read in (lambda: load_run(run.path), lambda: open_run(run.path.parent, CONFIG, 1)):
+            with pytest.raises(StoreError, match=r"config\.json is damaged: it does not match its digest"):
+                read()
+
+    def test_a_folder_without_digests_has_the_name_of_its_configuration(self, run):
+        rewrite(without_digests(run).path / "config.json", config={"seed": 5})
+        name = config_hash({"seed": 5}, 1, RESULTS_VERSION)
+        with pytest.raises(StoreError, match=f"has the configuration of run {name}; rename the folder to"):
+            load_run(run.path)
 
     def test_a_missing_root_is_told(self, tmp_path):
         for read in (find_runs, survey):
@@ -250,7 +264,8 @@ class TestRefusedWrites:
         before = contents(run)
         with files_no_larger_than(1000), pytest.raises(StoreError, match=r"cannot write .*: File too large"):
             write(run)
-        assert contents(run) == before
+        assert results(contents(run)) == results(before)
+        assert run.verify()
 
 
 class TestPlaces:

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,11 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
     """
-    temporary = path.with_name(f"{TEMPORARY}{_host()}-{os.getpid()}-{path.name}")
+    temporary = path.with_name(f"{TEMPORARY}{_host()}-{os.getpid()}-{secrets.token_hex(8)}-{path.name}")
     with disk_errors(path):
         try:
+            # Made here and nowhere else: a link that somebody has planted under this name is not followed.
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             write(temporary)
             _flush(temporary)
             os.replace(temporary, path)
@@ -68,17 +71,38 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
         _flush(path.parent)
 
 
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write a mapping as JSON, whole or not at all; a number that is not finite becomes null."""
-    text = strict_json(value, indent=2) + "\n"
-    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+def json_content(value: Mapping[str, Any]) -> bytes:
+    """A mapping as JSON; a number that is not finite becomes null."""
+    return (strict_json(value, indent=2) + "\n").encode()
+
+
+def parquet_content(frame: pl.DataFrame) -> bytes:
+    """A table as Parquet, marked as counting layers and heads from 0.
+
+    It is formatted in memory, since the format's own writer hides why a disk refuses.
+    """
+    content = io.BytesIO()
+    frame.write_parquet(content, metadata=METADATA)
+    return content.getvalue()
 
 
 def write_parquet(path: Path, frame: pl.DataFrame) -> None:
     """Write a table, marked as counting layers and heads from 0, whole or not at all."""
-    content = io.BytesIO()  # Formatted in memory first: the format's own writer hides why a disk refuses.
-    frame.write_parquet(content, metadata=METADATA)
-    replace_file(path, lambda temporary: temporary.write_bytes(content.getvalue()))
+    content = parquet_content(frame)
+    replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, where they are missing, and force their names to disk.
+
+    Raises:
+        StoreError: If the disk is full, read-only or forbidden.
+    """
+    with disk_errors(path):
+        missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+        path.mkdir(parents=True, exist_ok=True)
+        for folder in reversed(missing):
+            _flush(folder.parent)
 
 
 def read_json(path: Path) -> dict[str, Any]:

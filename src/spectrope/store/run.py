@@ -4,10 +4,8 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +15,15 @@ from safetensors import SafetensorError, safe_open
 
 from spectrope.core import StoreError, config_hash, require_type
 from spectrope.store.card import as_card, as_line
+from spectrope.store.digests import digest_file, remove, verify, write_verified
 from spectrope.store.files import (
     disk_errors,
     is_temporary,
+    json_content,
+    make_folder,
+    parquet_content,
     read_json,
-    replace_file,
     sweep_temporaries,
-    write_json,
-    write_parquet,
 )
 from spectrope.store.numbering import counts_from_zero, renumbered
 
@@ -85,11 +84,13 @@ class Run:
         """
         if not self.finished:
             raise StoreError(f"run {self.id} is unfinished; the command that began it goes on with it.")
-        return read_json(self.path / MANIFEST)
+        manifest = read_json(self.path / MANIFEST)
+        self._verify(self.path / MANIFEST)
+        return manifest
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """Write the manifest, after everything else."""
-        write_json(self.path / MANIFEST, {"run": self.id, **manifest})
+        write_verified(self.path / MANIFEST, json_content({"run": self.id, **manifest}))
 
     @property
     def frames(self) -> list[str]:
@@ -106,7 +107,7 @@ class Run:
         Raises:
             StoreError: If the disk is full, read-only or forbidden; what was there before stays.
         """
-        write_parquet(self._frame(name), frame)
+        write_verified(self._frame(name), parquet_content(frame))
 
     def frame(self, name: str) -> pl.DataFrame:
         """Read a table; layers and heads count from 0, also in one that was written when they did not.
@@ -117,6 +118,7 @@ class Run:
         path = self._frame(name)
         if not self.has_frame(name):
             raise StoreError(f"run {self.id} has no table {name!r}; {self._names('parquet')}")
+        self._verify(path)
         with _damage(path):
             table, metadata = pl.read_parquet(path), pl.read_parquet_metadata(path)
         return table if counts_from_zero(metadata) else renumbered(table)
@@ -138,8 +140,7 @@ class Run:
         # Copies, since the format refuses tensors that share memory, as layers may share an encoding.
         plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
         # Formatted in memory first: the format's own writer hides why a disk refuses.
-        content = save(plain, dict(metadata))
-        replace_file(self._tensors(name), lambda temporary: temporary.write_bytes(content))
+        write_verified(self._tensors(name), save(plain, dict(metadata)))
 
     def read_tensors(self, name: str) -> tuple[dict[str, "torch.Tensor"], dict[str, str]]:
         """Read tensors, on the CPU, and their metadata.
@@ -149,6 +150,7 @@ class Run:
         """
         if not self.has_tensors(name):
             raise StoreError(f"run {self.id} has no tensors {name!r}; {self._names('safetensors')}")
+        self._verify(self._tensors(name))
         with _damage(self._tensors(name)), safe_open(self._tensors(name), framework="pt") as file:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
@@ -160,14 +162,45 @@ class Run:
         """
         manifest = other.manifest
         for source in sorted([*other.path.glob("*.parquet"), *other.path.glob("*.safetensors")]):
-            replace_file(self.path / source.name, partial(shutil.copyfile, source))
+            other._verify(source)
+            with disk_errors(source, "read"):
+                content = source.read_bytes()
+            write_verified(self.path / source.name, content)
         self.finish({**manifest, "run": self.id, "copied_from": other.id})
 
     def remove(self, name: str) -> None:
         """Remove tensors or a table, where there are any."""
-        for path in (self._tensors(name), self._frame(name)):
-            with disk_errors(path):
-                path.unlink(missing_ok=True)
+        remove(self._tensors(name))
+        remove(self._frame(name))
+
+    def verify(self) -> bool:
+        """Check every file against its digest and the folder's name against the configuration.
+
+        Returns:
+            Whether all files have a digest; those of folders of version 0.1.0 have none.
+
+        Raises:
+            StoreError: Naming the first file that is damaged.
+        """
+        _identity(self.path)
+        files = [
+            path for pattern in ("*.json", "*.parquet", "*.safetensors") for path in self.path.glob(pattern)
+        ]
+        verified = [self._verify(path) for path in sorted(files)]
+        return all(verified)
+
+    def _verify(self, path: Path) -> bool:
+        """Whether a file has a digest, which it then matches.
+
+        Raises:
+            StoreError: If it is damaged, or has no digest in a run that was begun with digests.
+        """
+        verified = verify(path)
+        if not verified and digest_file(self.path / CONFIG).exists():
+            raise StoreError(
+                f"{path} is damaged: it has lost its digest; move its folder away and run it again."
+            )
+        return verified
 
     def _frame(self, name: str) -> Path:
         return self.path / f"{name}.parquet"
@@ -194,15 +227,15 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
     path = root / config_hash(dict(config), data_version, RESULTS_VERSION)
     identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
     identity = json.loads(json.dumps(identity))
+    make_folder(path)
     with disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
         sweep_temporaries(path)
     if not (path / CONFIG).exists():
-        if not all(map(is_temporary, path.iterdir())):
+        begun = digest_file(path / CONFIG)
+        if not all(is_temporary(one) or one == begun for one in path.iterdir()):
             raise StoreError(f"{path} holds files but no {CONFIG}, so it is no run; move it away.")
-        write_json(path / CONFIG, identity)
-    if _identity(path) != identity:
-        raise StoreError(f"{path} was made for another configuration; move it away.")
+        write_verified(path / CONFIG, json_content(identity))
+    _identity(path)
     return Run(path)
 
 
@@ -269,6 +302,12 @@ def _identity(path: Path) -> dict[str, Any]:
     if identity["results_version"] != RESULTS_VERSION:
         version = identity["results_version"]
         raise StoreError(f"{path} has results of version {version}, not {RESULTS_VERSION}; run it again.")
+    verify(path / CONFIG)
+    name = config_hash(identity["config"], identity.get("data_version"), RESULTS_VERSION)
+    if name != path.resolve().name:
+        raise StoreError(
+            f"{path} has the configuration of run {name}; rename the folder to {name}, or move it away."
+        )
     return identity
 
 

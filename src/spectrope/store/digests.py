@@ -1,0 +1,83 @@
+"""Digests of the files of a run, kept beside them, so that damage is found when a file is read.
+
+The digests of `metrics.parquet` are in `metrics.parquet.sha256`, in the format of `sha256sum`: first that of
+the content written last, then that of the content which it replaced. Digests are written before the file, so
+that a process killed at any moment leaves a file that matches one of the two.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+from spectrope.core import StoreError
+from spectrope.store.files import disk_errors, replace_file
+
+SUFFIX = ".sha256"
+
+
+def digest_file(path: Path) -> Path:
+    """Where the digests of a file are kept."""
+    return path.with_name(path.name + SUFFIX)
+
+
+def write_verified(path: Path, content: bytes) -> None:
+    """Write a file and its digest, whole or not at all.
+
+    Raises:
+        StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
+    """
+    digests = [hashlib.sha256(content).hexdigest()]
+    if path.exists():
+        current, known = _digest(path), recorded(path)
+        digests += [current] if known is None or current in known else []
+    lines = "".join(f"{digest}  {path.name}\n" for digest in dict.fromkeys(digests))
+    replace_file(digest_file(path), lambda temporary: temporary.write_bytes(lines.encode()))
+    replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def verify(path: Path) -> bool:
+    """Whether a file has a digest, which it then matches.
+
+    Returns:
+        False where there is none, as in folders of version 0.1.0.
+
+    Raises:
+        StoreError: If the content is not the one that was written.
+    """
+    while (digests := recorded(path)) is not None:
+        if _digest(path) in digests:
+            return True
+        if recorded(path) == digests:  # Otherwise another process has just replaced the file.
+            raise StoreError(
+                f"{path} is damaged: it does not match its digest; move its folder away and run it again."
+            )
+    return False
+
+
+def recorded(path: Path) -> list[str] | None:
+    """The digests of a file, or None where there are none.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
+    beside = digest_file(path)
+    with disk_errors(beside, "read"):
+        if not beside.exists():
+            return None
+        content = beside.read_bytes()
+    line = rb"([0-9a-f]{64})  " + re.escape(path.name.encode()) + rb"\n"
+    if not re.fullmatch(b"(?:" + line + b"){1,2}", content):
+        raise StoreError(f"{beside} is damaged: it holds no digest; move its folder away and run it again.")
+    return [digest.decode() for digest in re.findall(line, content)]
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there, and then its digest."""
+    for one in (path, digest_file(path)):
+        with disk_errors(one):
+            one.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    with disk_errors(path, "read"), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

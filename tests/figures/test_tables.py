@@ -1,6 +1,5 @@
 """Tables and names from run folders, and what is said of folders that do not fit."""
 
-import json
 import re
 
 import polars as pl
@@ -13,8 +12,8 @@ from spectrope.figures.tables import read_tables
 from spectrope.store import open_run
 
 
-def rewrite(path, **changes):
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+def rewrite(run, **changes):
+    run.finish(run.manifest | changes)
 
 
 def test_every_row_of_every_run_arrives_in_percent(tmp_path):
@@ -96,14 +95,14 @@ def test_a_run_of_something_else_is_refused(tmp_path):
 
 def test_a_manifest_without_scores_is_refused(tmp_path):
     run = make_run(tmp_path, "rope")
-    rewrite(run.path / "manifest.json", bayes_accuracy=None)
+    rewrite(run, bayes_accuracy=None)
     with pytest.raises(StoreError, match="has no 'bayes_accuracy' in its manifest"):
         read_tables([run])
 
 
 def test_a_text_where_a_number_should_be_is_refused(tmp_path):
     run = make_run(tmp_path, "rope")
-    rewrite(run.path / "manifest.json", test_accuracy="0.9")
+    rewrite(run, test_accuracy="0.9")
     with pytest.raises(StoreError, match="'test_accuracy' in its manifest is no number"):
         read_tables([run])
     for field, value, told in (

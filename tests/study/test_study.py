@@ -230,7 +230,8 @@ def test_a_renamed_run_folder_is_named_and_adds_nothing(tiny, tmp_path, capsys):
     assert main(["claims", "harvest", "6", "--scale", tiny, *where]) == 0
     said = capsys.readouterr()
     assert "1 new rows" in said.out
-    assert f"left out: {first.name}-copy: has the configuration of run {first.name}; rename" in said.err
+    (told,) = (line for line in said.err.splitlines() if f"left out: {first.name}-copy: " in line)
+    assert f"has the configuration of run {first.name}; rename the folder to {first.name}" in told
     assert [row.run for row in StudyRows.load(tmp_path / "rows" / "tiny.jsonl")] == [second.name]
 
 

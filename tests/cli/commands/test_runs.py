@@ -1,6 +1,5 @@
 """`spectrope runs` and `report`: what is listed, shown and named as damaged."""
 
-import json
 import re
 
 import polars as pl
@@ -78,8 +77,8 @@ def test_weights_and_drops_of_something_else_are_one_line(tmp_path, capsys, trai
 
 
 def test_a_diverged_run_is_named(tmp_path, capsys, trained):
-    manifest = tmp_path / "runs" / trained / "manifest.json"
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"test_loss": None}))
+    run = load_run(tmp_path / "runs" / trained)
+    run.finish(run.manifest | {"test_loss": None})
     told = "distance/rope/seed 0 diverged: its held-out loss is not finite; a lower learning rate may help."
     assert main(("train", *SMALL)) == 0
     assert capsys.readouterr().err == f"spectrope: {told}\n"
@@ -89,9 +88,9 @@ def test_a_diverged_run_is_named(tmp_path, capsys, trained):
 
 
 def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
-    manifest = tmp_path / "runs" / trained / "manifest.json"
+    run = load_run(tmp_path / "runs" / trained)
     facts = {"test_accuracy": 0.09, "chance_accuracy": 0.08, "bayes_accuracy": 1.0}
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | facts))
+    run.finish(run.manifest | facts)
     assert main(("train", *SMALL)) == 0
     told = capsys.readouterr().err
     assert told.startswith(
@@ -101,7 +100,7 @@ def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
     assert capsys.readouterr().err == told
     page = (tmp_path / "report.html").read_text()
     assert "Near chance, so that drops of heads tell nothing yet" in page
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"test_accuracy": 0.5}))
+    run.finish(run.manifest | {"test_accuracy": 0.5})
     assert main(("train", *SMALL)) == 0
     assert capsys.readouterr().err == ""
 

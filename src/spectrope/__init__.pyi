@@ -19,6 +19,7 @@ __all__ = [
     "ablated",
     "audit",
     "check_laws",
+    "check_runs",
     "compare",
     "diff",
     "encodings",
@@ -48,6 +49,7 @@ from .core.version import __version__
 from .encodings.base import ENCODINGS, Context, Encoding
 from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
+from .front.check import check_runs
 from .front.compare import Comparison, compare
 from .front.figure import figure, report
 from .front.laws import check_laws, load_encoding

@@ -3,10 +3,12 @@
 __all__ = [
     "FIELD",
     "RESULTS_VERSION",
+    "CheckedFolder",
     "Complaint",
     "PackedRun",
     "Run",
     "append_record",
+    "check_folders",
     "check_place",
     "disk_errors",
     "find_runs",
@@ -17,11 +19,13 @@ __all__ = [
     "renumbered",
     "replace_file",
     "resolve_run",
+    "set_aside",
     "survey",
     "unpacked",
     "write_parquet",
 ]
 
+from .check import CheckedFolder, check_folders, set_aside
 from .files import disk_errors, replace_file, write_parquet
 from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered

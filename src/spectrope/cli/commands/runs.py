@@ -1,27 +1,53 @@
-"""`spectrope runs`: what lies in a folder of runs."""
+"""`spectrope runs`: what lies in a folder of runs, and whether it is as it was written."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import polars as pl
+import tyro
 
-from spectrope.console import ROOT, JsonOption, RunsRoot, complain, frame, print_json
-from spectrope.front import listing
+from spectrope.console import ROOT, JsonOption, RunsRoot, complain, frame, print_json, show
+from spectrope.core import ConfigError
+from spectrope.front import CheckedRuns, check_runs, listing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """List the runs of a folder, finished or not.
+    """List the runs of a folder, finished or not, or check that their files are as they were written.
 
     Examples:
     $ spectrope runs
-    $ spectrope runs --runs elsewhere/runs
+    $ spectrope runs --check --runs elsewhere/runs
     """
 
     runs: RunsRoot = ROOT
+    check: Annotated[bool, tyro.conf.arg(help="Compare every file with its digest.")] = False
+    repair: Annotated[
+        bool, tyro.conf.arg(help="With --check: move damaged runs aside, so that they are trained again.")
+    ] = False
     json: JsonOption = False
 
-    def run(self) -> None:
-        """Print a row per run, and a line for each folder that cannot be read."""
+    def run(self) -> int:
+        """Print a row per run, and a line for each folder that cannot be read.
+
+        Returns:
+            0; of a check 1 if a damaged run is left, 3 if none is and some file has no digest.
+
+        Raises:
+            ConfigError: If a repair is asked for without a check.
+        """
+        if self.repair and not self.check:
+            raise ConfigError("Runs.repair must come with check; got repair alone. Add --check.")
+        if self.check:
+            checked = check_runs(self.runs, repair=self.repair)
+            show(checked)
+            if self.json:
+                print_json(checked.to_frame().to_dicts())
+            return _answer(checked)
+        self._list()
+        return 0
+
+    def _list(self) -> None:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
@@ -30,3 +56,9 @@ class Runs:
             print_json(listed.to_dicts())
         for path, reason in broken:
             complain(f"{path.name}: {reason}")
+
+
+def _answer(checked: CheckedRuns) -> int:
+    if checked.count("damaged") > len(checked.moved):
+        return 1
+    return 3 if checked.count("unverified") else 0

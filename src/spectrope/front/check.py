@@ -1,0 +1,81 @@
+"""The check of a folder of runs against the digests of its files."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from spectrope.console import Shown
+from spectrope.core import SpectropeError, require_type
+from spectrope.store import CheckedFolder, Run, check_folders, set_aside
+
+SCHEMA = {"run": pl.String, "state": pl.String, "trained again as": pl.String, "reason": pl.String}
+
+
+@dataclass(frozen=True, repr=False)
+class CheckedRuns(Shown):
+    """What a check of a folder of runs found.
+
+    Args:
+        folders: Every folder that is or should be a run, by name.
+        labels: Of which experiment each damaged run was, "unknown" if its configuration is damaged, too.
+        moved: Where damaged ones were moved.
+    """
+
+    folders: tuple[CheckedFolder, ...]
+    labels: Mapping[Path, str]
+    moved: tuple[Path, ...] = ()
+
+    def count(self, state: str) -> int:
+        """The number of folders in a state: verified, unverified or damaged."""
+        return sum(one.state == state for one in self.folders)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per folder: `run`, `state`, which experiment a damaged one was of, and the `reason`."""
+        rows = [(one.path.name, one.state, self.labels.get(one.path, ""), one.reason) for one in self.folders]
+        return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        verified, unverified, damaged = map(self.count, ("verified", "unverified", "damaged"))
+        without = f"{unverified} with files that have no digest (version 0.1.0 wrote none)"
+        yield f"{len(self.folders)} folders: {verified} verified, {without}, {damaged} damaged."
+        if damaged:
+            yield "", self.to_frame().filter(pl.col("state") == "damaged").drop("state")
+        if self.moved:
+            place = self.moved[0].parent
+            yield f"Moved to {place}: {len(self.moved)}. The command that made a run trains it again."
+
+
+def check_runs(folder: str | Path = "runs", *, repair: bool = False) -> CheckedRuns:
+    """Compare every file of every run of a folder with the digest that was written with it.
+
+    Args:
+        folder: Folder of the run folders.
+        repair: Whether to move damaged runs into `.damaged` in that folder, so that the command that made
+            them trains them again.
+
+    Raises:
+        StoreError: If there is no such folder, or a damaged run cannot be moved.
+
+    Example:
+        >>> import spectrope as sp
+        >>> _ = sp.train("nope", epochs=1, n_examples=60, root="my-runs", watch=sp.unwatched)
+        >>> print(sp.check_runs("my-runs"))
+        1 folders: 1 verified, 0 with files that have no digest (version 0.1.0 wrote none), 0 damaged.
+    """
+    require_type(folder, (str, Path), "folder", "the path of a folder")
+    checked = check_folders(Path(folder))
+    damaged = [one.path for one in checked if one.state == "damaged"]
+    labels = {path: _label(path) for path in damaged}
+    moved = tuple(map(set_aside, damaged)) if repair else ()
+    return CheckedRuns(tuple(checked), labels, moved)
+
+
+def _label(path: Path) -> str:
+    from spectrope.lab import read_experiment  # Loads torch, which a check of sound folders does without.
+
+    try:
+        return read_experiment(Run(path).config).label
+    except SpectropeError:
+        return "unknown"

@@ -1,0 +1,60 @@
+"""Whether the run folders under a root are as they were written, and where damaged ones are put."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from spectrope.core import StoreError
+from spectrope.store.files import disk_errors, make_folder
+from spectrope.store.run import survey
+
+SET_ASIDE = ".damaged"  # Folders that begin with a dot are no runs.
+
+
+@dataclass(frozen=True)
+class CheckedFolder:
+    """What a look at every byte of a folder found.
+
+    Args:
+        path: The folder.
+        state: "verified" if every file matches its digest, "unverified" if nothing is damaged and a file has no
+            digest, as in folders of version 0.1.0.
+        reason: What is damaged.
+    """
+
+    path: Path
+    state: Literal["verified", "unverified", "damaged"]
+    reason: str = ""
+
+
+def check_folders(root: Path) -> list[CheckedFolder]:
+    """Read every file of every run under `root` and compare it with its digest.
+
+    Raises:
+        StoreError: If `root` is no folder or cannot be read.
+    """
+    runs, broken = survey(root)
+    checked = [CheckedFolder(path, "damaged", reason) for path, reason in broken]
+    for run in runs:
+        try:
+            checked.append(CheckedFolder(run.path, "verified" if run.verify() else "unverified"))
+        except StoreError as error:
+            checked.append(CheckedFolder(run.path, "damaged", str(error)))
+    return sorted(checked, key=lambda one: one.path)
+
+
+def set_aside(path: Path) -> Path:
+    """Move a folder into `.damaged` beside it, where nothing takes it for a run; returns where it is now.
+
+    Raises:
+        StoreError: If it cannot be moved.
+    """
+    place = path.parent / SET_ASIDE
+    make_folder(place)
+    taken = {one.name for one in place.iterdir()}
+    names = (path.name, *(f"{path.name}-{number}" for number in range(2, len(taken) + 3)))
+    target = place / next(name for name in names if name not in taken)
+    with disk_errors(target):
+        os.rename(path, target)
+    return target

@@ -26,6 +26,7 @@ CALLS = {
     "sp.figure(3, 'heatmap')": "runs must be a run, several, or a folder of them; got 3.",
     "sp.table(3)": "runs must be a run, several, or a folder of them; got 3.",
     "sp.runs(3)": "folder must be the path of a folder; got 3.",
+    "sp.check_runs(3)": "folder must be the path of a folder; got 3.",
     "sp.load_run(3)": "path must be the path of a run folder; got 3.",
     "sp.load_encoding(3)": "the name of an encoding must be text; got 3.",
     "sp.ENCODINGS[3]": "the name of an encoding must be text; got 3.",

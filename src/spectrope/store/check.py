@@ -18,8 +18,8 @@ class CheckedFolder:
 
     Args:
         path: The folder.
-        state: "verified" if every file matches its digest, "unverified" if nothing is damaged and a file has no
-            digest, as in folders of version 0.1.0.
+        state: "verified" if every file matches its digest, "unverified" if nothing is damaged and a file
+            has no digest, as in folders of version 0.1.0.
         reason: What is damaged.
     """
 

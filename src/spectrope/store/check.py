@@ -7,7 +7,7 @@ from typing import Literal
 
 from spectrope.core import StoreError
 from spectrope.store.files import disk_errors, make_folder
-from spectrope.store.run import survey
+from spectrope.store.folders import survey
 
 SET_ASIDE = ".damaged"  # Folders that begin with a dot are no runs.
 

@@ -1,4 +1,4 @@
-"""No function or class is dead: code other than its own, a page or a tool names it."""
+"""No function, class or constant is dead: code other than its own, a page or a tool names it."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ KEPT = {"find_runs"}  # What tests look into folders with.
 
 
 def dead(package: Path, others: str) -> list[str]:
-    """Names of functions and classes at the top level of modules that nothing but themselves mentions.
+    """Names at the top level of modules that nothing but their own definition mentions.
 
     Args:
         package: Folder of Python files.
@@ -24,28 +24,41 @@ def dead(package: Path, others: str) -> list[str]:
     for tree in trees.values():
         mentioned.update(_mentions(tree))
     return [
-        f"{path.relative_to(package)}: {node.name}"
+        f"{path.relative_to(package)}: {name}"
         for path, tree in trees.items()
         for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and not _is_found_by_name(path, node)
-        and mentioned[node.name] <= Counter(_mentions(node))[node.name]
+        for name in _defined(node)
+        if not _is_found_by_name(path, name, node) and mentioned[name] <= Counter(_mentions(node))[name]
     ]
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    """The names that a statement defines."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            inner = (one for target in targets for one in ast.walk(target))
+            return [one.id for one in inner if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+    return []
 
 
 def _mentions(tree: ast.AST) -> Iterator[str]:
     """Names that code uses: of variables and attributes, and texts that are one name."""
     for node in ast.walk(tree):
         match node:
-            case ast.Name(id=name) | ast.Attribute(attr=name):
+            case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
                 yield name
             case ast.Constant(value=str(text)) if text.isidentifier():
                 yield text
 
 
-def _is_found_by_name(path: Path, node: ast.AST) -> bool:
+def _is_found_by_name(path: Path, name: str, node: ast.stmt) -> bool:
     """Whether it is a member of a registry, a command, or what Python itself asks for."""
-    if path.parent.name == "commands" or getattr(node, "name", "").startswith("__"):
+    is_command = path.parent.name == "commands" and name == path.stem.title().replace("_", "")
+    if is_command or name.startswith("__"):
         return True
     return isinstance(node, ast.ClassDef) and any(word.arg == "name" for word in node.keywords)
 
@@ -71,6 +84,6 @@ def test_nothing_in_the_package_is_dead():
 
 def test_what_only_names_itself_is_dead(tmp_path):
     functions = "def used(): ...\ndef again(): return again()\ndef paged(): ...\nused()\n"
-    code = functions + "class Member(Base, name='m'): ...\n"
+    code = functions + "class Member(Base, name='m'): ...\nA, b = 1, 2\nprint(b)\n"
     (tmp_path / "one.py").write_text(code)
-    assert dead(tmp_path, "`paged`") == ["one.py: again"]
+    assert dead(tmp_path, "`paged`") == ["one.py: again", "one.py: A"]

@@ -12,7 +12,6 @@ FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
 ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
-COARSE = 2**-8  # Radians per position that rounding an angle to bfloat16 costs at most, in the fastest pair.
 
 
 @dataclass(frozen=True)

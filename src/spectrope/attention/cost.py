@@ -76,7 +76,7 @@ def costs(
     Args:
         names: Registered encodings, with their defaults.
         length: Tokens of each sequence.
-        device: Where to compute.
+        device: Device to compute on.
 
     Raises:
         ConfigError: If the length is not positive.

@@ -1,4 +1,4 @@
-"""What everything uses: errors, registries, configurations, random streams, devices, progress."""
+"""Foundations: errors, registries, configurations, random streams, devices, progress."""
 
 import lazy_loader
 

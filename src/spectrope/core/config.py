@@ -1,4 +1,4 @@
-"""Frozen dataclasses as the one form of configuration: read, write, compare, hash."""
+"""Read, write, compare and hash configurations, which are frozen dataclasses."""
 
 import difflib
 import hashlib
@@ -76,7 +76,7 @@ class OneOf:
 
 @cache
 def _adapter(cls: type) -> Any:
-    """What reads and writes a class; making one takes milliseconds, and a study has thousands of runs."""
+    """Cached type adapter of a class; building one takes milliseconds, and a study has thousands of runs."""
     return TypeAdapter(cls)
 
 
@@ -107,7 +107,7 @@ def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
 
 
 def no_such_field(cls: type, name: str) -> ConfigError:
-    """The error that says that a configuration has no field of a name, with the nearest that it has."""
+    """Error for an unknown field name, with the closest existing names."""
     names = [field.name for field in dataclass_fields(cast(Any, cls))]
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
@@ -119,8 +119,8 @@ def with_fields(config: C, changes: Mapping[str, Any]) -> C:
 
     Args:
         config: The configuration; it stays as it is.
-        changes: New values by name, "learning_rate", or by path, "training.learning_rate". Of fields with one
-            name, the one nearest to the surface is meant.
+        changes: New values by name, "learning_rate", or by path, "training.learning_rate". If several fields
+            share a name, the least nested one is changed.
 
     Raises:
         ConfigError: If no field has the name, two at one depth have it, or a value breaks a rule.
@@ -162,10 +162,10 @@ def _changed(config: Any, path: tuple[str, ...], value: Any) -> Any:
 
 
 def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
-    """A configuration from Python arguments: given as it is, or by its fields.
+    """Build a configuration from Python arguments: an instance, or its fields.
 
     Args:
-        cls: What is asked for.
+        cls: Class of the configuration.
         config: An instance of it, or None.
         fields: Its fields by name, where there is no instance.
 
@@ -184,7 +184,7 @@ def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
 
 
 def fields_signature(cls: type) -> inspect.Signature:
-    """How a class is called that `configured` reads: a configuration, or its fields by name."""
+    """Signature of a class whose arguments `configured` reads: a configuration, or its fields by name."""
     config = inspect.Parameter("config", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     shown = [
         parameter.replace(annotation=getattr(parameter.annotation, "__origin__", parameter.annotation))

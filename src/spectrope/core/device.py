@@ -1,4 +1,4 @@
-"""Devices: where tensors live, in which precision products are taken, and how long work takes there."""
+"""Devices, precision of matrix products, and timing."""
 
 import contextlib
 import platform
@@ -51,7 +51,7 @@ def cpu_has_bfloat16() -> bool:
 
 
 def machine() -> dict[str, str | int]:
-    """What results and timings were taken on: processor, cores, accelerator, versions."""
+    """Description of this machine for manifests: processor, cores, accelerator, versions."""
     cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     return {
         "processor": _processor(),
@@ -83,7 +83,7 @@ def in_precision(device: torch.device, dtype: torch.dtype) -> contextlib.Abstrac
 
 
 def own_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """A context whose products are taken in the precision of their factors, although autocast may be on."""
+    """Disable autocast, so that products are computed in the precision of their factors."""
     place = x.device.type
     on = torch.amp.is_autocast_available(place) and torch.is_autocast_enabled(place)
     return torch.autocast(place, enabled=False) if on else contextlib.nullcontext()
@@ -91,7 +91,7 @@ def own_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
 
 @contextlib.contextmanager
 def inference(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
-    """Without gradients, and in a precision."""
+    """Compute without gradients, in a given precision."""
     with torch.inference_mode(), in_precision(device, dtype):
         yield
 
@@ -99,7 +99,7 @@ def inference(device: torch.device, dtype: torch.dtype) -> Iterator[None]:
 def each_within(
     context: Callable[[], contextlib.AbstractContextManager[object]], items: Iterator[Item]
 ) -> Iterator[Item]:
-    """Items, each computed within a context of its own that is left before the item is handed over.
+    """Yield items, computing each inside a fresh context that is exited before the item is yielded.
 
     A generator that yields inside `torch.autocast` leaves it on for its reader; and the end of an inference
     mode inside which it began switches it off for the rest.
@@ -114,7 +114,7 @@ def each_within(
 
 
 def seconds(call: Callable[[], object], device: torch.device, calls: int = 1) -> float:
-    """Wall-clock seconds per call: what calls leave to the device counts, what others left there does not."""
+    """Wall-clock seconds per call, synchronised with the device before and after."""
     _wait(device)
     begun = time.perf_counter()
     for _ in range(calls):
@@ -124,7 +124,7 @@ def seconds(call: Callable[[], object], device: torch.device, calls: int = 1) ->
 
 
 def median_seconds(step: Callable[[], None], device: torch.device, steps: int = 5) -> float:
-    """Median seconds of some steps, after one that warms up."""
+    """Median seconds of a few steps, after one warm-up step."""
     return median([seconds(step, device) for _ in range(steps + 1)][1:])
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong because of what a user asked for; everything else is a bug and keeps its traceback."""
+"""Errors that a user can fix; any other exception is a bug and keeps its traceback."""
 
 import difflib
 import reprlib
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 
 class SpectropeError(Exception):
-    """Base of all errors that a user can mend; the command line prints its one line and exits with 2."""
+    """Base of all errors that a user can fix; the command line prints one line and exits with 2."""
 
 
 class SpectropeWarning(UserWarning):
-    """What to know of a result that is given all the same; the command line prints its one line."""
+    """Warning about a result that is returned nevertheless; the command line prints it as one line."""
 
 
 class ConfigError(SpectropeError, ValueError):
@@ -28,7 +28,7 @@ class UnknownNameError(ConfigError):
         super().__init__(f"unknown {what} {name!r}; {hint}")
 
     def __reduce__(self) -> tuple[type, tuple[str, str, list[str]]]:
-        """Rebuild from the parts, so that the error survives the way back from a worker process."""
+        """Rebuild from the parts, so that the error can be pickled in a worker process."""
         return type(self), self._parts
 
 
@@ -53,7 +53,7 @@ def require_type(value: object, types: type | tuple[type, ...], where: str, rule
 
     Args:
         value: What was given.
-        types: What it may be an instance of; a truth value is no number.
+        types: Accepted types; bool does not count as a number.
         where: The function or argument it was given to.
         rule: What it must be, to follow the words "must be".
 
@@ -72,7 +72,7 @@ def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> N
         owner: The object whose field is checked.
         field: Name of the field.
         rule: What the field must be, to follow the words "must be".
-        hint: The way out.
+        hint: How to fix it.
 
     Raises:
         ConfigError: If `ok` is false.

@@ -1,4 +1,4 @@
-"""Files of the user's own, named as `path/to/file.py:Name`: run once, identified by their text."""
+"""Load classes from the user's files, named as `path/to/file.py:Name` and identified by a hash."""
 
 import hashlib
 import importlib.util

@@ -10,12 +10,12 @@ KEPT = 2**30
 
 
 def keep_freed_memory() -> None:
-    """Keep up to 1 GiB of freed memory in this process, for the next tensors, instead of giving it back.
+    """Keep up to 1 GiB of freed memory in this process for the next tensors.
 
-    A training step frees on the CPU what the next one asks for again. With glibc's defaults large blocks and
-    the end of the heap go back to the system in between, which clears every page that it hands out. Values
-    stay the same to the bit. Blocks above 32 MiB are given back as before. Does nothing where the C library
-    is not glibc.
+    A training step on the CPU frees memory that the next step allocates again. By default glibc returns large
+    blocks and the end of the heap to the system in between, and the system clears every page that it hands
+    out. Results stay bitwise identical. Blocks above 32 MiB are still returned. On C libraries other than
+    glibc this does nothing.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

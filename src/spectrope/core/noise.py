@@ -16,8 +16,8 @@ class Noise:
 
     Args:
         p: Probability that an element is dropped, in (0, 1).
-        seed: Names the whole sequence of masks; a resumed run draws the same ones.
-        device: Where the masks are wanted.
+        seed: Seed of the whole sequence of masks; a resumed run draws the same masks.
+        device: Device of the masks.
     """
 
     def __init__(self, p: float, seed: int, device: torch.device) -> None:

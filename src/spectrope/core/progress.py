@@ -1,4 +1,4 @@
-"""Progress and interruption: what long work reports, and how it is asked to stop."""
+"""Progress callbacks and stop requests of long computations."""
 
 import contextlib
 import signal
@@ -10,7 +10,7 @@ from types import FrameType
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a piece of work has come.
+    """Progress of a computation.
 
     Args:
         stage: What is being done: "train", "ablate", "spectrum", "lengths", "learning", "audit" or "done".
@@ -33,7 +33,7 @@ Watch = Callable[[Progress], None]
 
 
 def unwatched(progress: Progress) -> None:
-    """Show nothing: a callback for `watch`.
+    """No-op progress callback.
 
     Example:
         >>> import spectrope as sp
@@ -46,7 +46,7 @@ Stop = Callable[[], bool]
 
 
 def never() -> bool:
-    """The stop request that nobody makes."""
+    """Never stop."""
     return False
 
 
@@ -54,7 +54,7 @@ def never() -> bool:
 def stop_on_signal() -> Iterator[Stop]:
     """Turn the first SIGINT or SIGTERM into a request to stop; a second one raises `KeyboardInterrupt`.
 
-    Outside the main thread, where Python takes no signal handlers, nobody asks.
+    Outside the main thread, where Python accepts no signal handlers, it never requests a stop.
     """
     if threading.current_thread() is not threading.main_thread():
         yield never

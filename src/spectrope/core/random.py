@@ -35,10 +35,10 @@ _INITIALISING: ContextVar[bool] = ContextVar("initialising", default=False)
 def initial_weights(seed: int | None = None) -> Iterator[None]:
     """Draw the initial weights of modules that are built inside from the stream "weights" of a seed.
 
-    torch initialises modules from its global generator, which is as it was when the block ends.
+    torch initialises modules from its global generator, whose state is restored when the block ends.
 
     Args:
-        seed: None goes on with the stream of the surrounding block; where there is none, the seed is 0.
+        seed: None continues the stream of the surrounding block, or starts at seed 0 if there is none.
     """
     if seed is None and _INITIALISING.get():
         yield

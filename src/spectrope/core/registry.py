@@ -1,4 +1,4 @@
-"""Registries: each family of named things is found by looking in its package and in installed plug-ins."""
+"""Registries of named classes, discovered in a package and in installed plug-ins."""
 
 import importlib
 import pkgutil
@@ -20,7 +20,7 @@ class Registry(Generic[Member]):
 
     Every module of `package` is imported when a name is first looked up that is not registered yet, and so is
     every module that an installed distribution names in the entry point group `group`. The
-    applications of this package join the library's families in that way, as do other people's packages.
+    applications of this package and third-party packages add members in this way.
 
     Args:
         what: What the family is called in messages, such as "encoding".
@@ -107,9 +107,9 @@ class Registry(Generic[Member]):
         return kind
 
     def digests(self, config: Any) -> dict[str, str]:
-        """Members from files of the user's that a configuration names at any depth, each with its digest.
+        """Members from the user's own files that a configuration names at any depth, each with its digest.
 
-        They belong to what identifies a run: an edited file is another member under the same name.
+        Digests are part of the identity of a run: an edited file defines another member under the same name.
         """
         of_kind = self._digest(config.get("kind")) if isinstance(config, Mapping) else {}
         values = config.values() if isinstance(config, Mapping) else config
@@ -220,5 +220,5 @@ def _folded(name: str) -> str:
 
 
 def _origin(member: object) -> tuple[object, object]:
-    """Where a class or function is defined, so that one that is imported anew replaces itself."""
+    """Where a class or function is defined, so that reimporting it replaces the earlier one."""
     return getattr(member, "__module__", ""), getattr(member, "__qualname__", id(member))

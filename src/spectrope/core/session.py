@@ -1,4 +1,4 @@
-"""Classes that are defined in a session (a prompt, a notebook, a script): identified by what they do."""
+"""Identify classes that are defined in a session (a prompt, a notebook, a script) by their code."""
 
 import dataclasses
 import enum
@@ -14,7 +14,7 @@ PLAIN = (int, float, complex, str, bytes, type(None), type(...), enum.Enum)
 
 @cache
 def code_digest(member: Any) -> str:
-    """Sixteen hexadecimal digits of what a class or a function does.
+    """Sixteen hexadecimal digits of the code of a class or a function.
 
     They depend on its instructions, constants and attributes, and on the functions, classes and plain values
     of its module that it uses by name; comments, line breaks and docstrings of classes do not matter.

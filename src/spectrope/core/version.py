@@ -1,4 +1,4 @@
-"""Which version of this package is installed, and which computed something."""
+"""Version and commit of this package."""
 
 import subprocess
 from importlib.metadata import version

@@ -210,7 +210,7 @@ def degree_errors(head: SyntheticHead, length: int, device: torch.device) -> lis
     Args:
         head: Its range, width and mask.
         length: For which the error is certified; it is measured at 512 tokens.
-        device: Where to compute.
+        device: Device to compute on.
     """
     ctx, v, encoding = replace(head, bias=None).inputs(SAMPLED, device)
     turned = rotated(ctx, encoding)

@@ -81,7 +81,7 @@ def plan_run(run: Run, device: torch.device, aim: PlanAim, examples: int = 64) -
 
     Args:
         run: A finished run.
-        device: Where to compute.
+        device: Device to compute on.
         aim: Length, tolerance and costs.
         examples: Held-out examples that ranges are measured on.
 

@@ -114,7 +114,7 @@ def compare(
         tasks: Names, classes, classes in files, configurations, or one of them.
         seeds: One run per seed, task and encoding; a number is one seed.
         scale: Sizes and length of training; see `experiment`, also for what follows.
-        condition: Whose confounds to keep.
+        condition: Which confounds to remove or keep: a name in `CONDITIONS`.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's.
         settings: Other fields of every experiment by name, as `Experiment.with_` takes them.

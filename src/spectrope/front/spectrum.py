@@ -58,7 +58,7 @@ def spectrum(
         tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
             named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
-        device: Where to compute.
+        device: Device to compute on.
         allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
         watch: Called with the progress; None shows it in a terminal or a notebook.
 

@@ -32,7 +32,7 @@ def opened(
     Args:
         target: A run, a model, or what `run_or_checkpoint` takes.
         root: Folder that holds the run folders.
-        device: Where to compute.
+        device: Device to compute on.
         tokenizer: The model's; None takes the checkpoint's own, where it is named.
         allow_download: Whether a checkpoint may be fetched from the hub.
 

@@ -63,13 +63,13 @@ def train(
             whole experiment, which already has what follows up to `settings`.
         task: A registered task, one in a file, its class or configuration.
         scale: Sizes and length of training; see `experiment`, also for what follows.
-        condition: Whose confounds to keep.
+        condition: Which confounds to remove or keep: a name in `CONDITIONS`.
         seed: Of data, weights, order and dropout.
         epochs: Replaces the scale's.
         n_examples: Replaces the scale's.
         settings: Other fields of the experiment by name, as `Experiment.with_` takes them.
         root: Folder of the run folders.
-        device: Where to compute.
+        device: Device to compute on.
         probe: What to measure on the way, such as `LearningProbe(every=100)`; weights stay the same.
         watch: Called with the progress; None shows it in a terminal or a notebook.
 

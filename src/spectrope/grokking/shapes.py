@@ -33,7 +33,7 @@ class ShapesTrainer(StepTrainer):
     Args:
         experiment: What to train, on what, and how.
         run: Where checkpoints, evaluations and weights go.
-        device: Where to compute.
+        device: Device to compute on.
     """
 
     columns = COLUMNS

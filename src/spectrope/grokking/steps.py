@@ -46,7 +46,7 @@ class StepTrainer(ABC):
 
         Args:
             watch: Shown the steps done and all evaluations, before every step and at the end.
-            stop: Asked after every step whether to stop there.
+            stop: Called after every step; training stops when it returns true.
 
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.

@@ -30,7 +30,7 @@ class GrokTrainer(StepTrainer):
     Args:
         experiment: What to train, on what, and how.
         run: Where checkpoints, evaluations and weights go.
-        device: Where to compute.
+        device: Device to compute on.
     """
 
     def __init__(self, experiment: GrokExperiment, run: Run, device: torch.device) -> None:

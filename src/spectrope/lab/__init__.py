@@ -1,4 +1,4 @@
-"""The instrument on models that are trained here: training, ablation, probes, engines."""
+"""Experiments with decoders that are trained here: training, ablation, probes, engines."""
 
 import lazy_loader
 

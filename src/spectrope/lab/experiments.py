@@ -1,4 +1,4 @@
-"""Kinds of experiment: what engines ask of each, and how experiments are written and read back."""
+"""Kinds of experiment: the interface that engines need, and serialisation."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class AnyExperiment(Configured):
 
     @property
     def precision(self) -> str:
-        """Of matrix products: the name of a dtype, or "auto", which leaves it to the job and the machine."""
+        """Precision of matrix products: name of a dtype, or "auto", which leaves it to the job."""
         raise NotImplementedError
 
 
@@ -63,18 +63,18 @@ class Training(Protocol):
         ...
 
     def manifest(self) -> dict[str, Any]:
-        """What the manifest says of the trained model, beside when and where it was trained."""
+        """Fields of the manifest about the trained model."""
         ...
 
     @property
     def seconds(self) -> float:
-        """Time spent training, over all sittings."""
+        """Training time over all sessions of a resumed run."""
         ...
 
 
 @dataclass(frozen=True)
 class TrainingTime:
-    """What a few steps took.
+    """Expected training time, from a few steps.
 
     Args:
         training: Expected seconds of the whole training.
@@ -91,7 +91,7 @@ LABORATORIES: Registry[type["Laboratory[Any]"]] = Registry(
 
 
 class Laboratory(Registered, ABC, Generic[E]):
-    """How experiments of one kind are checked, trained and timed; engines know no more of them."""
+    """How experiments of one kind are checked, trained and timed: the interface that engines use."""
 
     registry = LABORATORIES
     kind: ClassVar[str]
@@ -99,7 +99,7 @@ class Laboratory(Registered, ABC, Generic[E]):
     measured: ClassVar[bool] = False  # Whether `MEASURES` can be taken of its finished runs.
 
     def check(self, experiment: E, probe: Probe | None) -> None:
-        """Refuse, before there is a run folder, what cannot be trained or measured on the way.
+        """Refuse an experiment that cannot be trained or probed, before its run folder is made.
 
         Raises:
             ConfigError: If the experiment leaves nothing to train or to test on.
@@ -115,14 +115,14 @@ class Laboratory(Registered, ABC, Generic[E]):
         Args:
             experiment: What to train.
             run: Its run folder.
-            device: Where to compute.
-            precision: Of matrix products, where the experiment does not say.
+            device: Device to compute on.
+            precision: Precision of matrix products, unless the experiment sets it.
             probe: What to measure on the way, if anything; weights stay the same.
         """
 
     @abstractmethod
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
-        """What training will take, from a few steps on this device in a folder that is then removed."""
+        """Expected training time, from a few steps on this device in a temporary folder."""
 
     def time_measure(self, experiment: E, name: str, device: torch.device, precision: Precision) -> float:
         """Seconds that a measure of the finished run will take; asked only where runs are measured."""
@@ -148,8 +148,8 @@ def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
     """Read an experiment back.
 
     Raises:
-        ConfigError: If it is none of today's, or of an encoding or task from a file that has not been run or
-            has been edited since.
+        ConfigError: If this version cannot read it, or it needs an encoding or task from a file that has not
+            been run or has been edited since.
     """
     for field, registry in OWNERS.items():
         digests = fields.get(field, {})

@@ -39,9 +39,9 @@ class Job:
     """An experiment, and what is measured once it is trained.
 
     Args:
-        experiment: What to train.
+        experiment: The experiment.
         tables: Names in `MEASURES`, or measures in files (`file.py:Class`), which are run.
-        precision: Of matrix products, where the experiment does not say.
+        precision: Precision of matrix products, unless the experiment sets it.
 
     Raises:
         UnknownNameError: If there is no such measure.
@@ -84,16 +84,16 @@ def train(
     probe: Probe | None = None,
     precision: Precision = "auto",
 ) -> Run:
-    """Train an experiment of any laboratory, or go on with it, or return its finished run.
+    """Train an experiment of any laboratory, resume it, or return its finished run.
 
     Args:
         experiment: What to train.
         root: Folder of the run folders.
-        device: Where to compute.
-        watch: Shown the steps done.
-        stop: Asked after every step whether to stop there.
+        device: Device to compute on.
+        watch: Progress callback; it is called with the steps done.
+        stop: Called after every step; training stops when it returns true.
         probe: What to measure on the way; no part of the experiment, whose run is the same with it.
-        precision: Of matrix products, where the experiment does not say.
+        precision: Precision of matrix products, unless the experiment sets it.
 
     Raises:
         ConfigError: If the experiment leaves nothing to train or to test on.
@@ -185,7 +185,7 @@ def _source_and_laws(name: str, sizes: Sizes) -> dict[str, Any]:
 
 
 def memory_used(memory: PeakMemory) -> dict[str, float]:
-    """Fields of the manifest on memory; `PeakMemory` says what is counted.
+    """Fields of the manifest on memory; see `PeakMemory`.
 
     `peak_memory_mib` is the largest memory of the process, in MiB, while the data were made and the model was
     trained and scored on the way; `memory_before_mib` is what the process held when that began. Of a

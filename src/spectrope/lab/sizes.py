@@ -1,4 +1,4 @@
-"""Tables of another size than the usual one: their names say so, so that none is taken for another."""
+"""Names of tables that were measured at another than the default size."""
 
 import re
 

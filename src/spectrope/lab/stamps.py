@@ -1,4 +1,4 @@
-"""Tables that a file of the user's own has made: a column says which version of the file it was."""
+"""Mark tables that were made by the user's own files with the version of the file."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""One small grid of learning rates for every encoding, judged on examples that no test has seen."""
+"""Grid search over learning rates, judged on validation examples."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,14 +33,14 @@ class Trial:
 
     @classmethod
     def of(cls, experiment: Experiment, facts: Mapping[str, Any], run: str) -> "Trial":
-        """What came of a trial, by its manifest or its row, where a loss that is not finite is null."""
+        """The result of a trial, from its manifest or its row, where a loss that is not finite is null."""
         loss = math.nan if facts["test_loss"] is None else facts["test_loss"]
         rate = experiment.training.learning_rate
         return cls(rate, facts["test_accuracy"], loss, facts["seconds"], run)
 
     @property
     def merit(self) -> tuple[float, float]:
-        """What trials are compared by: accuracy, and loss between equals."""
+        """Sort key of trials: accuracy, then loss."""
         return self.accuracy, -self.loss if math.isfinite(self.loss) else -math.inf
 
 

@@ -32,10 +32,10 @@ def tune(
         plan: The experiments, of any number of seeds.
         root: Folder of the run folders.
         factors: Learning rates, as multiples of each experiment's own.
-        device: Where to compute.
+        device: Device to compute on.
         workers: Processes on a CPU.
         engine: Carries out the runs in place of this machine.
-        watch: Shown the progress of each trial, numbered in the order of `trials_of`.
+        watch: Progress callback; trials are numbered in the order of `trials_of`.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished trial is saved.
@@ -69,10 +69,10 @@ def run_tuned(
         root: Folder of the run folders.
         untuned: Finished runs of the plan, in its order; where one has the chosen rate already, it is copied
             and not run again.
-        device: Where to compute.
+        device: Device to compute on.
         workers: Processes on a CPU.
         engine: Carries out the runs in place of this machine.
-        watch: Shown the progress of each experiment.
+        watch: Progress callback; it is called with the progress of each experiment.
 
     Raises:
         Interrupted: After Ctrl-C, once every unfinished run is saved.

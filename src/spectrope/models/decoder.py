@@ -1,4 +1,4 @@
-"""The paper's Transformer: embeddings, pre-norm blocks, pooling, classifier; every divergence a field."""
+"""The decoder: embeddings, pre-norm blocks, pooling, classifier."""
 
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -46,7 +46,7 @@ class DecoderConfig(Configured):
     dropout: float = 0.1  # Probability, at each site of `dropout_at`.
     encoding: Annotated[EncodingConfig, OneOf(ENCODINGS)] = field(default_factory=NoPE.Config)
     positions: Annotated[Positions, OneOf(POSITIONS)] = field(default_factory=Arange)
-    causal: bool = True  # R1. Whether attention sees the past alone.
+    causal: bool = True  # R1. Whether attention is causal.
     memory: Literal["hidden", "embeddings"] = "hidden"  # R2. Where keys and values come from.
     padding: Literal["masked", "visible"] = "masked"  # R7. In attention and in pooling.
     # R13. "vocabulary" leaves label 0 out of loss and accuracy, "vocabulary_with_zero" counts it.
@@ -73,19 +73,19 @@ class DecoderConfig(Configured):
 
     @property
     def sizes(self) -> dict[str, int | bool]:
-        """What the encoding takes over from the model."""
+        """Sizes that the encoding shares with the model."""
         names = ("d_model", "n_heads", "max_length", "causal")
         sizes = {name: getattr(self, name) for name in names}
         return sizes | {"head_dim": self.attention.encoded_dim(self.head_dim)}
 
     @property
     def head_sizes(self) -> HeadSizes:
-        """What the heads take over from the model."""
+        """Sizes that the heads share with the model."""
         return HeadSizes(self.d_model, self.n_heads, self.head_dim, self.causal)
 
     @property
     def n_outputs(self) -> int:
-        """Number of classes that the classifier tells apart."""
+        """Number of classes of the classifier."""
         return self.n_labels if self.classes == "labels" else self.vocabulary
 
     @property
@@ -124,7 +124,7 @@ class Block(nn.Module):
         return x + maybe_drop(change, self._at("feed_forward", noise))
 
     def _at(self, site: DropoutSite, noise: Noise | None) -> Noise | None:
-        """The noise of a site, if anything is dropped there."""
+        """The dropout noise of a site, if there is any."""
         return noise if site in self.sites else None
 
 
@@ -165,7 +165,7 @@ class Decoder(SeededModule):
         return self.readout(x, stream)
 
     def begin(self, batch: Batch, noise: Noise | None = None) -> tuple[Float[Tensor, "b t c"], Stream]:
-        """Input of the first layer, and what all layers share."""
+        """Input of the first layer, and quantities that all layers share."""
         n, width = batch.inputs.shape
         real = torch.arange(width, device=batch.inputs.device) < batch.lengths[:, None]
         pos = batch.positions
@@ -184,7 +184,7 @@ class Decoder(SeededModule):
 
     @property
     def padding_is_inert(self) -> bool:
-        """Whether cutting padding off changes no output: it is ignored, and so is how much of it there is."""
+        """Whether removing padding leaves all outputs unchanged."""
         encodings = (self.encoding_of(layer) for layer in range(len(self.blocks)))
         by_prefix = self.positions.prefix_consistent and all(e.prefix_consistent for e in encodings)
         return self.ignores_padding and by_prefix
@@ -200,7 +200,7 @@ class Decoder(SeededModule):
         return self.blocks[layer](x, stream, self.encoding_of(layer), self.impl)
 
     def readout(self, x: Float[Tensor, "b t c"], stream: Stream) -> Float[Tensor, "b classes"]:
-        """Class logits from the output of the last layer, in its precision: in bfloat16 classes would tie."""
+        """Class logits from the output of the last layer; in bfloat16, classes would tie."""
         with own_precision(x):
             return self.classifier(self._pooled(self.norm(x), stream.real))
 

@@ -1,4 +1,4 @@
-r"""How unevenly a total is spread over h parts: indices of shares :math:`s_h \ge 0`, :math:`\sum s_h = 1`."""
+r"""Concentration indices of h shares :math:`s_h \ge 0`, :math:`\sum s_h = 1`."""
 
 import numpy as np
 from jaxtyping import Float, Num

@@ -1,4 +1,4 @@
-"""What every interval in this package looks like."""
+"""Records of intervals, and correction for multiple tests."""
 
 import math
 from dataclasses import dataclass, replace
@@ -76,7 +76,7 @@ def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
 
 
 def holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-    r"""Holm's adjusted p-values: rejecting those at most :math:`\alpha` keeps the family-wise error there.
+    r"""Holm's adjusted p-values: rejecting at :math:`\alpha` bounds the family-wise error rate by it.
 
     With p-values in ascending order, :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1)\,p_{(j)})`.
     Valid under any dependence, and never weaker than Bonferroni's. (For the false discovery rate there is
@@ -86,7 +86,7 @@ def holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         p: One p-value per hypothesis.
 
     Raises:
-        ConfigError: If one of them is no probability.
+        ConfigError: If one of them is not a probability.
 
     References:
         A Simple Sequentially Rejective Multiple Test Procedure (Holm, 1979).

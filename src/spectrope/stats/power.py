@@ -1,4 +1,4 @@
-"""What a number of seeds can show, before any of them is run."""
+"""Statistical power of a number of seeds, before any of them is run."""
 
 import numpy as np
 from scipy import integrate, optimize, stats
@@ -49,7 +49,7 @@ def detectable_equality(n: int, level: float = 0.95, power: float = 0.8) -> floa
 def detectable_proportion(
     n: int, level: float = 0.95, power: float = 0.8, beyond: float = 0.5
 ) -> float | None:
-    """Smallest share of all runs that must show something for n of them to tell that most do.
+    """Smallest proportion of runs with an effect at which n runs show that a majority has it.
 
     "Tell" as in `seed_proportion`: the Clopper-Pearson interval lies above one half, or `beyond` another
     share. None where even n of n would not.

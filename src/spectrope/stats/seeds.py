@@ -1,4 +1,4 @@
-"""Statements across training runs, where the seed is the unit and never the example."""
+"""Inference across training runs, with the seed as the unit of analysis."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,7 +17,7 @@ Outcome = Literal["holds", "fails", "inconclusive"]
 
 @dataclass(frozen=True, kw_only=True)
 class SeedProportion:
-    """In how many training runs something was found, and what that says of runs in general.
+    """Number of training runs that show an effect, and what follows for runs in general.
 
     Args:
         count: Runs in which it was found.
@@ -34,7 +34,7 @@ class SeedProportion:
 
 
 def seed_proportion(shown: list[bool], level: float = 0.95) -> SeedProportion:
-    """Across training runs, whether the majority shows something; one entry of `shown` per seed.
+    """Whether the majority of training runs shows an effect; one entry of `shown` per seed.
 
     Raises:
         ConfigError: If there is no run at all.

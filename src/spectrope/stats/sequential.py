@@ -1,4 +1,4 @@
-"""Confidence sequences: intervals that stay valid however often one looks and whenever one stops."""
+"""Confidence sequences: intervals that are valid at every sample size, under any stopping rule."""
 
 import math
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from jaxtyping import Bool, Float, Int8
 from spectrope.core import require
 from spectrope.stats.interval import Intervals
 
-LARGEST_BET = 0.75  # Fraction of the capital at risk; 1 would let a single example end the game.
+LARGEST_BET = 0.75  # Fraction of the capital at risk; at 1 a single example could exhaust it.
 PRIOR_VARIANCE = 0.25  # Counts as one observation, so that the first bets are small.
 TOLERANCE = 1e-5  # To which the ends are found, always outwards; a thousandth of a percentage point.
 
 
 @dataclass(frozen=True)
 class TargetPrecision:
-    """The aim of intervals no wider than `estimate ± half_width`, a fraction."""
+    """Stop when the interval is at most `estimate ± half_width`, a fraction."""
 
     half_width: float
 
@@ -34,7 +34,7 @@ class TargetPrecision:
 
 @dataclass(frozen=True)
 class Threshold:
-    """The aim of knowing whether the absolute value exceeds `level`, a fraction."""
+    """Stop when it is known whether the absolute value exceeds `level`, a fraction."""
 
     level: float
 
@@ -74,7 +74,7 @@ def confidence_sequence(
 
     Args:
         x: Values seen so far, in random order, such as paired differences of correctness in {-1, 0, 1}.
-        aim: What the intervals are for.
+        aim: When to stop, towards which the bets are optimised.
         population: Size N of the finite population drawn from without replacement, or infinity.
         alpha: Error probability per stream; divide by k for a statement about all of them (union bound).
 

@@ -1,4 +1,4 @@
-"""What a run shows of itself: a line in a terminal, a card in a notebook."""
+"""How a run is displayed: a line in a terminal, a card in a notebook."""
 
 from collections.abc import Mapping
 from html import escape
@@ -14,7 +14,7 @@ SCORES = {"train_accuracy": "training", "test_accuracy": "held out", "bayes_accu
 
 
 def facts(run: "Run") -> dict[str, str]:
-    """What a run is of, what it reached, which tables it has, and where it is; of a damaged one, the damage.
+    """Task, encoding, scores, tables and folder of a run; for a damaged run, the damage.
 
     Accuracies are in percent.
     """

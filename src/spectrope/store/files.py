@@ -1,4 +1,4 @@
-"""Files that are either the old ones or the new ones, whatever moment a process dies at."""
+"""Atomic file writes: after a crash a file has either its old or its new content."""
 
 import contextlib
 import errno
@@ -33,11 +33,11 @@ _WAYS_OUT = {
 
 @contextlib.contextmanager
 def disk_errors(path: Path, action: str = "write") -> Iterator[None]:
-    """Turn what the operating system refuses into a `StoreError` of one line with the way out.
+    """Turn errors of the operating system into a one-line `StoreError` that says what to do.
 
     Args:
         path: What is read or written.
-        action: Which of the two.
+        action: "read" or "write".
     """
     try:
         yield
@@ -122,12 +122,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def is_temporary(path: Path) -> bool:
-    """Whether a file is one that `replace_file` has begun."""
+    """Whether a file is a temporary file of `replace_file`."""
     return path.name.startswith(TEMPORARY)
 
 
 def sweep_temporaries(folder: Path) -> None:
-    """Remove what killed processes of this machine left half-written; files of living processes stay."""
+    """Remove temporary files of dead processes of this machine; those of running processes stay."""
     for path in filter(is_temporary, list(folder.iterdir())):
         owner = re.match(rf"{TEMPORARY}{_host()}-(\d+)-", path.name)
         if owner and not _is_alive(int(owner[1])):

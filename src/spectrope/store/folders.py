@@ -1,4 +1,4 @@
-"""Which runs a folder holds, and which of them a name means."""
+"""Find runs in a folder, and resolve their names."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def find_runs(root: str | Path) -> list[Run]:
 
 
 def survey(root: str | Path) -> tuple[list[Run], list[tuple[Path, str]]]:
-    """The readable runs under `root`, by name, and each other folder with why it is none.
+    """The readable runs under `root`, by name, and every other folder with the reason why it cannot be read.
 
     Raises:
         StoreError: If `root` is no folder or cannot be read.

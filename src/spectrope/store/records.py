@@ -1,6 +1,7 @@
-"""Records as lines of JSON, one file for many: to be committed, appended to, and read past damage.
+"""Records as lines of JSON: many per file, appended atomically, readable past damaged lines.
 
-Run folders keep tables as Parquet, which is compact and typed; a study keeps lines of text, which git merges.
+Run folders store tables as Parquet, which is compact and typed; a study stores lines of text, which git can
+merge.
 """
 
 import json
@@ -20,7 +21,7 @@ RUN = re.compile(rb'"run":"(\w+)"')  # As `append_record` writes it.
 
 @dataclass(frozen=True)
 class Complaint:
-    """Something that is left out because it cannot be read.
+    """A record that is skipped because it cannot be read.
 
     Args:
         text: What and why, in a line.
@@ -37,8 +38,8 @@ class Complaint:
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add a record to the end of a file, made if need be, and force it to disk.
 
-    The line ends with a checksum of the record, so that one cut off by a crash is told from a whole one. It
-    is written at once, behind whatever a crash has left.
+    The line ends with a checksum of the record, by which a line that a crash has cut off is recognised. It is
+    written in one call, after whatever a crash has left.
 
     Raises:
         StoreError: If the disk is full, read-only or forbidden.
@@ -58,7 +59,7 @@ def append_record(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def _write_all(handle: int, content: bytes) -> None:
-    """Write until all is written: on a disk that fills up, the call writes a part, and the next one fails."""
+    """Write until everything is written: on a full disk a call may write a part, and the next one fails."""
     while content:
         content = content[os.write(handle, content) :]
 

@@ -63,7 +63,7 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What the run was made for.
+        """The configuration of the run.
 
         Raises:
             StoreError: If the folder is not a run of this version, or damaged.
@@ -105,7 +105,7 @@ class Run:
         """Write a table, whole or not at all.
 
         Raises:
-            StoreError: If the disk is full, read-only or forbidden; what was there before stays.
+            StoreError: If the disk is full, read-only or forbidden; the previous content stays.
         """
         write_verified(self._frame(name), parquet_content(frame))
 
@@ -155,7 +155,7 @@ class Run:
             return {key: file.get_tensor(key) for key in file.keys()}, file.metadata() or {}  # noqa: SIM118
 
     def take_over(self, other: "Run") -> None:
-        """Copy all tables and tensors of a finished run, its manifest last: for the same run by another name.
+        """Copy all tables and tensors of a finished run, the manifest last, to another id of the same run.
 
         Raises:
             StoreError: If the other is unfinished, or a file cannot be copied.
@@ -265,7 +265,7 @@ def load_run(path: str | Path) -> Run:
 
 
 def check_place(path: Path) -> None:
-    """Refuse, before anything is computed, a place where no file of results can or should be written.
+    """Refuse an output path that cannot or should not be written, before anything is computed.
 
     Raises:
         StoreError: If it is a folder, lies in a run's folder, or its folder cannot be written or made.
@@ -312,7 +312,7 @@ def _identity(path: Path) -> dict[str, Any]:
 
 
 def _check_files(path: Path) -> None:
-    """Refuse tables and tensors that are cut off, without reading their values."""
+    """Refuse truncated tables and tensors, without reading their values."""
     for table in path.glob("*.parquet"):
         with _damage(table):
             pl.read_parquet_schema(table)

@@ -1,4 +1,4 @@
-"""Finished run folders as values, to send them from one machine to another."""
+"""Pack finished run folders, to send them between machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ class Addition(Task, name="addition"):
 
     The task may supply the position of each token. "coupled" gives :math:`m + 1` to the digits of weight
     :math:`10^m` of all three numbers, and 0 to both signs; "index" leaves positions to the model. The random
-    starts with which the papers below reach longer sums than were trained are left out.
+    offsets by which the papers below generalise to longer sums are not implemented.
 
     References:
         Position Coupling (Cho et al., 2024); the abacus embeddings of Transformers Can Do Arithmetic with the
@@ -35,7 +35,7 @@ class Addition(Task, name="addition"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(TaskConfig):
-        """Sizes of the numbers and what is told of their digits.
+        """Number of digits, and which positions the task supplies.
 
         Args:
             n_digits: Digits of each operand, leading zeros included.

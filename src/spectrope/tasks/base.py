@@ -1,4 +1,4 @@
-"""What a task is: labelled token sequences, an oracle, and the best accuracy that its labels allow."""
+"""Base class of tasks: labelled token sequences, an oracle, and the Bayes accuracy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -110,7 +110,7 @@ class Task(FromConfig):
         self.setup(self.config)
 
     def setup(self, config: Any) -> None:
-        """Make what the task draws from, where its configuration says; subclasses may define it."""
+        """Prepare what the task draws from, according to its configuration; subclasses may override it."""
 
     @property
     def n_classes(self) -> int:
@@ -136,10 +136,10 @@ class Task(FromConfig):
         return self.sample(n_train, seed), self.sample(n_test, seed, start=n_train)
 
     def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:
-        """Examples as `sample` draws them, but `factor` times as long, with the labels of training's range.
+        """Examples `factor` times as long, with labels in the range of training.
 
         Raises:
-            ConfigError: If the task has no such form.
+            ConfigError: If the task defines no longer sequences.
         """
         raise ConfigError(f"task {self.config.kind!r} has no longer form: its class defines no `longer`.")
 

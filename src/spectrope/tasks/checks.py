@@ -1,4 +1,4 @@
-"""What training and evaluation rely on in every task, tried on examples."""
+"""Check on examples what training and evaluation assume about a task."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ CheckedRule = tuple[bool, str]  # Whether it holds, and its words.
 
 
 def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
-    """Refuse a task that breaks a rule.
+    """Refuse a task that violates an assumption.
 
     Args:
         task: The task, at the sizes that will be trained.
-        n: Examples to try it on.
+        n: Number of examples to check.
         seed: Of these examples.
 
     Raises:

@@ -130,6 +130,6 @@ class Counting(TriggerTask, name="counting"):
     def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:
         r"""Best accuracy :math:`\sum_m \max_c P(m \mid c) / (k + 1)`, as a fraction.
 
-        Exact: the sum is over all that can be seen, so n and the seed change nothing.
+        Exact: the sum runs over all possible observations, so n and the seed have no effect.
         """
         return float(self.likelihood(seed).max(axis=0).sum() / self.n_classes)

@@ -1,4 +1,4 @@
-"""What tasks about trigger words share: which words trigger and which fill, drawing and solving by blocks."""
+"""Common base of tasks about trigger words: word sets, sampling and solving in blocks."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -129,7 +129,7 @@ def require_vocabulary(config: TriggerConfig, n_triggers: int, n_fillers: int, h
         config: The configuration to check.
         n_triggers: Number of trigger words.
         n_fillers: Number of filler words that must be available.
-        hint: The way out.
+        hint: How to fix it.
 
     Raises:
         ConfigError: If the vocabulary is too small.

@@ -1,4 +1,4 @@
-"""The adaptive sweep: as many examples per head as its question needs, and no more."""
+"""Adaptive sweep: sample only as many examples per head as a decision needs."""
 
 import math
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ GROWTH = 1.1  # Factor between the numbers of examples at successive looks.
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveDrop:
-    """What is known of one head's drop when its sampling stops; layers and heads count from 0.
+    """The drop of one head when its sampling stops; layers and heads count from 0.
 
     Args:
         layer: Layer of the head.
@@ -48,7 +48,7 @@ class AdaptiveSweep:
         intact: Accuracy of the intact model on the examples used, as a fraction.
         population: Held-out examples in all, to whose accuracy the intervals refer.
         head_forwards: Heads times examples computed.
-        saving: How many times more an exact sweep over all held-out examples would take.
+        saving: Cost of an exact sweep over all held-out examples, divided by that of this one.
         simultaneous: Whether the intervals hold for all heads at once, rather than for each by itself.
     """
 
@@ -76,7 +76,7 @@ def adaptive_sweep(
 
     Args:
         model: A trained decoder.
-        data: Held-out examples; those whose label does not count are left out.
+        data: Held-out examples; examples with an ignored label are skipped.
         aim: `TargetPrecision(0.005)` for ±0.5 points, `Threshold(0.05)` for whether |drop| exceeds 5 points.
         protocol: What is changed for each head.
         level: Confidence.
@@ -86,7 +86,7 @@ def adaptive_sweep(
         watch: Called with the numbers of heads decided and in all.
 
     Raises:
-        ConfigError: If no example counts.
+        ConfigError: If every label is ignored.
     """
     data = data[counted_labels(model, data.labels) != IGNORED]
     if not len(data):
@@ -119,10 +119,10 @@ def _looks(n: int) -> Iterator[int]:
 
 @dataclass
 class _Ledger:
-    """What has been seen, and which heads are still open.
+    """Observations so far, and the heads that are still undecided.
 
     Args:
-        aim: When a head is decided.
+        aim: Stopping rule of a head.
         alpha: Error probability of each head's interval.
         differences: Intact minus ablated correctness, 0 where not computed, with shape (heads, n).
         used: Examples used for each head, with shape (heads,).
@@ -150,7 +150,7 @@ class _Ledger:
         return cls(aim, alpha, table, np.zeros(heads, dtype=np.int64), *ends, np.arange(heads))
 
     def enter(self, hits: np.ndarray) -> None:
-        """Take in the correctness of the intact model and of the open heads on the next examples."""
+        """Add the correctness of the intact model and of the undecided heads on the next examples."""
         heads, start, stop = self.open, self.seen, self.seen + hits.shape[1]
         self.differences[heads, start:stop] = hits[0].astype(np.int8) - hits[1:].astype(np.int8)
         self.used[heads], self.seen, self.right = stop, stop, self.right + int(hits[0].sum())
@@ -161,7 +161,7 @@ class _Ledger:
         self.open = heads[~self.aim.reached(intervals.low, intervals.high)]
 
     def summary(self, n_heads: int, level: float, simultaneous: bool) -> AdaptiveSweep:
-        """The result once no head is open."""
+        """The result once all heads are decided."""
         work = int(self.used.sum())
         return AdaptiveSweep(
             drops=tuple(self._drop(i, n_heads, level) for i in range(len(self.used))),

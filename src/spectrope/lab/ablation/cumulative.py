@@ -51,7 +51,7 @@ def cumulative_curve(
         exact: The sweep that orders the heads and names the fill.
         dtype: Precision of matrix products.
         seed: Pairs examples where outputs are resampled.
-        watch: Shown the head-forwards done.
+        watch: Progress callback; it is called with the head-forwards done.
     """
     rows = sorted(exact.drops(), key=lambda row: -row.drop)
     order = [HeadAblation(row.layer, row.head, exact.fill) for row in rows]

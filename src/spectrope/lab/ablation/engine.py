@@ -1,4 +1,4 @@
-"""Class logits of many ablated variants of a decoder, piece by piece of the data."""
+"""Class logits of many ablated variants of a decoder, batch by batch."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def ablated_logits(
     means: tuple[LayerMeans, ...] | None = None,
     donors: Batch | None = None,
 ) -> Iterator[VariantLogits]:
-    """Class logits of every variant on every example, piece by piece; the model itself is never touched.
+    """Class logits of every variant on every example, batch by batch; the model is never modified.
 
     Args:
         model: A trained decoder.
@@ -197,7 +197,7 @@ def correctness(
         model: A trained decoder.
         data: Examples.
         variants: What to change.
-        watch: Shown the head-forwards done.
+        watch: Progress callback; it is called with the head-forwards done.
         how: Passed on to `ablated_logits`.
     """
     labels = counted_labels(model, data.labels)

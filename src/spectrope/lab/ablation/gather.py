@@ -1,4 +1,4 @@
-"""What fills take from the rest of the data set: means over its tokens, and other examples."""
+"""Data that fills need from the rest of the data set: means over tokens, and donor examples."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ def data_means(
 ) -> tuple[LayerMeans, ...]:
     """Means of each layer's head outputs, queries and keys in the intact model, over all tokens of the data.
 
-    Padding counts where the model looks at it. One mean per head, not per position: a mean that kept the
-    position would keep what a positional head knows.
+    Padding counts where the model attends to it. There is one mean per head, not per position: a mean per
+    position would preserve what a positional head computes.
     """
     device = next(model.parameters()).device
     sums: list[list[tuple[Tensor, ...]]] = []
@@ -43,7 +43,7 @@ def _mean(sums: Sequence[Tensor], tokens: int) -> Tensor:
 
 
 def derangement(n: int, seed: int) -> Tensor:
-    """For each of n examples another one, at random: a permutation that is a single cycle.
+    """A random permutation of n examples that is a single cycle, so that none maps to itself.
 
     Raises:
         ConfigError: If there are fewer than two examples.
@@ -59,7 +59,7 @@ def derangement(n: int, seed: int) -> Tensor:
 def donor_outputs(model: Decoder, donors: Batch, width: int) -> tuple[Tensor, ...]:
     """Head outputs of the intact model on donor examples, each layer's (b, h, width, k), on the device.
 
-    Where a donor is shorter than its receiver and padding is out of play, its last token stands in.
+    If a donor is shorter than its receiver and padding is ignored, its last token is repeated.
     """
     donors = donors.trimmed() if model.padding_is_inert else donors
     piece = Piece.of(model, donors.to(next(model.parameters()).device))

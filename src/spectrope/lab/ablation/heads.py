@@ -19,7 +19,7 @@ def ablated(
     means: Sequence[LayerMeans] | None = None,
     donors: Sequence[Tensor] | None = None,
 ) -> Iterator[Decoder]:
-    """The model with some heads changed before the output projection; undone however the block ends.
+    """The model with some heads changed before the output projection; always restored on exit.
 
     Args:
         model: A decoder.

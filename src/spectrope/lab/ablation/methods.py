@@ -1,4 +1,4 @@
-"""Ablation of a finished run: methods as objects, each of which leaves tables in the run's folder."""
+"""Methods to ablate a finished run; each writes tables to the run's folder."""
 
 import tempfile
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ TablesByName = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class TrainedSubject:
-    """A trained model with its own data, ready to be operated on.
+    """A trained model with its data.
 
     Args:
         model: The network.
@@ -37,7 +37,7 @@ class TrainedSubject:
         held_out: Examples that it has never seen.
         dtype: Precision of matrix products.
         seed: Names the order and the pairing of examples.
-        watch: Shown heads done.
+        watch: Progress callback; it is called with the heads done.
     """
 
     model: Decoder
@@ -77,7 +77,7 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """As few examples as decide every head: table "adaptive"."""
+    """As few examples as each head needs: table "adaptive"."""
 
     aim: Aim
     protocol: Protocol = CONTROLLED
@@ -148,14 +148,15 @@ def ablate(
 ) -> TablesByName:
     """Ablate a finished run and keep the tables with it.
 
-    Tables on another number of examples than the usual `EXAMPLES` have names that say so, and leave those on
-    the usual number, which claims are judged by, as they are. New drops remove correlations with old ones.
+    Tables on another number of examples than the default `EXAMPLES` have that number in their names, and
+    leave the default tables, by which claims are judged, unchanged. New drops remove correlations with
+    earlier ones.
 
     Args:
         run: A finished run.
-        device: Where to compute.
+        device: Device to compute on.
         method: How; every head exactly if None.
-        watch: Shown heads done.
+        watch: Progress callback; it is called with the heads done.
     """
     tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
     keep_drops(run, tables)
@@ -193,7 +194,7 @@ def choose_protocol(name: str, fill: str | None) -> Protocol:
 
 
 def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:
-    """Tables under names that tell protocols and sizes apart; controlled ones of the usual size are plain."""
+    """Tables under names that include protocol and size; those of the default protocol and size are plain."""
     marks = [protocol.fill] if protocol.fill != CONTROLLED.fill else []
     marks += [] if protocol.restored else ["unrestored"]
     marks += [] if protocol.data == CONTROLLED.data else [protocol.data]

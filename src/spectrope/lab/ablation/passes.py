@@ -1,4 +1,4 @@
-"""Forward passes that stop at every layer's heads: of the intact model, and of many variants side by side."""
+"""Forward passes that expose every layer's heads, for the intact model and for many variants in one batch."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -66,7 +66,7 @@ class Piece:
         return Site(block.heads, encoding, ctx, v, outputs, self.model.impl, means, donors)
 
     def outputs(self, layer: int, x: Float[Tensor, "v b t c"]) -> Float[Tensor, "vb h t k"]:
-        """What `site` finds its heads to put out, by the shortest way."""
+        """Outputs of the heads of `site`, at the least cost."""
         encoding = self.model.encoding_of(layer)
         if self.stream.memory is None or not _takes_any_order(encoding):
             return self.site(layer, x).outputs

@@ -25,7 +25,7 @@ class Protocol(Configured):
             object.__setattr__(self, "fill", FILLS.resolve(self.fill))
 
     def variants(self, config: DecoderConfig) -> list[Variant]:
-        """What is changed when the turn comes to each head, layer by layer."""
+        """The ablation of each head, layer by layer."""
         variants = single_heads(config, self.fill)
         return variants if self.restored else [_left_over(variant, config) for variant in variants]
 

@@ -1,4 +1,4 @@
-"""The deposit rule: one head carries a layer, shown on examples that had no part in choosing the head."""
+"""The deposit rule: whether one head carries a layer, tested on examples that did not select the head."""
 
 from dataclasses import dataclass
 

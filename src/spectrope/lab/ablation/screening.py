@@ -23,8 +23,8 @@ class Screening:
 
     Args:
         fill: What would take the place of heads' outputs.
-        loss_increase_estimate: Estimated increase of the mean cross-entropy, in nats. Not a bound: a network
-            that is sure of itself has no gradient left to show what a head is worth.
+        loss_increase_estimate: Estimated increase of the mean cross-entropy, in nats. Not a bound: where the
+            network is confident, gradients vanish and the estimate is too small.
         n: Examples.
     """
 

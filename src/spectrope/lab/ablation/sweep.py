@@ -17,7 +17,7 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True)
 class HeadDrop:
-    """What the change of one head costs; layers and heads count from 0, as `HeadAblation` takes them.
+    """The drop of one head; layers and heads count from 0, as in `HeadAblation`.
 
     Args:
         layer: Layer of the head.
@@ -94,7 +94,7 @@ def sweep(
         protocol: What is changed for each head.
         dtype: Precision of matrix products.
         seed: Pairs examples where outputs are resampled.
-        watch: Shown the head-forwards done.
+        watch: Progress callback; it is called with the head-forwards done.
 
     Raises:
         UnsupportedError: If the fill has no meaning for the model's encoding.

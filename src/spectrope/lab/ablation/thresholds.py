@@ -1,4 +1,4 @@
-"""What counts as a deposit: the thresholds of the deposit rule."""
+"""Thresholds of the deposit rule."""
 
 from dataclasses import dataclass
 

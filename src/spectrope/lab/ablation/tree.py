@@ -15,20 +15,20 @@ from torch import Tensor
 
 from spectrope.lab.ablation.interventions import HeadAblation, Variant
 
-State = TypeVar("State")  # What a pass knows before a layer: the residual stream, and what else it takes.
+State = TypeVar("State")  # State before a layer: the residual stream and everything else that the pass needs.
 Behind = TypeVar("Behind", covariant=True)  # The same behind a layer.
 
 
 @runtime_checkable
 class Fork(Protocol[Behind]):
-    """A layer in which variants part: what they share of it is computed once."""
+    """A layer at which variants diverge: what they share is computed once."""
 
     def advance(self, changes: Variant) -> Behind:
         """The state behind the layer with some of its heads changed."""
         ...
 
     def finish(self, variants: Sequence[Variant]) -> Float[Tensor, "v b *out"]:
-        """What the model puts out for variants that change nothing before this layer."""
+        """Outputs of the model for variants that change nothing before this layer."""
         ...
 
 
@@ -42,15 +42,15 @@ class Stages(Protocol[State]):
         ...
 
     def start(self) -> State:
-        """What enters the first layer."""
+        """Input of the first layer."""
         ...
 
     def fork(self, layer: int, x: State, changes: Sequence[Variant]) -> Fork[State]:
-        """A layer that is entered by x, and some of whose heads will be changed in these ways."""
+        """A layer with input x, some of whose heads will be changed."""
         ...
 
     def read(self, x: State) -> Float[Tensor, "b *out"]:
-        """What the model puts out, from what the last layer does."""
+        """Outputs of the model, from those of the last layer."""
         ...
 
 
@@ -69,7 +69,7 @@ class Tree(Generic[State]):
     room: int
 
     def grow(self) -> Iterator[tuple[list[int], Float[Tensor, "v b *out"]]]:
-        """Places of variants and what the model puts out for them, in any order."""
+        """Indices of variants and the outputs of the model for them, in any order."""
         yield from self._trunk(0, self.stages.start(), list(range(len(self.variants))))
 
     def _trunk(
@@ -99,5 +99,5 @@ def changes_in(variant: Variant, layer: int) -> tuple[HeadAblation, ...]:
 
 
 def fills_of(variants: Sequence[Variant]) -> set[str]:
-    """What variants put in the place of heads' outputs."""
+    """Fills that variants use."""
     return {ablation.fill for variant in variants for ablation in variant}

@@ -1,4 +1,4 @@
-"""What carries out the jobs of a plan: on this machine, or on many."""
+"""Base class of engines, which carry out the jobs of a plan on one machine or many."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ Harvested = TypeVar("Harvested")
 
 
 class EngineError(SpectropeError):
-    """What carries jobs out cannot be reached, or has given one up."""
+    """The engine cannot be reached, or has given up a job."""
 
 
 class Engine(ABC):
-    """Something that does jobs and brings home what is wanted of each finished run."""
+    """Carries out jobs and returns what is needed of each finished run."""
 
     @abstractmethod
     def __call__(
@@ -28,17 +28,18 @@ class Engine(ABC):
         harvest: Callable[[Run], Harvested],
         keep: Callable[[Harvested], None],
     ) -> None:
-        """Do the jobs, those that `root` holds already included.
+        """Carry out the jobs, including those that are finished under `root` already.
 
         Args:
-            jobs: What to do.
+            jobs: Jobs to carry out.
             root: Folder of the run folders, on each machine that takes part.
-            watch: Shown, in this process, each job's progress.
-            harvest: What is wanted of a finished run; called where its folder is, perhaps on another machine.
-            keep: Given, in this process, what was harvested of each job that is done.
+            watch: Progress callback; it is called in this process with the progress of each job.
+            harvest: Extracts what is needed of a finished run; called where its folder is, perhaps on another
+                machine.
+            keep: Called in this process with the harvest of each finished job.
 
         Raises:
-            EngineError: If what carries them out breaks down.
+            EngineError: If the engine breaks down.
             Interrupted: After Ctrl-C, once all that is done is kept.
             SpectropeError: If a job fails; the others are done first.
         """

@@ -1,4 +1,4 @@
-"""What a plan will cost, from a few steps of each kind of run on this machine."""
+"""Estimate the cost of a plan from a few steps of each kind of run on this machine."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ class JobCost:
 def calibrate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
     """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
 
-    Runs that differ in their seed alone are timed once, and taken to use all of their steps. A measurement is
-    timed on a few examples of the first run that needs it; for others it is taken to be as much slower as
-    their steps are.
+    Runs that differ in their seed alone are timed once, and assumed to use all of their steps. A measurement
+    is timed on a few examples of the first run that needs it; for other runs it is scaled by the time of a
+    step.
 
     Args:
         jobs: What there is to do.

@@ -1,4 +1,4 @@
-"""Many experiments on this machine: worker processes, their progress, one place that stops them."""
+"""Run many experiments in worker processes of this machine, with progress and interruption."""
 
 import contextlib
 import multiprocessing
@@ -113,7 +113,7 @@ def execute(
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads.
-        watch: Shown the progress of each job.
+        watch: Progress callback; it is called with the progress of each job.
         engine: Carries out the jobs in place of this machine, such as `Ray`; run folders of machines that
             do not share `root` are copied to it.
 
@@ -177,7 +177,7 @@ def _in_turn(jobs: Sequence[Job], root: Path, device: torch.device, watch: Watch
 
 
 class _Watched:
-    """A watcher whose own failure is told from that of a job."""
+    """A progress callback whose own failure is distinguished from that of a job."""
 
     def __init__(self, watch: Watch) -> None:
         self.watch, self.failed = watch, False
@@ -252,7 +252,7 @@ _worker: dict[str, Any] = {}
 
 
 def _enter(events: Any, stopping: Any, threads: int, files: Sequence[Path]) -> None:
-    """Prepare a worker: threads, memory, its way to report, own encodings, its end if the parent dies."""
+    """Prepare a worker: threads, memory, progress queue, the user's own files, exit if the parent dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     torch.set_num_threads(threads)
@@ -281,7 +281,7 @@ def numbered(job: int, watch: Watch) -> Watch:
 
 
 def throttled(watch: Watch) -> Watch:
-    """A callback that is shown each stage at once, and then progress at intervals."""
+    """A callback that receives each new stage at once, and progress within it at intervals."""
     last, stage = -SECONDS_BETWEEN_LOOKS, ""
 
     def now_and_then(progress: Progress) -> None:

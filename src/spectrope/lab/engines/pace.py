@@ -1,4 +1,4 @@
-"""How far a plan has come, and how long the rest will take."""
+"""Progress of a plan, and the expected remaining time."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -19,11 +19,12 @@ def makespan(seconds: Sequence[float], workers: int) -> float:
 
 
 class Pace:
-    """Turns what jobs tell into a share done and a remaining time.
+    """Turns progress reports of jobs into the share done and the remaining time.
 
-    Work is counted in expected seconds of one worker, so that long jobs weigh more than short ones; the speed
-    is the one observed, once enough has been, so that expectations off by a factor do no harm. What a job has
-    behind it when it is first heard of, as one that goes on from a checkpoint, is done but shows no speed.
+    Work is measured in expected seconds of one worker, so that long jobs weigh more than short ones. Once
+    enough work is observed, its speed replaces the expected one, so that estimates off by a constant factor
+    do no harm. Work that a resumed job had done before its first report counts as done, but not towards the
+    speed.
 
     Args:
         training: Expected seconds of training, job by job.
@@ -47,7 +48,7 @@ class Pace:
         self.begun = clock()
 
     def watch(self, progress: Progress) -> None:
-        """Take in the progress of a job."""
+        """Record the progress of a job."""
         number, part = progress.job, progress.done / progress.total
         train, measure = self.training[number], self.measuring[number]
         there = {"train": train * part, "done": train + measure}.get(progress.stage, train)

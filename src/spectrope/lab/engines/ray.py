@@ -1,4 +1,4 @@
-"""Many experiments on many machines or GPUs, through Ray."""
+"""Run many experiments on many machines or GPUs with Ray."""
 
 import contextlib
 import os
@@ -37,27 +37,27 @@ RETRIES = 10  # How often a job is begun again after its worker has died.
 
 
 class Board:
-    """Where workers leave what happens and read whether to stop; it lives on the cluster, as an actor."""
+    """Actor on the cluster to which workers report progress and from which they read stop requests."""
 
     def __init__(self) -> None:
         self.reports: list[Progress] = []
         self.stopping = False
 
     def tell(self, progress: Progress) -> None:
-        """Leave the progress of a job."""
+        """Report the progress of a job."""
         self.reports.append(progress)
 
     def take(self) -> list[Progress]:
-        """Collect what has been left since the last time."""
+        """Return the reports since the last call, and clear them."""
         taken, self.reports = self.reports, []
         return taken
 
     def stop(self) -> None:
-        """Ask all jobs to stop at their next safe point."""
+        """Request that all jobs stop at their next safe point."""
         self.stopping = True
 
     def is_stopping(self) -> bool:
-        """Whether that has been asked."""
+        """Whether a stop has been requested."""
         return self.stopping
 
 
@@ -65,9 +65,9 @@ class Board:
 class Ray(Engine):
     """The engine that uses a Ray cluster.
 
-    A job whose worker dies is begun again, on any machine, and goes on from its last checkpoint where that
-    machine sees the same run folders (a shared disk, or the same machine), else from the start. What is
-    harvested comes back through Ray, so that this machine needs no access to the folders of others.
+    A job whose worker dies is restarted on any machine: from its last checkpoint if that machine sees the
+    same run folders (a shared disk, or the same machine), else from the start. Results are returned through
+    Ray, so this machine needs no access to the folders of others.
 
     Args:
         address: Of a running cluster, such as "auto" or "ray://host:10001"; None starts one on this machine.
@@ -168,7 +168,7 @@ class Ray(Engine):
             raise EngineError(f"no Ray cluster at {self.address or 'this machine'}: {reason}") from None
 
     def _require_room(self, ray: Any) -> None:
-        """Ray would wait without a word for a machine that has what a job takes."""
+        """Refuse a job that no machine can run; Ray would wait for such a machine silently."""
         machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
         shares = [(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in machines]
         if not any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in shares):
@@ -192,7 +192,7 @@ class Ray(Engine):
 
 @dataclass(frozen=True)
 class Submitted:
-    """Jobs on their way: the board they report to, and the number and the job of each future."""
+    """Submitted jobs: the board they report to, and number and job of each future."""
 
     board: Any
     pending: dict[Any, tuple[int, Job]]
@@ -211,7 +211,7 @@ def do_job(
     """Carry a job out in a worker of the cluster.
 
     Returns:
-        What is wanted of its run and the held-out accuracy, or what a user can mend.
+        The harvest of its run and the held-out accuracy, or an error that a user can fix.
     """
     _prepare(threads, files)
     watch = numbered(number, throttled(board.tell.remote))
@@ -233,7 +233,7 @@ def do_call(
     """Call a function in a worker of the cluster.
 
     Returns:
-        What it returns, or what a user can mend.
+        Its result, or an error that a user can fix.
     """
     _prepare(threads, files)
     try:
@@ -250,7 +250,7 @@ def _prepare(threads: int, files: Sequence[Path]) -> None:
 
 
 def asked_to_stop(ask: Callable[[], bool]) -> Stop:
-    """A stop request that asks elsewhere, but not more often than now and then."""
+    """A stop request that is polled elsewhere, at intervals."""
     answer, asked = False, float("-inf")
 
     def stop() -> bool:
@@ -267,7 +267,7 @@ def _ask(board: Any) -> bool:
 
 
 def _oversee(ray: Any, sent: Submitted, stop: Stop, watch: Watch, keep: Callable[[Any], None]) -> None:
-    """Pass on what happens until no job is left.
+    """Forward progress and results until no job is left.
 
     Raises:
         Interrupted: After Ctrl-C.
@@ -320,7 +320,7 @@ def _require_answer(address: str | None) -> None:
 
 
 def _ray() -> Any:
-    """The library, told to leave the visible GPUs alone.
+    """The Ray library, configured to leave the visible GPUs unchanged.
 
     Raises:
         UnsupportedError: If it is not installed.

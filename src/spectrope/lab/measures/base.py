@@ -45,8 +45,8 @@ class TableMeasure(Measure):
 
         Args:
             run: A finished run.
-            device: Where to compute.
-            watch: Shown the progress.
+            device: Device to compute on.
+            watch: Progress callback.
         """
 
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:

@@ -71,7 +71,8 @@ def factor_gradients(
 ) -> list[Float[Tensor, " h"]]:
     r"""Energy :math:`\|\partial\ell/\partial f_h\|^2` of the gradient by each head's factors, per layer.
 
-    One pass forth and back without dropout; weights, their gradients and random streams stay as they are.
+    One forward and backward pass without dropout; weights, their gradients and random streams stay as they
+    are.
 
     Args:
         model: A decoder with multi-head attention.

@@ -22,7 +22,7 @@ class LayerHeads:
     Args:
         layer: Number of the layer, from 0.
         encoding: The encoding that acts in it.
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether attention is causal: query i attends to keys j <= i only.
         ctx: Queries and keys before rotation (b, h, t, d), positions, and the hidden states that enter
             attention, `x_q` and `x_k`, (b, t, c).
     """

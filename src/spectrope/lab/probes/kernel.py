@@ -71,7 +71,7 @@ def encoding_kernels(
         n: Number of positions.
         n_heads: Heads of the layer.
         width: Of queries and keys.
-        causal: Whether queries see the past alone.
+        causal: Whether attention is causal.
 
     Raises:
         UnsupportedError: If the encoding has neither a bias of the lag alone nor a steady rotation, or its

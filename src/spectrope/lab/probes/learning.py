@@ -53,7 +53,7 @@ class HeadLearning:
 
 
 def learning(model: Decoder, batch: Batch) -> Iterator[tuple[HeadLearning, ...]]:
-    """Every head, layer by layer, from one pass forth and back without dropout.
+    """Every head, layer by layer, from one forward and backward pass without dropout.
 
     Neither weights nor their gradients nor any random stream change.
 

@@ -46,7 +46,7 @@ class ObservedLayer:
 
     @property
     def causal(self) -> bool:
-        """Whether query i sees keys j <= i alone."""
+        """Whether attention is causal: query i attends to keys j <= i only."""
         return self.layer.causal
 
     @property

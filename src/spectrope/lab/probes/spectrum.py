@@ -109,7 +109,7 @@ def toeplitz_tests(
 
     Args:
         logits: Before the mask, with shape (b, h, n, n).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether attention is causal: query i attends to keys j <= i only.
         draws: Permutations of all examples.
         seed: Of the permutations.
         names: Of the random stream, beside the seed.

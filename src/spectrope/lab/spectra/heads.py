@@ -65,9 +65,9 @@ def spectrum(
 
     Args:
         run: A finished run.
-        device: Where to compute.
+        device: Device to compute on.
         plan: How much to measure; where it is not as much as usual, names in the folder end in its mark.
-        watch: Shown layers done.
+        watch: Progress callback; it is called with the layers done.
 
     Returns:
         The tables by their plain names.

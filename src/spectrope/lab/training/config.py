@@ -1,4 +1,4 @@
-"""How a model is trained, and everything that defines one run."""
+"""Configuration of training and of a whole run."""
 
 from dataclasses import dataclass, replace
 from math import inf

@@ -47,7 +47,7 @@ class Trainer:
     Args:
         experiment: What to train, on what, and how.
         run: Where checkpoints, scores and weights go.
-        device: Where to compute.
+        device: Device to compute on.
         probe: What to measure on the way, if anything; weights and scores are the same with it and without.
         precision: Of matrix products, where neither the experiment nor a checkpoint says.
     """
@@ -77,8 +77,8 @@ class Trainer:
         """Train to the end, then write scores and weights.
 
         Args:
-            watch: Shown the steps done, before every step and at the end.
-            stop: Asked after every step whether to stop there.
+            watch: Progress callback; it is called before every step and at the end.
+            stop: Called after every step; training stops when it returns true.
 
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.
@@ -171,11 +171,11 @@ class Trainer:
 
     @property
     def seconds(self) -> float:
-        """Time spent training, over all sittings."""
+        """Training time over all sessions of a resumed run."""
         return self.state.seconds
 
     def manifest(self) -> dict[str, Any]:
-        """Scores of the model as it is, and what it was trained in."""
+        """Scores of the current model, and the precision of training."""
         model, dtype = self.state.model, self.state.dtype
         train_score = score(model, self.train_data[: len(self.test_data)], dtype=dtype)
         test_score = score(model, self.test_data, dtype=dtype)

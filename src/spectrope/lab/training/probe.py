@@ -1,4 +1,4 @@
-"""Measurements of a model while it trains, kept as tables that a crash leaves whole."""
+"""Measurements during training, stored as tables that survive a crash."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ class Probe(ABC):
 
 
 class Recorder:
-    """Takes a probe's measurements when they are due, and keeps them with the run.
+    """Records the measurements of a probe at its interval, and stores them with the run.
 
     Every table is rewritten whole with each measurement, and before any checkpoint of a later step. A resumed
     run takes up the rows before its checkpoint and measures the others anew, so that none is missing or
@@ -65,7 +65,7 @@ class Recorder:
             self.run.write_frame(name, self._tables[name])
 
     def _kept(self, name: str) -> pl.DataFrame | None:
-        """Rows of an earlier sitting that the checkpoint includes."""
+        """Rows of an earlier session that the checkpoint includes."""
         if not self.run.has_frame(name):
             return None
         return self.run.frame(name).filter(pl.col("step") < self._first)

@@ -1,4 +1,4 @@
-"""How large an experiment is: from minutes on two cores to the paper's own settings."""
+"""Scales of experiments, from minutes on two cores to the paper's settings."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Resumable training: what a resumed run needs, as tensors and numbers, and the loop that saves it."""
+"""Resumable training loop, and the state that it saves."""
 
 import json
 import time
@@ -30,13 +30,13 @@ class EpochScores:
 
 @dataclass
 class TrainingState(Generic[M]):
-    """Where a run stands between two steps.
+    """State of a run between two steps.
 
     Args:
         model: The network.
         optimiser: AdamW over the network's trainable parameters.
         step: Steps taken.
-        seconds: Time spent training, over all sittings.
+        seconds: Training time over all sessions.
         rows: Scores so far, each a dataclass.
         row: What a row is read back as.
         kept: Tensors to carry along, by name.
@@ -63,7 +63,7 @@ class TrainingState(Generic[M]):
         run.write_tensors(CHECKPOINT, self._tensors(), {"progress": json.dumps(progress)})
 
     def restore(self, run: Run) -> None:
-        """Take up the checkpoint of `run`, where it has one."""
+        """Restore the checkpoint of `run`, if it has one."""
         if not run.has_tensors(CHECKPOINT):
             return
         tensors, metadata = run.read_tensors(CHECKPOINT)
@@ -109,15 +109,15 @@ def sit(
     stop: Stop,
     place: str,
 ) -> None:
-    """Take steps until training is over.
+    """Train until the end, or until a stop is requested.
 
     Args:
-        state: Whose clock runs during a step.
+        state: State whose clock runs during a step.
         step: Takes one, evaluations that are due included.
         is_over: Whether training has ended.
         before: Called before every step, off the clock.
         save: Writes the checkpoint.
-        stop: Asked after every step whether to stop there.
+        stop: Called after every step; training stops when it returns true.
         place: How many steps there are and where the checkpoint is, to follow "stopped at step 3 of".
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a fill is: what takes the place of a head's output, and what it may look at to compute that."""
+"""Base class of fills: replacements for a head's output, and the inputs they may use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
@@ -27,7 +27,7 @@ class LayerMeans:
 
 @dataclass(frozen=True)
 class Site:
-    """The heads of one layer in one forward pass, and what fills may take from elsewhere.
+    """The heads of one layer in one forward pass, with data that fills may need.
 
     Args:
         heads: The module.
@@ -73,7 +73,7 @@ class Site:
         return self.donor_outputs
 
     def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
-        """What the heads would put out with another context or encoding, or on other values."""
+        """Outputs of the heads with another context, encoding or values."""
         v = self.v if v is None else v
         return attention(ctx, v, encoding, causal=self.heads.causal, impl=self.impl)
 
@@ -82,7 +82,7 @@ class Site:
 
         Raises:
             UnsupportedError: If the fill has no meaning for the encoding, or changes no head by itself.
-            ConfigError: If what it puts out does not fit.
+            ConfigError: If the shape of its output does not fit.
         """
         output = FILLS[fill]().output(self)
         try:
@@ -129,7 +129,7 @@ class LayerFill(Fill):
 
 
 def needs_of(fills: Iterable[str]) -> frozenset[Need]:
-    """What some fills take from the rest of the data set."""
+    """Data that some fills need from the rest of the data set."""
     return frozenset().union(*(FILLS[fill].needs for fill in fills))
 
 

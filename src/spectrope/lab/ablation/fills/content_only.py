@@ -13,7 +13,7 @@ from spectrope.lab.ablation.fills.base import Fill, Site, require_pairwise
 class ContentOnly(Fill, name="content-only"):
     """The head's output with all lags 0.
 
-    A bias of positions alone is then the same for all keys, and no pattern changes by it.
+    A bias that depends on positions alone is then equal for all keys and cancels in softmax.
     """
 
     def output(self, site: Site) -> Tensor:

@@ -1,4 +1,4 @@
-"""Nothing in the place of a head's output."""
+"""Zero ablation."""
 
 from torch import Tensor
 

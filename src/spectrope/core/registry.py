@@ -201,10 +201,7 @@ class Registry(Generic[Member]):
 
 
 class Registered:
-    """Base of the classes that are members of a registry by their class statement.
-
-    >>> class Mute(Fill, name="mute"): ...
-    """
+    """Base of classes that enter a registry by their class statement: `class Mute(Fill, name="mute")`."""
 
     registry: ClassVar[Registry[Any]]
 

@@ -112,7 +112,7 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         ),
         (
             ("{root}/vast", "--examples", "4", "--length", "8", "--json"),
-            "puts out no finite loss; try",
+            "returns no finite loss; try",
         ),
         (("{root}/mute", "--layers", "9:"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),

@@ -43,7 +43,7 @@ class Latent(Heads, name="mla"):
     class Config(AttentionConfig):
         """Widths of the latents and of the rotary part."""
 
-        latent: int = 128  # Width of what keys and values are compressed to.
+        latent: int = 128  # Width of the compressed keys and values.
         query_latent: int | None = 128  # The same for queries; None projects them directly.
         rotary_dim: int = 16  # Width of the rotary part of queries and keys.
         rotary_queries: Literal["per_head", "shared"] = "per_head"  # R11: one rotary query for all heads.

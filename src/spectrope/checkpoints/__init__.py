@@ -1,4 +1,4 @@
-"""Other people's models: loading, audit, comparison, ablation and spectra."""
+"""Checkpoints: loading, audit, comparison, ablation and spectra."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What a language model is scored on: repeated random tokens, or texts."""
+"""Data on which language models are scored: repeated random tokens, or texts."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Token sequences with a target at some of their places: what a language model is scored on."""
+"""Token sequences with targets, on which language models are scored."""
 
 from dataclasses import dataclass, fields, replace
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's heads owe to the lag: measured, and shown."""
+"""Measure and display the spectra of a checkpoint's heads."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

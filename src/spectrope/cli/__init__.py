@@ -1,4 +1,4 @@
-"""The program: commands are found by their files, and imported when they run."""
+"""The command line: commands are found by their files, and imported when they run."""
 
 import os
 import re
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone; a
     user's mistake is one line and code 2, an interruption 130. A fault of the program ends with 70, and a
-    command whose output nobody reads any more with 141.
+    command whose output pipe is closed with 141.
     """
     keep_freed_memory()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What commands share: options, tables, progress bars."""
+"""Options, tables and progress bars that commands share."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Results that display themselves: words and tables, in a terminal, in a notebook and as plain text."""
+"""Display of results, as text and tables, in a terminal, in a notebook and as plain text."""
 
 import io
 from abc import ABC, abstractmethod
@@ -17,11 +17,11 @@ MOST_ROWS = 1000  # Of a table in a notebook; `to_frame` has them all.
 
 
 class Shown(ABC):
-    """A result that is words and tables: what a cell of a notebook, a prompt and a command show of it."""
+    """A result of text and tables, displayed alike in a notebook, at a prompt and by a command."""
 
     @abstractmethod
     def parts(self) -> Iterable["str | tuple[str, pl.DataFrame]"]:
-        """Words, and tables under their titles, in the order in which they are read."""
+        """Text, and tables with their titles, in reading order."""
 
     @abstractmethod
     def to_frame(self) -> "pl.DataFrame":

@@ -1,4 +1,4 @@
-"""Progress in a notebook: one output that is drawn anew, with IPython alone and no widgets."""
+"""Progress in a notebook: one output that is redrawn, with IPython alone and no widgets."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Progress: bars in a terminal and in a notebook while work runs, lines where output is neither."""
+"""Progress bars in a terminal or a notebook; lines elsewhere."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,3 +1,3 @@
-"""The mark of an option that help leaves out unless all are asked for."""
+"""Marker of options that only `--help-all` shows."""
 
 RARE = "rare"

@@ -1,4 +1,4 @@
-"""What commands print: words, tables and one-line mistakes."""
+"""Terminal output: text, tables and one-line errors."""
 
 import contextlib
 import re
@@ -52,7 +52,7 @@ def complain(message: str) -> None:
 
 
 def say(line: str) -> None:
-    """Print a line as it is, however long: users' names and paths are no markup."""
+    """Print a line verbatim: names and paths are not interpreted as markup."""
     console.print(Text(line), soft_wrap=True)
 
 
@@ -111,7 +111,7 @@ def _cell(value: object) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time span as people say it: "40 s", "12 min", "3 h 20 min"."""
+    """A time span in words: "40 s", "12 min", "3 h 20 min"."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

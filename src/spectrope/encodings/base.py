@@ -52,7 +52,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True)
 class Context:
-    """All that an encoding may look at in one attention layer.
+    """All inputs that an encoding may use in one attention layer.
 
     Args:
         q: Queries before rotation, with shape (b, h, i, d).
@@ -194,7 +194,7 @@ class Encoding(FromConfig, SeededModule):
         return ", ".join(f"{one.name}={getattr(self.config, one.name)!r}" for one in fields(self.config))
 
     def setup(self, config: Any) -> None:
-        """Make what the encoding computes with, from its configuration: what subclasses define."""
+        """Create parameters and buffers from the configuration; subclasses override it."""
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""What encodings are together, from what each of them is."""
+"""Derive properties of a composite encoding from those of its parts."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence

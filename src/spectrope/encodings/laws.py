@@ -55,12 +55,12 @@ class LawCheck:
 
     @property
     def rounds(self) -> bool:
-        """Whether the law holds, and what the encoding computes in float32 hides that."""
+        """Whether the law holds, but float32 rounding of the encoding exceeds the tolerance."""
         return self.holds and self.error >= EXACT
 
     @property
     def honest(self) -> bool:
-        """Whether the declaration says what was found."""
+        """Whether the declaration agrees with the measurement."""
         return self.holds == self.declared
 
     @property
@@ -182,7 +182,7 @@ def shift_error(trial: LawTrial) -> float:
 
 
 def content_error(trial: LawTrial) -> float:
-    r"""How far the encoding is from seeing positions alone.
+    r"""How far the encoding is from depending on positions alone.
 
     Neither what `embed` adds nor `bias` may depend on tokens; logits must be a bilinear form :math:`B(q, k)`
     of queries and keys plus a term of the positions.

@@ -89,7 +89,7 @@ def lookup(table: Float[Tensor, "n c"], index: Tensor, owner: object) -> Tensor:
     Args:
         table: The rows.
         index: Row numbers of any shape (*s,), whole or floating-point.
-        owner: Whom the message names.
+        owner: The object that the message names.
 
     Returns:
         The rows, with shape (*s, c).

@@ -55,7 +55,7 @@ class T5(LagBias, name="t5"):
         """Buckets of the lag and initialisation of their table."""
 
         n_heads: int = 16
-        causal: bool = True  # Whether queries see the past alone; else half the buckets are for the future.
+        causal: bool = True  # Whether attention is causal; else half of the buckets are for the future.
         n_buckets: int = 32
         max_distance: int = 128  # Lag from which all share the last bucket, in positions.
         std: float = 0.02  # Standard deviation of the initial entries; T5 itself takes d_model ** -0.5.

@@ -1,4 +1,4 @@
-"""Measures the constants of a `CostModel` on this machine, when a user asks for it; no plan does."""
+"""Measure the constants of a `CostModel` on this machine, on request only; plans never do."""
 
 import math
 import time

@@ -43,7 +43,7 @@ class Shape:
 
 
 class Operations(NamedTuple):
-    """Counts of what takes time."""
+    """Counts of operations that take time."""
 
     flops: float  # Floating-point operations in matrix products; one in float64 counts as two.
     bytes: float  # Read and written by everything else.

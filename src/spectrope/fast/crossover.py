@@ -30,7 +30,7 @@ class SyntheticHead:
         head_dim: Width of queries, keys and values, even.
         reach: Largest modulus of a logit by the norms of queries and keys.
         tolerance: Largest certified error, in units of max|v|.
-        causal: Whether queries see no later key.
+        causal: Whether attention is causal.
         bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
     """
 

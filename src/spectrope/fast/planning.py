@@ -22,7 +22,7 @@ TOLERANCE, MOST_FEATURES = 1e-2, 2**16
 
 @dataclass(frozen=True)
 class HeadPlan:
-    """The choice for one head, and what it rests on.
+    """The choice for one head, and its reasons.
 
     Args:
         head: Number of the head, from 0.
@@ -55,7 +55,7 @@ class AttentionPlan:
 
     Args:
         tolerance: Largest certified error of an output, in units of max|v|.
-        causal: Whether queries see no later key.
+        causal: Whether attention is causal.
         heads: The choice for each head.
         costs: Constants by which costs were predicted.
         bounds: Bounds on the logits, where any head can be polynomial.

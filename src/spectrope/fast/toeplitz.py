@@ -149,7 +149,7 @@ def _visible(x: Tensor, keys: Tensor | None) -> Tensor:
 
 
 def _blind(ctx: Context, keys: Tensor | None, causal: bool) -> Bool[Tensor, "b i"]:
-    """Queries that see no key at all."""
+    """Queries that attend to no key."""
     n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
     seen = torch.ones(len(ctx.q), n_k, device=ctx.q.device) if keys is None else keys.double()
     if not causal:

@@ -1,4 +1,4 @@
-"""What a figure is: panels over the tables of a report, drawn alike on the page and in files."""
+"""Base class of figures: panels drawn from the tables of a report, alike on the page and in files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ class Marks:
     chart: alt.Chart
 
     def spec(self) -> dict[str, Any]:
-        """Mark and encoding alone: what altair adds for a chart by itself belongs to the whole."""
+        """Mark and encoding alone, without the top-level fields that altair adds."""
         spec = self.chart.to_dict(validate=False)
         return {name: spec[name] for name in ("mark", "encoding")}
 
@@ -40,7 +40,7 @@ class Panel:
 
     Args:
         group: Heading that it shares with its neighbours.
-        title: What tells it from them; empty where it stands alone.
+        title: What distinguishes it from them; empty for a single panel.
         layers: What is drawn, by name, from back to front.
         height: Pixels between the axes.
     """

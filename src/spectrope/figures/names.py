@@ -1,4 +1,4 @@
-"""What runs are called in figures, and the colour, dash and place of each encoding."""
+"""Names of runs in figures, and colour, dash and order of encodings."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence

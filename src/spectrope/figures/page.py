@@ -1,4 +1,4 @@
-"""The report: one HTML file that holds everything it shows and asks the network for nothing."""
+"""The report: one self-contained HTML file that needs no network."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What every page is made of: one file that holds its script and style and asks the network for nothing."""
+"""Shell of every page: one self-contained HTML file with script and style, which needs no network."""
 
 import base64
 import hashlib
@@ -137,5 +137,5 @@ def _bundle() -> str:
 
 
 def _hash(script: str) -> str:
-    """What the page's content security policy calls its only script."""
+    """Hash of the page's only script, for its content security policy."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""What the page says in words and numbers: the headline, the table, what was run and on which machine."""
+"""Text of the report: headline, summary table, and what was run on which machine."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ SPACE = "\N{NO-BREAK SPACE}"
 
 @dataclass(frozen=True)
 class HeadlineEntry:
-    """What there is to say of a setting, or of the number of seeds."""
+    """Sentences about a setting, or about the number of seeds."""
 
     subject: str
     sentences: list[str]
@@ -142,7 +142,7 @@ def _speed(tables: Tables, setting: str) -> list[str]:
 
 
 def _shared_rate(tables: Tables, setting: str) -> list[str]:
-    """That one learning rate serves encodings which may want different ones."""
+    """Caveat that all encodings share one learning rate."""
     runs = set(tables.runs.filter(pl.col("setting") == setting)["run"])
     configs = [run.config for run in tables.sources if run.id in runs]
     rates = {config["training"]["learning_rate"] for config in configs}
@@ -165,9 +165,8 @@ def _diverged(tables: Tables, setting: str) -> list[str]:
 def _near_chance(tables: Tables, setting: str) -> list[str]:
     if names := _runs_where(tables, setting, pl.col("near_chance") & ~pl.col("diverged")):
         return [
-            "Near chance, so that drops of heads tell nothing yet (more examples or epochs may help): "
-            + names
-            + "."
+            "Near chance, so that drops of heads are not yet meaningful (train on more examples or for more "
+            "epochs): " + names + "."
         ]
     return []
 

@@ -1,4 +1,4 @@
-"""Tidy tables from runs: one row per run, per evaluation and per ablated head, under one set of names."""
+"""Tidy tables from runs: one row per run, evaluation and ablated head, with common names."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What `import spectrope as sp` offers: each question as one function, of runs and models alike."""
+"""The public interface, `import spectrope as sp`: one function per question, for runs and models alike."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What heads are worth: measured by silencing each, or silenced while a block runs."""
+"""Ablate heads: measure the drop of each, or silence some inside a `with` block."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

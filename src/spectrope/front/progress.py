@@ -1,4 +1,4 @@
-"""Progress of the functions that users call: bars, unless they watch themselves."""
+"""Progress bars of the public functions, unless a callback is given."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

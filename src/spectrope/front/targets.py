@@ -1,4 +1,4 @@
-"""What functions of runs, models and checkpoints are given, and which of them it is."""
+"""Resolve a target: a run, a model or a checkpoint."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

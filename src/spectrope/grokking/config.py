@@ -1,4 +1,4 @@
-"""Everything that defines one run of the laboratories of grokking."""
+"""Configurations of grokking runs."""
 
 import math
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class Grokked(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(Configured):
-    """How long a model is trained, and how often it is looked at."""
+    """Length of training, and evaluation interval."""
 
     steps: int  # Most steps of the optimiser.
     evaluate_every: int  # Steps between two evaluations of everything.

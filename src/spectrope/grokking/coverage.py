@@ -1,4 +1,4 @@
-"""What the training pairs say of the others: which results follow from them, before anything is trained."""
+"""Coverage: which results the training pairs determine, before anything is trained."""
 
 from dataclasses import dataclass
 

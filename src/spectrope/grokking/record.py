@@ -1,4 +1,4 @@
-"""What a run keeps of its training: scores of both splits, and embeddings and answers at some moments."""
+"""Tables of a grokking run: scores of both splits, embeddings and answers at some steps."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

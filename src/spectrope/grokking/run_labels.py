@@ -1,4 +1,4 @@
-"""What is said of every run of the grokking laboratory, in the terminal and on its pages."""
+"""Labels and scores of grokking runs, in the terminal and on pages."""
 
 from collections.abc import Sequence
 

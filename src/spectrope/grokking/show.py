@@ -1,4 +1,4 @@
-"""What `spectrope grok` prints: a line per run while it trains, and tables at the end."""
+"""Terminal output of `spectrope grok`: a line per run during training, and tables at the end."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What trainers share that look at a model at intervals and end once the test set is solved."""
+"""Common base of trainers that evaluate at intervals and stop once the test set is solved."""
 
 import math
 from abc import ABC, abstractmethod
@@ -99,7 +99,7 @@ class StepTrainer(ABC):
 
     @property
     def seconds(self) -> float:
-        """Time spent training, over all sittings."""
+        """Training time over all sessions of a resumed run."""
         return self.state.seconds
 
     def manifest(self) -> dict[str, Any]:

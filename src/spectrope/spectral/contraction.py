@@ -1,4 +1,4 @@
-"""Spectral contraction: what a Hadamard product with a correlation matrix proves, and what a head does."""
+"""Spectral contraction: bounds for Hadamard products with correlation matrices, and measurements on heads."""
 
 from dataclasses import dataclass
 

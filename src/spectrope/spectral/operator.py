@@ -51,7 +51,7 @@ class ToeplitzOperator:
 
     @classmethod
     def causal(cls, column: Tensor) -> "ToeplitzOperator":
-        """The lower-triangular one with this first column, of shape (n,): queries see the past alone."""
+        """The lower-triangular matrix with this first column, of shape (n,): causal attention."""
         column = vector(column, "column")
         return cls(torch.cat([torch.zeros_like(column[1:]), column]))
 

@@ -76,7 +76,7 @@ def ends(name: str, interval: Interval | None) -> dict[str, float | None]:
 
 
 def holm(p: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-    r"""Holm's adjusted p-values: rejecting at :math:`\alpha` bounds the family-wise error rate by it.
+    r"""Holm's adjusted p-values: rejecting at :math:`\alpha` bounds the familywise error rate by it.
 
     With p-values in ascending order, :math:`\tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1)\,p_{(j)})`.
     Valid under any dependence, and never weaker than Bonferroni's. (For the false discovery rate there is

@@ -1,4 +1,4 @@
-"""Whether rows are younger than the plan, by the ancestry of commits, and what was known when it changed."""
+"""Check by the ancestry of commits that results are younger than the plan."""
 
 import re
 import subprocess

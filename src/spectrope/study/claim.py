@@ -1,4 +1,4 @@
-"""What a claim is: a statement of a paper, the runs that test it, and a verdict from their rows."""
+"""Base class of claims: a statement of a paper, the runs that test it, and a verdict."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -171,7 +171,7 @@ class Claim(Registered, ABC):
         return [*(part for part in parts if part.premise), *deciding[:1]]
 
     def foreseen(self, seen: Seen) -> list[Part]:
-        """The parts that power is told of: all, where rows do not decide which there are."""
+        """The parts for which power is reported: all, unless rows decide which there are."""
         return list(self.parts(seen))
 
 

@@ -1,4 +1,4 @@
-"""What the claims of the second paper share: the runs that they look at, and numbers read off them."""
+"""Runs and quantities that the claims of the second paper share."""
 
 from collections.abc import Mapping
 from dataclasses import replace

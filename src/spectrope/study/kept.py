@@ -1,4 +1,4 @@
-"""What a row keeps of a run: facts of its manifest and columns of its tables, with the values they take."""
+"""Fields of a row: facts of the manifest and columns of tables, with their valid ranges."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

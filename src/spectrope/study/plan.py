@@ -1,4 +1,4 @@
-"""What was laid down before the first run at `mid`: one file, which verdicts, audit and tests read."""
+"""The preregistered plan for scale `mid`, which verdicts, audit and tests read."""
 
 import tomllib
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a number of seeds can show of a claim's parts, in standard deviations and in the parts' own units."""
+"""Statistical power for the parts of a claim, in standard deviations and in their units."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

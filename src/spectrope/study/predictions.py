@@ -1,4 +1,4 @@
-"""What a part of a claim predicts of a quantity with one value per seed, and how seeds weigh on it.
+"""Predictions of claims for quantities with one value per seed, and their tests.
 
 Every prediction has a smallest effect of interest, and one-sided p-values of what would have to be false
 for it to be reproduced, to be right in direction alone, or to be contradicted. For means they are those of

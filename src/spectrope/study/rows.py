@@ -1,4 +1,4 @@
-"""What a finished run contributes to a study: a small record, enough to judge claims by."""
+"""Rows: the record of a finished run from which claims are judged."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,1 +1,1 @@
-"""Ablation of heads of other people's language models."""
+"""Ablation of heads of language-model checkpoints."""

@@ -1,4 +1,4 @@
-"""A pass of a checkpoint in pieces: what is known at a cut, what is handed on, and how the end is scored."""
+"""Forward passes of a checkpoint in pieces: state at a cut, continuation, and scoring."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from spectrope.checkpoints.adapters import in_parts, states_of
 
 @dataclass(frozen=True)
 class Before:
-    """What a pass knows before an attention module: all that it does from there on follows from it.
+    """State of a forward pass before an attention module, which determines the rest of the pass.
 
     Args:
         x: What enters the module's block, with shape (b, t, c).
-        memory: What the encoder put out, with shape (b, s, c), behind it; None in it, or where there is none.
+        memory: Outputs of the encoder, with shape (b, s, c), behind it; None in it, or where there is none.
         held: Heads of the block's earlier attention modules, as they were changed, with shape (b, t, f).
     """
 
@@ -27,7 +27,7 @@ class Before:
 
 
 def handing_on(parts: int, rest: tuple[Any, ...]) -> Callable[..., Any]:
-    """A block's forward pass that puts out what enters it."""
+    """A block's forward pass that returns its input."""
     return lambda *args, **given: in_parts(states_of(args, given), parts, rest)
 
 

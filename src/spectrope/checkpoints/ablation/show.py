@@ -1,4 +1,4 @@
-"""What every head is worth to a language model, measured and shown."""
+"""Ablate the heads of a language model, and display the result."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -113,7 +113,7 @@ def ablate_model(
     tokens = None if batch is None else batch * data.width
     sweep = checkpoint_sweep(subject, data, fill=fill, layers=layers, tokens=tokens, watch=watch)
     if not math.isfinite(sweep.loss):
-        raise UnsupportedError(f"{type(model).__name__} puts out no finite loss; take dtype='float32'.")
+        raise UnsupportedError(f"{type(model).__name__} returns no finite loss; take dtype='float32'.")
     return AblatedModel(_words(on), data.width, sweep)
 
 

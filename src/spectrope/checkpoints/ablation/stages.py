@@ -1,4 +1,4 @@
-"""A language model on some sequences, cut at every attention module's heads, by running it from there on.
+"""A language model on some sequences, rerun from any attention module's heads.
 
 Blocks before the cut hand their input on, the block at the cut is given the state that it would get, and its
 attention, where nothing else happens in it, gives the projection of the heads as they were changed. An
@@ -35,7 +35,7 @@ from spectrope.lab import Variant, changes_in, fills_of
 
 @dataclass(frozen=True)
 class CheckpointStages:
-    """A language model on some sequences; it puts out mean loss and accuracy of each.
+    """A language model on some sequences; it returns mean loss and accuracy of each.
 
     Its "layers" are attention modules in the order in which they run: those of an encoder, then of a decoder,
     whose blocks hold two.
@@ -45,7 +45,7 @@ class CheckpointStages:
         data: The sequences, on its device.
         means: Mean output of each site's heads, (heads * width,), if any fill needs them.
         donors: Heads of each site on other sequences, with shape (b, t, heads * width), likewise.
-        rest: What modules and blocks put out beside states, and hand on to later ones, by name.
+        rest: Auxiliary outputs of modules and blocks that later ones use, by name.
     """
 
     subject: CheckpointSubject
@@ -83,7 +83,7 @@ class CheckpointStages:
             return self.scores(1, x.memory)[0]
 
     def until(self, block: str, memory: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """What enters a block, and what an encoder puts out before it; the pass stops there."""
+        """Input of a block, and outputs of an encoder before it; the pass stops there."""
         states: list[Tensor] = []
         put_out: list[Tensor] = [] if memory is None else [memory]
 
@@ -144,7 +144,7 @@ class CheckpointStages:
             yield
 
     def projected(self, layer: int, heads: Tensor) -> Tensor | None:
-        """What a site's module puts out for heads, where nothing else happens in it."""
+        """Output of a site's module for given heads, if the module does nothing else."""
         gives = self.subject.sites[layer].gives
         if gives == "more":
             return None
@@ -170,7 +170,7 @@ class CheckpointStages:
 
         Args:
             copies: How many.
-            memory: What the encoder puts out for one copy, if it need not run.
+            memory: Outputs of the encoder for one copy, if it need not run.
         """
         scored = self.data.scored
         rows = scored.repeat(copies, 1)
@@ -239,7 +239,7 @@ class CheckpointFork:
             return self.stages.scores(len(variants), self.x.memory)
 
     def _behind(self, stack: str) -> Tensor:
-        """What the last block of a stack puts out, at the end of a pass that stops there."""
+        """Output of the last block of a stack, at the end of a pass that stops there."""
         states: list[Tensor] = []
 
         def note(_: str, output: Any) -> None:

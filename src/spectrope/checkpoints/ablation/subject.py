@@ -1,4 +1,4 @@
-"""A language model as the ablation of heads sees it."""
+"""A language model prepared for the ablation of heads."""
 
 import contextlib
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class CheckpointSubject:
         Args:
             data: The sequences.
             copies: How many.
-            memory: What the encoder puts out for one copy, with shape (b, s, c), if it need not run.
+            memory: Outputs of the encoder for one copy, with shape (b, s, c), if it need not run.
         """
         given: dict[str, Any] = data.inputs(copies)
         config: Any = self.model.config
@@ -103,7 +103,7 @@ class CheckpointSubject:
         return self.model(**given, **({"use_cache": False} if "use_cache" in config.to_dict() else {}))
 
     def handed_on(self, data: Sequences) -> dict[str, tuple[Any, ...]]:
-        """What modules and blocks put out beside states, by name, where later ones may need it."""
+        """Auxiliary outputs of modules and blocks that later ones may need, by name."""
         if not any(site.shares for site in self.sites):
             return {}
         outputs: dict[str, tuple[Any, ...]] = {}

@@ -1,4 +1,4 @@
-"""What every head of a language model is worth on some sequences.
+"""Exact ablation sweep over the heads of a language model.
 
 The tree of variants, `HeadAblation` and the pairing of examples are those of `lab.ablation`. Sweeps and rows
 are not: a run is scored by right and wrong labels, a language model by each sequence's loss and accuracy.

@@ -1,4 +1,4 @@
-"""Some heads of a model silenced while a block runs, in whatever is computed with it."""
+"""Silence some heads of a model inside a `with` block."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ def zeroed_heads(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator
     Args:
         model: A Hugging Face model or an `OwnModel`; its weights are never touched.
         heads: Layer and head of each, counted from 0; before them, in a model with two stacks, the role:
-            "encoder", "decoder", or "cross" where a decoder attends to what the encoder put out.
+            "encoder", "decoder", or "cross" where a decoder attends to the encoder.
 
     Raises:
         ConfigError: If the model has no such head.

@@ -1,4 +1,4 @@
-"""What is looked at in the files of a checkpoint before anything of it is loaded."""
+"""Checks of the files of a checkpoint before it is loaded."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Forward hooks that are always taken off again."""
+"""Forward hooks that are removed on exit."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ from spectrope.core import UnsupportedError
 
 
 class Enough(Exception):  # noqa: N818
-    """Ends a pass once what it is run for is known."""
+    """Ends a forward pass early, once its purpose is met."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Checkpoints from disk: safetensors alone, no code of theirs, no network, unless asked for."""
+"""Load checkpoints from disk: safetensors only, no remote code, no network, unless allowed."""
 
 import contextlib
 from collections.abc import Iterable, Iterator

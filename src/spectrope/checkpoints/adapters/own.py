@@ -1,4 +1,4 @@
-"""A model of the user's own, described so that what is written for Hugging Face models works on it, too."""
+"""Describe a model of one's own, so that functions for Hugging Face models apply to it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping

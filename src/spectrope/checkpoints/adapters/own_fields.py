@@ -1,4 +1,4 @@
-"""What an own model declares, in the fields that a Hugging Face configuration would have."""
+"""Declarations of an own model, as fields of a Hugging Face configuration."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

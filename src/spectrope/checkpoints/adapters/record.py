@@ -1,4 +1,4 @@
-"""What attention kernels receive: queries, keys, biases and masks, read as a model runs."""
+"""Record the inputs of attention kernels: queries, keys, biases and masks."""
 
 import contextlib
 import itertools
@@ -88,7 +88,7 @@ def recorded(model: nn.Module, sink: Sink, *, attend: bool = False) -> Iterator[
     Args:
         model: A Hugging Face model.
         sink: Receives the calls in the order in which they are made.
-        attend: Whether every kernel puts out what the model's own code makes of its input.
+        attend: Whether every kernel returns what the model's own code computes from its input.
 
     Yields:
         Dotted names of modules inside an attention layer that take a softmax of a form that is not read.

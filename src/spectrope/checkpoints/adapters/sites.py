@@ -1,4 +1,4 @@
-"""Where a Hugging Face model's heads come out: before which projection, in which module, in which block."""
+"""Locate the outputs of heads in a Hugging Face model: projection, module and block."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ class HeadSite:
 
     Args:
         role: "" in a model with one stack; else "encoder" or "decoder" where it attends to its own sequence,
-            and "cross" where a decoder attends to what the encoder put out.
+            and "cross" where a decoder attends to the encoder.
         layer: Number of its layer in its stack.
         module: Dotted name of the module that makes the call of the kernel.
         block: Dotted name of the block that it lies in.
         projection: Dotted name of the output projection, which takes the heads side by side.
         n_heads: Query heads.
         width: Of one head's output.
-        gives: What the module puts out: the projection of the heads, the heads themselves, or more than that.
+        gives: What the module returns: the projection of the heads, the heads themselves, or more.
         parts: In how many parts the module puts it out, 0 for a tensor by itself.
         block_parts: The same of the block.
         shares: Whether the block hands tensors on beside the hidden states, such as T5's biases.
@@ -113,7 +113,7 @@ def first_of(output: Any) -> Tensor:
 
 
 def rest_of(output: Any) -> tuple[Any, ...]:
-    """What a module puts out beside its main output."""
+    """Auxiliary outputs of a module."""
     return output[1:] if isinstance(output, tuple) else ()
 
 
@@ -155,7 +155,7 @@ def _projections(model: nn.Module, modules: list[str]) -> dict[str, tuple[str, i
 
 
 def _outputs(model: nn.Module, projections: list[str], modules: list[str]) -> dict[str, Any]:
-    """What modules and blocks put out, and under "in" and "out" what goes through projections."""
+    """Outputs of modules and blocks, and under "in" and "out" what goes through projections."""
     outputs: dict[str, Any] = {}
 
     def enter(name: str, args: Any, given: Any) -> None:

@@ -1,4 +1,4 @@
-"""Some layers of a checkpoint, without the weights of the others."""
+"""Load some layers of a checkpoint without the weights of the others."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Where a Hugging Face model keeps its layers, and what it says of itself."""
+"""Find the layers and the configuration of a Hugging Face model."""
 
 import json
 import re

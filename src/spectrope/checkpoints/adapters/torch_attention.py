@@ -31,7 +31,7 @@ def multi_head_forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Float[Tensor, "b i c"], None]:
-    """What the module puts out, by torch's attention function and its own projection.
+    """Output of the module, from torch's attention function and its own projection.
 
     Args and their meaning are torch's: True in a mask forbids. No pattern is returned.
     """
@@ -61,7 +61,7 @@ def _biases(module: nn.MultiheadAttention) -> tuple[Tensor | None, ...]:
 
 
 def _added(mask: Tensor, like: Tensor) -> Tensor:
-    """A mask of torch's module as what is added to logits."""
+    """A mask of torch's module as an additive bias on logits."""
     if mask.dtype is not torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=like.dtype).masked_fill(mask, -torch.inf)

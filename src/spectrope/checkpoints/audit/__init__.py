@@ -1,4 +1,4 @@
-"""What a model's attention really applies, layer by layer, and whether its configuration says so."""
+"""Audit of the positional encoding that each layer applies, against the configuration."""
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.diff import Difference, diff

@@ -1,4 +1,4 @@
-"""What each layer of a model applies whatever its content, as an encoding that can be undone."""
+"""The measured positional encoding of each layer, as a transform that can be inverted."""
 
 import torch
 from torch import nn

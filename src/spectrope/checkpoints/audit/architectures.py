@@ -1,4 +1,4 @@
-"""What the code of an architecture fixes and no configuration says."""
+"""Properties that the code of an architecture fixes and its configuration does not declare."""
 
 from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.adapters.own_fields import LEARNED

@@ -1,4 +1,4 @@
-"""What is added to the logits: linear in the distance, a table by lag, or something else."""
+"""Classify additive biases: linear in the distance, a table by lag, or other."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""Where two encodings of a layer differ: declared and effective, or those of two checkpoints."""
+"""Compare two encodings of a layer: declared and effective, or those of two checkpoints."""
 
 import math
 from collections.abc import Iterator

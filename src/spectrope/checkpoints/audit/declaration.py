@@ -1,4 +1,4 @@
-"""What a configuration says that each layer applies, in old and new layouts."""
+"""Read the declared encoding of each layer from a configuration, in old and new layouts."""
 
 import math
 from dataclasses import replace

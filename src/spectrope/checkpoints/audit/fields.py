@@ -1,4 +1,4 @@
-"""A configuration's fields, whichever of their names they go by."""
+"""Read fields of a configuration under any of their names."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""From a kernel to the encoding behind it."""
+"""Identify the encoding behind a measured kernel."""
 
 import math
 from dataclasses import dataclass, replace

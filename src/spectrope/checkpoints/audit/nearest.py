@@ -1,4 +1,4 @@
-"""Which known schedule measured frequencies follow, where it is not the declared one."""
+"""Find the known schedule that measured frequencies follow, if it is not the declared one."""
 
 from collections.abc import Iterator
 from dataclasses import replace

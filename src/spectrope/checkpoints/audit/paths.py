@@ -1,4 +1,4 @@
-"""Whether every way of serving a model applies the kernels of a plain forward pass."""
+"""Check that caching, padding and packing apply the kernels of a plain forward pass."""
 
 import inspect
 from collections.abc import Callable, Iterator

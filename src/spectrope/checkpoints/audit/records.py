@@ -1,4 +1,4 @@
-"""What an audit finds, as plain values that serialise to JSON."""
+"""Records of an audit, as plain values that serialise to JSON."""
 
 import dataclasses
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Positions that a rotation applies, where they are not those of the tokens."""
+"""Detect positions of a rotation that are not those of the tokens."""
 
 import torch
 from jaxtyping import Complex, Float

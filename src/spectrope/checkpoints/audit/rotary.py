@@ -1,4 +1,4 @@
-"""Which rotation queries and keys went through: pairs, frequencies, gain."""
+"""Identify the rotation of queries and keys: pairs, frequencies, gain."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,1 +1,1 @@
-"""What the attention layers of a checkpoint receive: constant content, constant tokens, real text."""
+"""Probes of the attention layers of a checkpoint: constant content, constant tokens, real text."""

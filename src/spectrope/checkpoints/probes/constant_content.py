@@ -61,7 +61,7 @@ def attention_modules(model: nn.Module) -> list[str]:
 def attending_modules(model: nn.Module) -> dict[str, bool]:
     """Dotted names of all modules that attend, in the order in which they run, and whether elsewhere.
 
-    Elsewhere is to another sequence, as a decoder attends to what an encoder put out.
+    Elsewhere is to another sequence, as a decoder attends to an encoder.
 
     Raises:
         UnsupportedError: If no attention kernel to an own sequence could be observed, or the model does not
@@ -209,7 +209,7 @@ def _by_row(output: Any, batch: int, length: int) -> Tensor | None:
 
 
 def _first_position(output: Tensor, length: int) -> Tensor | None:
-    """What a module puts out at every position alike, flattened per row of the batch; None if it varies."""
+    """Output of a module, equal at every position, flattened per row of the batch; None if it varies."""
     time = 1 if output.shape[1] == length else 2
     first = output.narrow(time, 0, 1)
     if bool((output - first).abs().max() > VARIES * first.abs().max()):

@@ -1,4 +1,4 @@
-"""What an attention layer of a checkpoint works with on real content: queries, keys, logits, states."""
+"""Queries, keys, logits and hidden states of the attention layers of a checkpoint on real text."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -79,7 +79,7 @@ class MeasuredRotation(Composite):
 
 @dataclass(frozen=True, eq=False)
 class Applied:
-    """What a layer applies, whatever its content.
+    """The positional encoding of a layer, which does not depend on content.
 
     Args:
         encoding: NoPE or a measured rotation, to which a bias may come; or nothing known.
@@ -137,7 +137,7 @@ def recorded_heads(place: int, call: Call, x: Float[Tensor, "b t c"], applied: A
         place: Number of the layer.
         call: On the CPU.
         x: Hidden states that enter it.
-        applied: What it applies whatever the content.
+        applied: The positional encoding of the layer.
 
     Raises:
         UnsupportedError: If it sees neither all of the past alone nor everything, or has sinks.
@@ -169,7 +169,7 @@ def refuse_sinks(call: Call) -> None:
 
 
 def is_causal(call: Call) -> bool:
-    """Whether queries see the past alone, or everything.
+    """Whether attention is causal or bidirectional.
 
     Raises:
         UnsupportedError: If neither.

@@ -1,4 +1,4 @@
-"""What is lost as heads are silenced one after the other."""
+"""Cumulative drop as heads are silenced one after the other."""
 
 from typing import Any
 

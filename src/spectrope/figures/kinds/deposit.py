@@ -1,4 +1,4 @@
-"""Whether one head carries a layer, as the deposit rule weighs it."""
+"""The deposit rule, layer by layer."""
 
 from typing import Any
 

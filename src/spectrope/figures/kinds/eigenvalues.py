@@ -1,4 +1,4 @@
-"""Eigenvalues of a head's Toeplitz part, counted beside what its symbol says."""
+"""Eigenvalues of a head's Toeplitz part, compared with its symbol."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ class Eigenvalues(Figure, name="eigenvalues"):
         """How to read it."""
         text = (
             "Of each encoding the head with the largest share of lags, and of it the Toeplitz matrix of its "
-            "mean lag effects, extended evenly to the future where queries see the past alone. Bars count "
+            "mean lag effects, extended evenly to the future where attention is causal. Bars count "
             "its eigenvalues; lines are the counts that its symbol has at as many uniform angles. The "
             "distance is Wasserstein's, as a share of the symbol's range, which falls like 1/n where lags "
             "decay, and so Szegő's theorem applies."

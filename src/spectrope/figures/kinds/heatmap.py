@@ -1,4 +1,4 @@
-"""What each head is worth, by layer and head."""
+"""Drop of each head, by layer and head."""
 
 from dataclasses import dataclass
 from typing import Any

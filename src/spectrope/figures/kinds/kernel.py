@@ -1,4 +1,4 @@
-"""What each head's logits owe to the lag."""
+"""Lag effect of each head on its logits."""
 
 import altair as alt
 import polars as pl

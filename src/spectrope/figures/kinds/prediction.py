@@ -1,4 +1,4 @@
-"""Whether the spectrum of a head says what its removal costs."""
+"""Toeplitz share of each head against its drop."""
 
 import altair as alt
 import polars as pl

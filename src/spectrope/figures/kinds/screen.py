@@ -1,4 +1,4 @@
-"""How well first-order estimates foretell the drops that they stand for."""
+"""First-order estimates against exact drops."""
 
 import altair as alt
 import polars as pl

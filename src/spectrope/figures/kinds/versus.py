@@ -1,4 +1,4 @@
-"""Drops from the largest to the smallest, rotation beside every other encoding."""
+"""Ordered drops of every encoding, beside those of RoPE."""
 
 import altair as alt
 import polars as pl

@@ -1,4 +1,4 @@
-"""`spectrope grok-theory`: what is said of token uniformity, tried where it can be computed."""
+"""`spectrope grok-theory`: numerical tests of the theory of token uniformity."""
 
 from dataclasses import dataclass
 from typing import Annotated

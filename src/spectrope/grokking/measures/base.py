@@ -1,4 +1,4 @@
-"""What a progress measure looks at, and what it returns."""
+"""Base class of progress measures."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

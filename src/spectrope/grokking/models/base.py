@@ -1,4 +1,4 @@
-"""What a model of an operation on residues is: two operands in, a score for each result out."""
+"""Base class of models of operations on residues: two operands in, a score per result out."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

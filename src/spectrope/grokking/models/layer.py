@@ -67,7 +67,7 @@ def mean(values: Sequence[Float[Tensor, "#n h d"]], logits: Float[Tensor, "n h t
 def position_bias(
     layer: TransformerLayer, encoding: Encoding, x: Tensor, pos: Int[Tensor, "1 t"]
 ) -> Float[Tensor, "h t t"]:
-    """What a positional encoding adds to the logits, whatever the hidden states.
+    """Positional bias on the logits, which does not depend on hidden states.
 
     Args:
         layer: Whose heads they are.

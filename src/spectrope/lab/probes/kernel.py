@@ -28,7 +28,7 @@ class EncodingKernel:
     Args:
         heads: Their numbers, from 0.
         kind: "bias": :math:`b_h(i-j)` in logit units, lags of the past extended evenly to the future where
-            queries see the past alone, else the symmetric part. "rotation": the mean
+            attention is causal, else the symmetric part. "rotation": the mean
             :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content.
         operator: The matrix.
         frequencies: θ in radians per position, with shape (m,), of a rotation; else None.

@@ -18,7 +18,7 @@ def eigenvalue_tables(spectra: Sequence[LayerSpectrum]) -> dict[str, pl.DataFram
     """Tables "eigenvalues", with a row per value, and "szego", with one per spectrum; in logit units.
 
     Of each head the Toeplitz part is its mean lag effect beside row effects, as table "kernel" holds it. Kind
-    "eigenvalue" speaks of its symmetric extension where queries see the past alone, else of its symmetric
+    "eigenvalue" speaks of its symmetric extension where attention is causal, else of its symmetric
     part; kind "singular value" of the matrix as it is, whose eigenvalues would all equal its diagonal where
     it is causal.
     """

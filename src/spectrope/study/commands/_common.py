@@ -1,4 +1,4 @@
-"""What actions of `spectrope claims` share."""
+"""Options and timing that actions of `spectrope claims` share."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -97,7 +97,7 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
         complain(f"left out: {complaint}")
     if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
         counts = ", ".join(told)
-        complain(f"withdrawn after corrections, which docs/explanation/conformance.md tells of: {counts}")
+        complain(f"withdrawn after corrections, described in docs/explanation/conformance.md: {counts}")
     return rows
 
 

@@ -1,4 +1,4 @@
-"""R12: the paper's public code zeroes columns of latent attention's weights where a head was meant."""
+"""R12: the paper's public code zeroes columns of latent attention's weights instead of a head."""
 
 from collections.abc import Collection
 from dataclasses import replace

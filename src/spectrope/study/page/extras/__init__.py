@@ -1,1 +1,1 @@
-"""What claims show beside their parts: a file for each figure."""
+"""Additional figures of claims, one file per figure."""

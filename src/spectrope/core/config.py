@@ -5,7 +5,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import cache
@@ -106,10 +106,16 @@ def from_dict(cls: type[C], fields: Mapping[str, Any]) -> C:
         raise ConfigError(f"{where}: {first['msg']}; got {first['input']!r}.") from None
 
 
-def no_such_field(cls: type, name: str) -> ConfigError:
-    """Error for an unknown field name, with the closest existing names."""
-    names = [field.name for field in dataclass_fields(cast(Any, cls))]
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+def no_such_field(cls: type, name: str, names: Iterable[str] | None = None) -> ConfigError:
+    """Error for an unknown field name, with the closest existing names.
+
+    Args:
+        cls: Its class.
+        name: The unknown name.
+        names: Names that could be meant (default: the fields of the class).
+    """
+    known = [field.name for field in dataclass_fields(cast(Any, cls))] if names is None else names
+    near = difflib.get_close_matches(name, dict.fromkeys(known), n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return ConfigError(f"{cls.__qualname__} has no field {name!r}{hint}")
 
@@ -133,7 +139,9 @@ def with_fields(config: C, changes: Mapping[str, Any]) -> C:
 def _path_of(config: Any, name: str) -> tuple[str, ...]:
     level: list[tuple[tuple[str, ...], Any]] = [((), config)]
     first, *rest = name.split(".")
+    seen: list[str] = []
     while level:
+        seen += [inner for _, one in level for inner in _names(one)]
         holders = [path for path, one in level if first in _names(one)]
         if len(holders) > 1:
             choices = " or ".join(repr(".".join((*path, name))) for path in holders)
@@ -146,7 +154,7 @@ def _path_of(config: Any, name: str) -> tuple[str, ...]:
             for inner in _names(one)
             if is_dataclass(getattr(one, inner))
         ]
-    raise no_such_field(type(config), name)
+    raise no_such_field(type(config), name, seen)
 
 
 def _names(config: Any) -> list[str]:

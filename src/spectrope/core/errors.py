@@ -94,4 +94,5 @@ def require_least(owner: object, least: float, *fields: str) -> None:
         ConfigError: Naming the first that does.
     """
     for field in fields:
-        require(getattr(owner, field) >= least, owner, field, f"at least {least}")
+        value = getattr(owner, field)
+        require(isinstance(value, int | float) and value >= least, owner, field, f"at least {least}")

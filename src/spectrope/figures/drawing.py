@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spectrope.core import require_type
 from spectrope.figures.save import write_spec, written_svg
 
 
@@ -36,6 +37,7 @@ class Drawing:
             ConfigError: If the suffix is another.
             StoreError: If the file cannot be written.
         """
+        require_type(path, (str, Path), "path", "that of a file, such as figure.svg")
         return write_spec(self.spec, Path(path))
 
     def __repr__(self) -> str:

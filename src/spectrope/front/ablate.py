@@ -13,8 +13,9 @@ from torch import nn
 from spectrope import lab
 from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, ablate_model, zeroed_heads
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device
+from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device, require_type
 from spectrope.figures import DROP, Drawing, head_map
+from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
 from spectrope.lab import EXAMPLES, Exact, HeadAblation, Method, Ray, choose_protocol, experiment_of
@@ -138,6 +139,11 @@ def ablate(
         >>> costs.columns[:3]
         ['layer', 'head', 'fill']
     """
+    require_callback(watch)
+    require_whole(1, examples=examples, batch=batch)
+    require_whole(2, length=length)
+    if layers is not None:
+        require_type(layers, slice, "layers", "a slice, such as slice(0, 4)")
     place = choose_device(device)
     known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
     of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
@@ -210,14 +216,19 @@ def _pairs(heads: Any) -> list[tuple[Any, ...]]:
     Raises:
         ConfigError: If these are none.
     """
-    listed = list(heads) if isinstance(heads, Sequence) and not isinstance(heads, str) else [heads]
+    listed = _sequence(heads)
     if listed and not isinstance(listed[-1], Sequence):
         listed = [listed]
-    for head in listed:
-        parts = [] if isinstance(head, str) or not isinstance(head, Sequence) else list(head)
-        if not parts or not all(type(part) is int for part in parts if not isinstance(part, str)):
-            raise ConfigError(f"heads must be pairs of layer and head, such as [(0, 3)]; got {heads!r}.")
-    return [tuple(head) for head in listed]
+    pairs = [tuple(_sequence(head) or ()) for head in listed or ()]
+    numbers = [part for pair in pairs for part in pair if not isinstance(part, str)]
+    if listed is None or not all(pairs) or not all(type(number) is int for number in numbers):
+        raise ConfigError(f"heads must be pairs of layer and head, such as [(0, 3)]; got {heads!r}.")
+    return pairs
+
+
+def _sequence(value: Any) -> list[Any] | None:
+    """What a sequence holds; None if it is none, as text is none."""
+    return list(value) if isinstance(value, Sequence) and not isinstance(value, str) else None
 
 
 def refuse(arguments: Mapping[str, Any], of: str, why: str) -> None:
@@ -235,9 +246,14 @@ def require_language_model(model: nn.Module) -> None:
     """Refuse modules of which nothing is known.
 
     Raises:
+        ConfigError: If it is no module.
         UnsupportedError: If it is neither a Hugging Face model nor an `OwnModel`, or a decoder, which is
             measured as part of its run.
     """
+    if not isinstance(model, nn.Module):
+        raise ConfigError(
+            f"a model must be a torch.nn.Module; got {type(model).__name__}. sp.load_model opens a run's."
+        )
     if isinstance(model, Decoder):
         raise UnsupportedError("a Decoder has no data by itself; give its run.")
     if getattr(model, "config", None) is None:
@@ -248,9 +264,14 @@ def require_language_model(model: nn.Module) -> None:
 
 def _method(method: Method | None, fill: str | None, examples: int | None) -> Method:
     if method is not None:
+        require_type(
+            method, get_args(Method), "method", "Exact(), Adaptive(), Cumulative() or Screen() of sp.lab"
+        )
         refuse({"fill": fill, "examples": examples}, "ablation without a method", "the method has its own")
         return method
-    return Exact(protocol=choose_protocol("controlled", fill), examples=examples or EXAMPLES)
+    return Exact(
+        protocol=choose_protocol("controlled", fill), examples=EXAMPLES if examples is None else examples
+    )
 
 
 def _model_fill(fill: str | None) -> CheckpointFill:

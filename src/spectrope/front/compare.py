@@ -9,8 +9,9 @@ import polars as pl
 
 from spectrope import lab
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Device, Watch
+from spectrope.core import ConfigError, Device, Watch, require_type
 from spectrope.figures import Drawing
+from spectrope.front.arguments import as_folder, as_settings, require_callback, require_whole
 from spectrope.front.figure import HEATMAP, figure, report
 from spectrope.front.progress import watching
 from spectrope.front.runs import table
@@ -146,19 +147,28 @@ def compare(
         condition=condition,
         epochs=epochs,
         n_examples=n_examples,
-        settings=settings,
+        settings=as_settings(settings),
     )
-    if workers < 1:
-        raise ConfigError(f"workers must be at least 1; got {workers}.")
-    if rates is not None and not (rates and all(rate > 0 for rate in rates)):
-        raise ConfigError(f"rates must be at least one, and positive; got {tuple(rates)}.")
+    folder = as_folder(root)
+    require_callback(watch)
+    require_whole(1, workers=workers)
+    if rates is not None:
+        _check_rates(rates)
     tried(plan)
-    work = _Work(plan, Path(root), device, workers, engine, watch)
+    work = _Work(plan, folder, device, workers, engine, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
     comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings))
     warn_of_failures(comparison)
     return comparison
+
+
+def _check_rates(rates: Sequence[float]) -> None:
+    require_type(rates, Sequence, "rates", "multiples of the scale's learning rate, such as (0.5, 1, 2)")
+    for rate in rates:
+        require_type(rate, (int, float), "every one of the rates", "a number")
+    if not (rates and all(rate > 0 for rate in rates)):
+        raise ConfigError(f"rates must be at least one, and positive; got {tuple(rates)}.")
 
 
 @dataclass(frozen=True)

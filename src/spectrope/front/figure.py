@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spectrope.checkpoints import AblatedModel
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, require_type
 from spectrope.figures import FIGURES, Drawing, figure_spec, write_report
 from spectrope.front.ablate import AblatedRun
 from spectrope.front.runs import as_runs
@@ -66,4 +66,5 @@ def report(runs: Run | Iterable[Run] | str | Path, path: str | Path = "report.ht
         >>> sp.report(run, "report.html").name
         'report.html'
     """
+    require_type(path, (str, Path), "path", "the path of an HTML file")
     return write_report(as_runs(runs), path)

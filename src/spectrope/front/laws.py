@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from spectrope.console import Shown, attempted, place_of
-from spectrope.core import ConfigError, digest_of, with_fields
+from spectrope.core import ConfigError, digest_of, require_type, with_fields
 from spectrope.encodings import Encoding, EncodingConfig, LawCheck, Sizes, is_encoding_class, parse_encoding
 from spectrope.encodings.laws import check_laws as checks_of
 from spectrope.lab import AnyEncoding
@@ -93,6 +93,7 @@ def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
         >>> sp.check_laws("alibi").honest
         True
     """
+    require_type(seed, int, "seed", "a whole number")
     if is_encoding_class(encoding):
         encoding = encoding.Config()
     if isinstance(encoding, str):

@@ -1,6 +1,7 @@
 """Spectra of the heads of a run or a model, or of an encoding by itself."""
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ from torch import Tensor
 
 from spectrope import lab
 from spectrope.checkpoints import LENGTH, ModelSpectrum, spectrum_of_model
-from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign
+from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
 from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class, parse_encoding
 from spectrope.front.ablate import refuse, require_language_model
+from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
 from spectrope.front.targets import AnyTokenizer, Target, opened
@@ -32,7 +34,7 @@ def spectrum(
     on: Path | Sequence[str] | Tensor | None = None,
     layers: slice | None = None,
     batch: int | None = None,
-    quantities: Sequence[str] = (),
+    quantities: str | Sequence[str] = (),
     tokenizer: AnyTokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
@@ -54,7 +56,7 @@ def spectrum(
         layers: Of a model: layers to measure; None takes all.
         batch: Of a model: sequences in one pass; None takes all.
         quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
-            run.
+            run, or several.
         tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
             named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
@@ -72,6 +74,13 @@ def spectrum(
         >>> bounds.select("heads", "kind").rows()
         [('0', 'bias'), ('1', 'bias')]
     """
+    require_callback(watch)
+    require_whole(1, examples=examples, draws=draws, batch=batch, heads=heads)
+    require_whole(2, length=length)
+    if layers is not None:
+        require_type(layers, slice, "layers", "a slice, such as slice(0, 4)")
+    require_type(quantities, Sequence, "quantities", "a name or several")
+    quantities = (quantities,) if isinstance(quantities, str) else quantities
     contents = {"on": on, "layers": layers, "batch": batch}
     if is_encoding(target):
         refuse(
@@ -84,7 +93,12 @@ def spectrum(
         )
     refuse({"heads": heads}, "encodings", "a model has its own")
     place = choose_device(device)
-    known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
+    try:
+        known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
+    except ConfigError as error:
+        near = get_close_matches(target, ENCODINGS, n=1) if isinstance(target, str) else []
+        hint = f" As an encoding: did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"{error}{hint}") from None
     examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
     if isinstance(known, Run):
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")
@@ -119,9 +133,6 @@ def is_encoding(target: object) -> bool:
 
 
 def _of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
-    for name, value, least in (("length", length, 2), ("heads", heads, 1)):
-        if value < least:
-            raise ConfigError(f"{name} must be at least {least}; got {value}.")
     config = parse_encoding(target) if isinstance(target, str) else target
     if is_encoding_class(config):
         config = config.Config()

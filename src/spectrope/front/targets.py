@@ -12,6 +12,7 @@ from spectrope import lab
 from spectrope.checkpoints import Tokenizer, is_checkpoint, open_model, open_tokenizer
 from spectrope.console import resolve_own
 from spectrope.core import ConfigError, Device, choose_device
+from spectrope.front.arguments import as_folder
 from spectrope.lab import OWN, OWN_TASKS
 from spectrope.store import Run, disk_errors, resolve_run
 
@@ -40,7 +41,7 @@ def opened(
         ConfigError: If it is none of these.
     """
     if isinstance(target, str | Path):
-        target = run_or_checkpoint(str(target), Path(root), allow_download, specs=())
+        target = run_or_checkpoint(str(target), as_folder(root), allow_download, specs=())
     if isinstance(target, Run):
         return target, None
     if isinstance(target, nn.Module):

@@ -7,7 +7,16 @@ from typing import Any, overload
 
 from spectrope import lab
 from spectrope.console import try_own, try_task
-from spectrope.core import ConfigError, Device, SpectropeWarning, Watch, choose_device, stop_on_signal
+from spectrope.core import (
+    ConfigError,
+    Device,
+    SpectropeWarning,
+    Watch,
+    choose_device,
+    require_type,
+    stop_on_signal,
+)
+from spectrope.front.arguments import as_folder, as_settings, require_callback, require_whole
 from spectrope.front.progress import watching
 from spectrope.lab import AnyEncoding, AnyExperiment, AnyTask, Experiment, Job, Probe, as_jobs, experiment
 from spectrope.store import Run
@@ -98,12 +107,16 @@ def train(
             seed=seed,
             epochs=epochs,
             n_examples=n_examples,
-        ).with_(**settings or {})
+        ).with_(**as_settings(settings))
+    folder = as_folder(root)
+    require_callback(watch)
+    if probe is not None:
+        require_type(probe, Probe, "probe", "a probe, such as LearningProbe(every=100)")
     if decoder := Experiment.of(one):
         tried([decoder])
     place = choose_device(device)
     with watching(watch, [one.label]) as shown, stop_on_signal() as stop:
-        run = lab.train(one, Path(root), place, shown, stop, probe)
+        run = lab.train(one, folder, place, shown, stop, probe)
     warn_of_failures([run])
     return run
 
@@ -161,10 +174,13 @@ def execute(
         [0, 1]
     """
     labels = [job.experiment.label for job in as_jobs(plan)]
+    folder = as_folder(root)
+    require_callback(watch)
+    require_whole(1, workers=workers)
     if not labels:
         return []
     with watching(watch, labels) as shown:
-        return lab.execute(plan, root, device=device, workers=workers, watch=shown)
+        return lab.execute(plan, folder, device=device, workers=workers, watch=shown)
 
 
 def tried(plan: Sequence[Experiment]) -> None:

@@ -9,7 +9,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, Heads, HeadSizes, MultiHead, Stream
-from spectrope.core import Configured, Noise, OneOf, SeededModule, maybe_drop, own_precision, require
+from spectrope.core import (
+    Configured,
+    Noise,
+    OneOf,
+    SeededModule,
+    maybe_drop,
+    own_precision,
+    require,
+    require_type,
+)
 from spectrope.encodings import ENCODINGS, POSITIONS, Arange, Encoding, EncodingConfig, NoPE, Positions
 from spectrope.tasks import Batch
 
@@ -62,7 +71,10 @@ class DecoderConfig(Configured):
 
     def __post_init__(self) -> None:
         for size in _SIZES:
+            require_type(getattr(self, size), int, f"DecoderConfig.{size}", "a whole number")
             require(getattr(self, size) >= 1, self, size, "at least 1")
+        for part, registry in (("encoding", ENCODINGS), ("positions", POSITIONS), ("attention", ATTENTIONS)):
+            object.__setattr__(self, part, OneOf(registry).read(getattr(self, part)))
         require(0 <= self.dropout < 1, self, "dropout", "a probability below 1")
         fewer = f"The task has {self.n_labels} labels."
         enough = self.classes == "labels" or self.vocabulary >= self.n_labels
@@ -147,6 +159,7 @@ class Decoder(SeededModule):
 
     def __init__(self, config: DecoderConfig, impl: str = "fastest") -> None:
         super().__init__()
+        require_type(config, DecoderConfig, "the configuration of a Decoder", "a DecoderConfig")
         self.config, self.impl = config, impl
         self.positions = config.positions
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)

@@ -56,7 +56,7 @@ def test_an_encoding_is_bounded_without_a_model(tmp_path, capsys):
     assert "…" not in out
     assert "Szegő's theorem does not apply to 8 of 8: at least 75%" in out
     assert "Avram and Parter's theorem does not apply to 8 of 8" in out
-    assert re.search(r"0 +-0 +-0\.5 +-2 +-8 +-32 +-128", out)
+    assert re.search(r"0 +0 +-0\.5 +-2 +-8 +-32 +-128", out)
     assert {path.name for path in (tmp_path / "tables").iterdir()} == {
         "distances.parquet",
         "extremes.parquet",

@@ -74,6 +74,8 @@ class OwnModel(nn.Module):
             raise ConfigError(f"OwnModel takes a torch.nn.Module; got a {type(model).__name__}.")
         vocabulary = _vocabulary(model) if vocabulary is None else vocabulary
         require_type(vocabulary, int, "OwnModel.vocabulary", "a whole number")
+        if max_length is not None:
+            require_type(max_length, int, "OwnModel.max_length", "a whole number")
         if vocabulary < LEAST_VOCABULARY:
             raise ConfigError(f"OwnModel.vocabulary must be at least {LEAST_VOCABULARY}; got {vocabulary}.")
         for module in model.modules():

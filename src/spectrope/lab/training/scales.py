@@ -132,6 +132,8 @@ def experiment(
     encoding = _described(encoding)
     preset = _preset(task, scale)
     config, named = _named(encoding, preset.model.d_model)
+    if attention is not None:
+        require_type(attention, AttentionConfig, "attention", "a configuration, such as MultiHead.Config()")
     attention = attention or named
     built = preset.task.build()
     sizes = {"vocabulary": built.vocabulary, "n_labels": built.n_classes, "max_length": built.max_length}

@@ -45,3 +45,15 @@ def test_the_functions_are_those_of_the_issue():
 def test_a_version_is_told():
     assert isinstance(sp.__version__, str)
     assert isinstance(sp.lab, types.ModuleType)
+
+
+def test_the_package_says_where_to_begin(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    test = doctest.DocTestParser().get_doctest(sp.__doc__ or "", {}, "spectrope", None, 0)
+    told = []
+    doctest.DocTestRunner().run(test, out=told.append)
+    assert len(test.examples) == 3
+    assert not told, "".join(told)
+    for name in DOCUMENTED:
+        if inspect.isfunction(DOCUMENTED[name]) and name not in ("unwatched", "register_attention"):
+            assert f"`{name}" in sp.__doc__ or f"`with {name}" in sp.__doc__

@@ -9,16 +9,16 @@ Compare encodings: `compare` trains and ablates a decoder with each; `train` one
 plan of your own. Their runs: `runs`, `load_run`, `table` (one data frame), `figure`, `report`, `load_model`.
 
 Heads, of runs and of models alike: `ablate` measures what each costs, `with ablated(model, [(layer, head)])`
-silences some, `spectrum` measures their spectra. Models: `audit` compares the encoding that a model applies with
-the one that it declares, and `diff` two audits. These take Hugging Face models, folders of checkpoints, and
-modules of your own in `OwnModel`.
+silences some, `spectrum` measures their spectra. Models: `audit` compares the encoding that a model applies
+with the one that it declares, and `diff` two audits. These take Hugging Face models, folders of checkpoints,
+and modules of your own in `OwnModel`.
 
 Encodings: `encodings.RoPE(head_dim=64)` is a module on plain tensors; `load_encoding` reads names and files
-(`file.py:Class`), `check_laws` tries what an encoding declares, and `class Mine(sp.Encoding, name="mine")` is one
-of your own. `ENCODINGS`, `TASKS` and `FIGURES` list what there is by name.
+(`file.py:Class`), `check_laws` tries what an encoding declares, and `class Mine(sp.Encoding, name="mine")` is
+one of your own. `ENCODINGS`, `TASKS` and `FIGURES` list what there is by name.
 
-Results display themselves in terminals and notebooks, and `to_frame()` gives their tables. Each name is imported
-when it is first used.
+Results display themselves in terminals and notebooks, and `to_frame()` gives their tables. Each name is
+imported when it is first used.
 """
 
 import lazy_loader

@@ -46,7 +46,8 @@ from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
 from .core.progress import unwatched
 from .core.version import __version__
-from .encodings.base import ENCODINGS, Context, Encoding
+from .encodings.base import ENCODINGS, Encoding
+from .encodings.context import Context
 from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
 from .front.check import check_runs

@@ -83,19 +83,16 @@ from .alibi import ALiBi, alibi_slopes
 from .base import (
     ENCODINGS,
     CatalogueEntry,
-    Context,
     Encoding,
     EncodingConfig,
-    Form,
     LagBias,
-    Side,
     Sized,
-    Tag,
     describe,
     is_encoding_class,
 )
 from .blend import Blend
 from .composite import Composite
+from .context import Context, Form, Side, Tag
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decay import CABLE, FoX

@@ -97,6 +97,7 @@ def manifest(frame: pl.DataFrame, task: str) -> dict[str, Any]:
     return {
         "finished_at": "2025-06-01T10:00:00+00:00",
         "seconds": 41.5,
+        "cpu_seconds": 41.5,
         "commit": "0123456789ab",
         "device": "cpu",
         "precision": "float32",

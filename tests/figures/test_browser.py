@@ -1,5 +1,7 @@
 """The page in a real browser: everything is drawn, nothing is asked for, nothing sticks out."""
 
+import io
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from selenium.webdriver import ActionChains, Chrome
 from selenium.webdriver.common.by import By
@@ -220,6 +223,60 @@ def test_pointing_at_an_encoding_fades_the_others(driver, pages, by):
     assert len(faint) == 4 * 7
     LEAVE[by](driver, entry)
     WebDriverWait(driver, PATIENCE).until(lambda _: opacities(driver) == {"1"})
+
+
+DOWNLOADS = """
+window.saved = [];
+URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text)); return "#"; };
+"""
+
+
+def test_a_figure_offers_its_data_and_its_command(driver, pages):
+    open_page(driver, pages[1], 1200)
+    driver.execute_script(DOWNLOADS)
+    buttons = driver.find_elements(By.CSS_SELECTOR, "#heatmap .tools button")
+    assert [button.text for button in buttons] == ["Data as CSV", "Data as JSON", "Copy command"]
+    for button in buttons[:2]:
+        driver.execute_script("arguments[0].click()", button)
+    WebDriverWait(driver, PATIENCE).until(lambda page: len(page.execute_script("return window.saved")) == 2)
+    csv, data = sorted(driver.execute_script("return window.saved"), key=lambda text: text.startswith("["))
+    rows = [row for row in json.loads(data) if "drop" in row]
+    table = pl.read_csv(io.StringIO(csv))
+    assert table.height == len(json.loads(data))
+    assert table["drop"].to_list()[:5] == pytest.approx([row["drop"] for row in rows[:5]])
+    command = driver.execute_script("return document.querySelector('#heatmap .tools').dataset.command")
+    assert command.endswith("--figure heatmap --out heatmap.svg")
+
+
+def test_tables_are_sorted_by_their_headings_and_filtered(driver, pages):
+    open_page(driver, pages[1], 1200)
+    table = driver.find_element(By.CSS_SELECTOR, "#table table")
+    head = table.find_elements(By.CSS_SELECTOR, "thead th")[1]
+
+    def shown() -> list[float]:
+        cells = table.find_elements(By.CSS_SELECTOR, "tbody tr:not([hidden]) td.strong")
+        return [float(cell.text) for cell in cells]
+
+    before = shown()
+    for sense in ("ascending", "descending"):
+        head.find_element(By.TAG_NAME, "button").click()
+        assert head.get_attribute("aria-sort") == sense
+        assert shown() == sorted(before, reverse=sense == "descending")
+    driver.find_element(By.CSS_SELECTOR, "#table input[type=search]").send_keys("alibi")
+    assert len(shown()) == 1
+
+
+def test_in_the_dark_the_page_is_dark_and_figures_stay_on_a_light_ground(driver, pages):
+    scheme = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
+    try:
+        open_page(driver, pages[1], 1200)
+        ground = "return getComputedStyle(document.querySelector(arguments[0])).backgroundColor"
+        assert driver.execute_script(ground, ":root") == "rgb(27, 26, 24)"
+        assert driver.execute_script(ground, "figure") == "rgb(253, 253, 251)"
+        assert driver.execute_script(OVERFLOW) <= 0
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 def test_names_are_shown_and_never_run(driver, tmp_path):

@@ -72,10 +72,23 @@ def test_a_known_encoding_keeps_its_style_in_any_company():
     assert styles(["rope"])["rope"] == styles(["alibi", "mine", "rope"])["rope"] == KNOWN["rope"]
 
 
-def test_others_get_distinct_styles_until_they_run_out():
+def test_others_get_the_spare_styles_first_and_then_those_of_absent_ones():
     names = ["rope", *(f"mine {i}" for i in range(6))]
     chosen = styles(names)
-    assert [chosen[f"mine {i}"] for i in range(6)] == [*SPARE, *SPARE[:2]]
+    assert [chosen[f"mine {i}"] for i in range(6)] == [*SPARE, KNOWN["nope"], KNOWN["sinusoidal"]]
+
+
+@pytest.mark.parametrize("sight", SIGHT)
+def test_own_encodings_differ_in_colour_as_long_as_there_are_colours(sight):
+    colours = [
+        style.colour for style in styles(["rope", "alibi", *(f"mine {i}" for i in range(10))]).values()
+    ]
+    assert min(difference(*pair, sight) for pair in itertools.combinations(colours, 2)) > 6
+
+
+def test_no_two_of_many_own_encodings_look_alike():
+    chosen = styles(["rope", *(f"mine {i}" for i in range(40))])
+    assert len(set(chosen.values())) == 41
 
 
 def test_orders():

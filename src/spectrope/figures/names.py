@@ -119,9 +119,20 @@ DIVERGING = (*reversed(GAIN), ZERO, *LOSS)  # Of drops: below zero, zero, above.
 
 
 def styles(encodings: Sequence[str]) -> dict[str, Style]:
-    """The style of each encoding; those that are not well known share the spare ones in turn."""
+    """The style of each encoding.
+
+    Those that are not well known take the spare ones, then those of well-known encodings that are absent,
+    then the same colours with other dashes.
+    """
+    free = [*SPARE, *(style for name, style in KNOWN.items() if name not in encodings)]
     others = [name for name in encodings if name not in KNOWN]
-    return {name: KNOWN.get(name) or SPARE[others.index(name) % len(SPARE)] for name in encodings}
+    return {name: KNOWN.get(name) or _spare(free, others.index(name)) for name in encodings}
+
+
+def _spare(free: Sequence[Style], number: int) -> Style:
+    """A style that none of the encodings before has: in each round of the colours, dashes move on by one."""
+    turn, at = divmod(number, len(free))
+    return Style(free[at].colour, free[(at + turn) % len(free)].dash)
 
 
 def ordered_encodings(names: Iterable[str]) -> list[str]:

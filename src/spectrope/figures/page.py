@@ -9,7 +9,7 @@ from pathlib import Path
 from spectrope.figures.base import FIGURES, Figure, Panel, declared_tables
 from spectrope.figures.names import DIVERGING, styles
 from spectrope.figures.shell import rendered, write_page
-from spectrope.figures.summary import about, headline, rebuild_command, rows_of
+from spectrope.figures.summary import about, figure_command, headline, rebuild_command, rows_of
 from spectrope.figures.tables import Tables, read_tables
 from spectrope.store import Run
 
@@ -30,6 +30,7 @@ class FigureSection:
     figure: Figure
     caption: str
     groups: list[FigureGroup]
+    command: str
 
 
 def write_report(runs: Sequence[Run], path: str | Path) -> Path:
@@ -80,5 +81,6 @@ def _sections(tables: Tables) -> list[FigureSection]:
         for title, panels in groupby(figure.panels(tables), key=lambda panel: panel.group):
             groups.append(FigureGroup(title, list(panels), figure.ramp(tables, title)))
         if groups:
-            sections.append(FigureSection(figure, figure.caption(tables), groups))
+            command = figure_command(tables.sources, figure.kind)
+            sections.append(FigureSection(figure, figure.caption(tables), groups, command))
     return sections

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,8 @@ from spectrope.figures.spec import page_spec
 from spectrope.store import check_place, disk_errors, replace_file
 
 SHARED = "spectrope.figures"  # Whose templates every page may use.
+CONTENTS = Markup("<!--contents-->")  # Where the list of a page's sections goes.
+SECTION = re.compile(r'<section id="([^"]+)"[^>]*>\s*<h2>(.*?)</h2>')
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Section:
         caption: How to read it.
         panels: Its panels.
         least: Pixels that a panel takes at least.
+        command: What draws it again, where a command does.
     """
 
     name: str
@@ -38,6 +42,7 @@ class Section:
     caption: str
     panels: list[Panel]
     least: int
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,13 +76,15 @@ def rendered(
     """
     environment = templates_of(package)
     script = f"{_bundle()}\n{_source(environment, 'boot.js')}"
-    return environment.get_template(template).render(
+    page = environment.get_template(template).render(
         **content,
+        contents=CONTENTS,
         specs=[page_spec(panel) for panel in panels],
         script=Markup(script),
         script_hash=_hash(script),
         style=Markup("\n".join(_source(environment, name) for name in ("style.css", *styles))),
     )
+    return page.replace(CONTENTS, _contents(page), 1)
 
 
 def templates_of(package: str, *, autoescape: bool = True) -> jinja2.Environment:
@@ -122,6 +129,12 @@ def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
+
+
+def _contents(page: str) -> str:
+    """Links to the sections of a page, by its own headings, which are escaped already."""
+    links = "".join(f'<li><a href="#{name}">{title}</a></li>' for name, title in SECTION.findall(page))
+    return f'<nav class="contents" aria-label="Contents"><ul>{links}</ul></nav>'
 
 
 def _source(environment: jinja2.Environment, name: str) -> str:

@@ -54,7 +54,7 @@ class SummaryRow:
     interval: Interval | None  # Of the mean held-out accuracy, from two seeds on.
     ceiling: float
     drops: list[Drop]  # The largest of each seed that has been ablated.
-    seconds: float
+    cpu_seconds: float | None
     parameters: int
 
     @property
@@ -89,7 +89,7 @@ def headline(tables: Tables) -> list[HeadlineEntry]:
 
 def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:
     runs = part["run"].to_list()
-    means = {name: float(part[name].mean()) for name in ("train", "test", "ceiling", "seconds", "parameters")}  # pyright: ignore[reportArgumentType]
+    means = {name: float(part[name].mean()) for name in ("train", "test", "ceiling", "parameters")}  # pyright: ignore[reportArgumentType]
     return SummaryRow(
         encoding=part["encoding"][0],
         n_seeds=len(runs),
@@ -98,7 +98,7 @@ def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:
         interval=mean_interval(part["test"].to_list()),
         ceiling=means["ceiling"],
         drops=[drop for run in runs if (drop := _largest(tables.ablation, run)) is not None],
-        seconds=means["seconds"],
+        cpu_seconds=part["cpu_seconds"].cast(pl.Float64).mean(),  # pyright: ignore[reportArgumentType]
         parameters=round(means["parameters"]),
     )
 
@@ -232,12 +232,20 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
 
 def rebuild_command(runs: Sequence[Run], path: Path) -> str:
     """The command that writes the page again."""
+    return shlex.join(["spectrope", "report", *_named(runs), "--out", str(path)])
+
+
+def figure_command(runs: Sequence[Run], kind: str) -> str:
+    """The command that saves one figure of the page."""
+    return shlex.join(["spectrope", "report", *_named(runs), "--figure", kind, "--out", f"{kind}.svg"])
+
+
+def _named(runs: Sequence[Run]) -> list[str]:
+    """Runs as a command names them."""
     folders = {run.path.parent for run in runs}
     if len(folders) == 1:
-        named = [*(run.id for run in runs), "--runs", str(folders.pop())]
-    else:
-        named = [str(run.path) for run in runs]
-    return shlex.join(["spectrope", "report", *named, "--out", str(path)])
+        return [*(run.id for run in runs), "--runs", str(folders.pop())]
+    return [str(run.path) for run in runs]
 
 
 def _distinct(values: Iterable[Any]) -> list[str]:

@@ -71,8 +71,8 @@ class Tables:
 
     Args:
         sources: The runs themselves, setting by setting, encoding by encoding, seed by seed.
-        runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, parameters,
-            diverged, near_chance.
+        runs: A row per run: run, setting, encoding, seed, train, test, ceiling, seconds, cpu_seconds,
+            parameters, diverged, near_chance.
         metrics: A row per evaluation: the run's names, epoch, split, loss, accuracy.
         ablation: A row per ablated head: the run's names, layer, head, intact, ablated, drop, low, high.
         deposit: A row per layer: what the deposit rule finds. It and the tables below have the columns in
@@ -209,6 +209,7 @@ def _scores(run: Run) -> dict[str, Any]:
         "test": 100.0 * manifest["test_accuracy"],
         "ceiling": 100.0 * manifest["bayes_accuracy"],
         "seconds": float(manifest["seconds"]),
+        "cpu_seconds": manifest.get("cpu_seconds"),
         "parameters": int(manifest["n_parameters"]),
         "diverged": has_diverged(manifest),
         "near_chance": is_near_chance(manifest),

@@ -102,6 +102,11 @@ class StepTrainer(ABC):
         """Training time over all sessions of a resumed run."""
         return self.state.seconds
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time spent training over all sessions, in seconds."""
+        return self.state.cpu_seconds
+
     def manifest(self) -> dict[str, Any]:
         """Final scores and measures, what they mean, and when the model grokked."""
         state, rule = self.state, self.budget.stop or Grokked()

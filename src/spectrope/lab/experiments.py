@@ -71,6 +71,11 @@ class Training(Protocol):
         """Training time over all sessions of a resumed run."""
         ...
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time spent training over all sessions, in seconds."""
+        ...
+
 
 @dataclass(frozen=True)
 class TrainingTime:

@@ -142,6 +142,7 @@ def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
     return {
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(training.seconds, 3),
+        "cpu_seconds": round(training.cpu_seconds, 3),
         "commit": commit(),
         "device": str(device),
         "machine": machine(),

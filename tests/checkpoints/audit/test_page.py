@@ -55,8 +55,12 @@ def test_every_row_is_drawn_and_nothing_asked_for(driver, audits, tmp_path, name
 def test_panels_hold_every_kernel_and_every_pair(audits):
     found = audits["rotary"]
     for layer, panel in zip(found.layers, kernel_panels(found), strict=True):
-        rows = panel.layers["heads"].rows
-        assert [row["logit"] for row in rows] == [value for head in layer.heads for value in head.kernel]
+        rows = [row for marks in panel.layers.values() for row in marks.rows]
+        drawn = sorted((row["head"], row["lag"], row["logit"]) for row in rows)
+        measured = (
+            (one.head, *point) for one in layer.heads for point in zip(one.lags, one.kernel, strict=True)
+        )
+        assert drawn == sorted(measured)
     first, second = pair_panels(found)
     assert (first.title, second.title) == ("layer 0", "layer 1")
     assert [row["name"] for row in first.layers["lengths"].rows] == ["audited length", "declared length"]
@@ -64,6 +68,15 @@ def test_panels_hold_every_kernel_and_every_pair(audits):
     assert wavelengths != [row["wavelength"] for row in second.layers["declared"].rows]
     assert wavelengths[0] == pytest.approx(6.2831853, rel=1e-6)
     assert len(pair_panels(replace(found, layers=found.layers[:1] * 2))) == 1
+
+
+def test_lines_join_neighbouring_lags_alone(audits):
+    (panel, _) = kernel_panels(audits["rotary"])
+    lags = {name: sorted({row["lag"] for row in marks.rows}) for name, marks in panel.layers.items()}
+    assert lags["heads"] == list(range(lags["heads"][0], lags["heads"][-1] + 1))
+    assert min(lags["sparse"]) > lags["heads"][-1] + 1
+    assert panel.layers["heads"].spec()["mark"]["type"] == "line"
+    assert panel.layers["sparse"].spec()["mark"]["type"] == "circle"
 
 
 def test_layers_that_fall_alike_share_a_panel(audits):
@@ -77,7 +90,8 @@ def test_of_many_heads_some_are_drawn(audits):
     layer = found.layers[0]
     many = replace(found, layers=(replace(layer, heads=layer.heads * 10),))
     (panel,) = kernel_panels(many)
-    assert len(panel.layers["heads"].rows) == 14 * len(layer.heads[0].lags)
+    drawn = sum(len(marks.rows) for marks in panel.layers.values())
+    assert drawn == 14 * len(layer.heads[0].lags)
     assert f"about {HEADS} are drawn" in render_audit(many)
     assert "are drawn" not in render_audit(found)
 

@@ -17,7 +17,7 @@ DataRows = list[dict[str, Any]]
 def kernel_panels(audit: Audit) -> list[Panel]:
     """A panel per layer whose kernel varies with the lag, with a line per head."""
     return [
-        Panel("", f"layer {layer.name}", {"heads": _kernels(layer)}, 150)
+        Panel("", f"layer {layer.name}", _kernels(layer), 150)
         for layer in audit.layers
         if any(head.lags for head in layer.heads)
     ]
@@ -43,23 +43,37 @@ def slope_panels(audit: Audit) -> list[Panel]:
     return [Panel("", _names(members), _slopes(members[0]), 190) for members in groups.values()]
 
 
-def _kernels(layer: LayerRecord) -> Marks:
+def _kernels(layer: LayerRecord) -> Mapping[str, Marks]:
+    """Lines where neighbouring lags were measured; beyond, dots, between which nothing is known."""
     heads = [head for head in layer.heads if head.lags]
     step = math.ceil(len(heads) / HEADS)
-    rows = [
-        {"head": head.head, "lag": lag, "logit": value}
-        for head in heads[::step]
-        for lag, value in zip(head.lags, head.kernel, strict=True)
-    ]
     shown = [head.head for head in heads[::step]]
+    near, far = list[dict[str, Any]](), list[dict[str, Any]]()
+    for head in heads[::step]:
+        dense = _dense(head.lags)
+        for lag, value in zip(head.lags, head.kernel, strict=True):
+            (near if lag in dense else far).append({"head": head.head, "lag": lag, "logit": value})
+    place = {
+        "x": alt.X("lag:Q", title="lag, positions", scale=alt.Scale(nice=False)),
+        "y": alt.Y("logit:Q", title="logit"),
+        "color": _colour(shown),
+        "tooltip": [alt.Tooltip("head:Q"), alt.Tooltip("lag:Q"), exact("logit", "logit", ".4f")],
+    }
     line = alt.Chart().mark_line(strokeWidth=1.1, opacity=0.8)
-    drawn = line.encode(
-        x=alt.X("lag:Q", title="lag, positions", scale=alt.Scale(nice=False)),
-        y=alt.Y("logit:Q", title="logit"),
-        color=_colour(shown),
-        tooltip=[alt.Tooltip("head:Q"), alt.Tooltip("lag:Q"), exact("logit", "logit", ".4f")],
-    )
-    return Marks(rows, drawn)
+    dots = alt.Chart().mark_circle(size=9, opacity=0.8)
+    layers = {"heads": Marks(near, line.encode(**place))}
+    return layers | ({"sparse": Marks(far, dots.encode(**place))} if far else {})
+
+
+def _dense(lags: Sequence[int]) -> set[int]:
+    """The longest stretch of neighbouring lags: a line between others would draw waves that are not there."""
+    stretches: list[list[int]] = []
+    for lag in sorted(lags):
+        if stretches and stretches[-1][-1] == lag - 1:
+            stretches[-1].append(lag)
+        else:
+            stretches.append([lag])
+    return set(max(stretches, key=len))
 
 
 def _pairs(layer: LayerRecord, length: int) -> Mapping[str, Marks]:

@@ -1,5 +1,6 @@
 """The page of an audit: one HTML file with the verdicts, and the kernels and frequencies drawn."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +22,9 @@ from spectrope.figures import Section, rendered, write_page
 LEAST = 300
 KERNELS = (
     "What the lag adds to each head's logits when every position holds one and the same content, freed of "
-    "what all keys of a query share; at the 32 nearest lags and some beyond. Content is random, so curves "
-    "differ from head to head; what shows is whether they decay, oscillate or stay flat."
+    "what all keys of a query share. Lines join neighbouring lags; dots are single lags beyond, between "
+    "which a kernel may turn many times. Content is random, so curves differ from head to head; what shows "
+    "is whether they decay, oscillate or stay flat."
 )
 PAIRS = (
     "How many positions each coordinate pair takes for a full turn. Dots are measured, rings declared; a dot "
@@ -135,11 +137,15 @@ def _wavelengths(pairs: Sequence[PairReach]) -> str:
 
 def _sections(audit: Audit) -> list[Section]:
     more = any(len(layer.heads) > HEADS for layer in audit.layers)
+    again = shlex.join(
+        ["spectrope", "audit", audit.model, "--length", str(audit.length), "--out", "audit.html"]
+    )
+    command = again if Path(audit.model).exists() else ""
     kernels = KERNELS + (f" Of layers with many heads about {HEADS} are drawn." if more else "")
     sections = [
-        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(audit), LEAST),
-        Section("slopes", "How steep biases fall", SLOPES, slope_panels(audit), LEAST),
-        Section("kernels", "Kernels over lag", kernels, kernel_panels(audit), LEAST),
+        Section("pairs", "How fast pairs turn", PAIRS, pair_panels(audit), LEAST, command),
+        Section("slopes", "How steep biases fall", SLOPES, slope_panels(audit), LEAST, command),
+        Section("kernels", "Kernels over lag", kernels, kernel_panels(audit), LEAST, command),
     ]
     return [section for section in sections if section.panels]
 

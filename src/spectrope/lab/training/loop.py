@@ -174,6 +174,11 @@ class Trainer:
         """Training time over all sessions of a resumed run."""
         return self.state.seconds
 
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time spent training over all sessions, in seconds."""
+        return self.state.cpu_seconds
+
     def manifest(self) -> dict[str, Any]:
         """Scores of the current model, and the precision of training."""
         model, dtype = self.state.model, self.state.dtype

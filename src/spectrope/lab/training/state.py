@@ -37,6 +37,8 @@ class TrainingState(Generic[M]):
         optimiser: AdamW over the network's trainable parameters.
         step: Steps taken.
         seconds: Training time over all sessions.
+        cpu_seconds: Processor time of this process in it, in seconds; other work on the machine does not
+            count.
         rows: Scores so far, each a dataclass.
         row: What a row is read back as.
         kept: Tensors to carry along, by name.
@@ -47,6 +49,7 @@ class TrainingState(Generic[M]):
     optimiser: torch.optim.Optimizer
     step: int = 0
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     rows: list[Any] = field(default_factory=list)
     row: Callable[..., Any] = EpochScores
     kept: dict[str, Tensor] = field(default_factory=dict)
@@ -57,6 +60,7 @@ class TrainingState(Generic[M]):
         progress = {
             "step": self.step,
             "seconds": self.seconds,
+            "cpu_seconds": self.cpu_seconds,
             "rows": [asdict(row) for row in self.rows],
             "dtype": dtype_name(self.dtype),
         }
@@ -69,6 +73,7 @@ class TrainingState(Generic[M]):
         tensors, metadata = run.read_tensors(CHECKPOINT)
         progress = json.loads(metadata["progress"])
         self.step, self.seconds = progress["step"], progress["seconds"]
+        self.cpu_seconds = progress.get("cpu_seconds", self.seconds)  # Old ones do not say.
         self.rows = [self.row(**row) for row in progress["rows"]]
         self.dtype = getattr(torch, progress.get("dtype", dtype_name(self.dtype)))  # Old ones do not say.
         self.model.load_state_dict(_under("model", tensors))
@@ -126,9 +131,10 @@ def sit(
     saved = time.monotonic()
     while not is_over():
         before()
-        begun = time.monotonic()
+        begun, computed = time.monotonic(), time.process_time()
         step()
         state.seconds += time.monotonic() - begun
+        state.cpu_seconds += time.process_time() - computed
         stopping = stop() and not is_over()
         if stopping or time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
             save()

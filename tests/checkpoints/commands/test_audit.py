@@ -71,8 +71,8 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "128 positions in float32" in out
     assert "rotary, base 500000" in out
     assert "cached decoding" in out
-    assert "Every layer applies what the configuration declares, as far as its kernel shows" in out
-    assert "Not looked at: values" in out
+    assert "Every layer applies what the configuration declares, as far as this shows" in out
+    assert "Not looked at: what the attention kernel makes of its inputs" in out
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):

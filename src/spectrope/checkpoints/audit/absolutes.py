@@ -1,32 +1,41 @@
 """What the embeddings of a stack add by position, against what is declared."""
 
+import torch
+
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declaration import declared_offset
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.records import AbsoluteRecord, LayerVerdict
+from spectrope.checkpoints.audit.restarts import named_positions
+from spectrope.checkpoints.audit.sinusoids import declared_sinusoids, departure
 from spectrope.checkpoints.probes.constant_token import Absolute
 
 VARIES = 1e-9  # Share of energy from which an input counts as varying over positions.
 
 
-def absolute_record(absolute: Absolute, declaration: Declaration) -> AbsoluteRecord:
-    """Compare the absolute term of a stack with its declaration."""
+def absolute_record(absolute: Absolute, declaration: Declaration, noise: float) -> AbsoluteRecord:
+    """Compare the absolute term of a stack with its declaration.
+
+    Args:
+        absolute: As measured.
+        declaration: The configuration.
+        noise: Relative rounding error of the model's arithmetic.
+    """
     varies, declared = absolute.variation > VARIES, declared_offset(declaration)
     rows = absolute.rows.tolist()
     first = rows[0] if varies and rows else None
-    consecutive = rows == list(range(rows[0], rows[0] + len(rows))) if rows else True
+    computed = declared_sinusoids(declaration)
     findings: list[Discrepancy] = []
     if declared is not None and not varies:
-        findings.append(Discrepancy("absolute term", "a learned table", "none"))
-    elif declared is not None and first is not None and (first != declared or not consecutive):
-        got = str(first) if consecutive else "rows out of order"
-        findings.append(
-            Discrepancy("first position", f"row {declared}", f"row {got}" if consecutive else got)
-        )
+        findings.append(Discrepancy("absolute term", "a table of positions", "none"))
+    elif declared is not None and first is not None:
+        findings = _lookups(absolute, declared)
+    if computed and declared is not None and varies and not findings:
+        findings = _values(absolute, declared, computed, noise)
     verdict: LayerVerdict = "differs" if findings else "matches"
     if declared is None and varies:
         verdict = "undeclared"
-    elif declared is not None and varies and first is None:
+    elif declared is not None and varies and first is None and not computed:
         verdict = "cannot tell"
     return AbsoluteRecord(
         block=absolute.block,
@@ -38,3 +47,28 @@ def absolute_record(absolute: Absolute, declaration: Declaration) -> AbsoluteRec
         findings=tuple(findings),
         term=absolute.term if varies else None,
     )
+
+
+def _lookups(absolute: Absolute, declared: int) -> list[Discrepancy]:
+    """Where tokens look up other rows than their own, or rows are multiplied."""
+    rows, first = absolute.rows, int(absolute.rows[0])
+    if bool((rows < 0).any()):
+        return [Discrepancy("absolute term", "rows of the table", "vectors that are no rows of it")]
+    if not torch.equal(rows, torch.arange(first, first + len(rows), device=rows.device)):
+        return [Discrepancy("positions", "those of the tokens", named_positions(rows.double() - declared))]
+    if first != declared:
+        return [Discrepancy("first position", f"row {declared}", f"row {first}")]
+    if abs(absolute.factor - 1) > 1e-3:
+        factor = absolute.factor
+        text = f"{factor:.4g} times them"
+        return [Discrepancy("absolute term", "rows of the table", text, residual=abs(factor - 1))]
+    return []
+
+
+def _values(absolute: Absolute, declared: int, convention: str, noise: float) -> list[Discrepancy]:
+    """Where a computed table holds other values than its architecture's."""
+    found = departure(absolute.term, declared, convention, noise)  # pyright: ignore[reportArgumentType]
+    if found is None:
+        return []
+    respect, words = found
+    return [Discrepancy(respect, "the sines and cosines of the architecture", words)]

@@ -158,9 +158,10 @@ def judge(
     """The verdict on a layer, and why where it is neither a match nor a difference."""
     if declared.kind is None and not findings:
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
-    if declared.kind == "bucketed bias" and effective.kind == "none":
+    family_alone = all(finding.what == "encoding" for finding in findings)
+    if declared.kind == "bucketed bias" and effective.kind == "none" and family_alone:
         return "cannot tell", "the table holds the same value in every bucket"
-    if effective.kind == "unknown" and all(finding.what == "encoding" for finding in findings):
+    if effective.kind == "unknown" and family_alone:
         return "cannot tell", "the kernel varies with position, but as no family known here"
     if findings:
         return "differs", ""

@@ -110,7 +110,7 @@ def audit(
         dtype=dtype_name(next(model.parameters()).dtype),
         noise=noise,
         length=length,
-        absolutes=tuple(absolute_record(one, declaration) for one in absolutes),
+        absolutes=tuple(absolute_record(one, declaration, noise) for one in absolutes),
         layers=compare_scales(records, declaration, noise),
         paths=served,
         unread=unread,

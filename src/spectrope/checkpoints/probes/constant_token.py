@@ -23,6 +23,7 @@ class Absolute:
         table: Dotted name of the embedding whose rows are looked up by position, or "".
         rows: Row of that table per position, with shape (t,); -1 where none is equal; empty without a table.
         looked_up: What the table gave, with shape (t, c); None without one.
+        factor: What the rows were multiplied by.
     """
 
     block: str
@@ -30,6 +31,7 @@ class Absolute:
     table: str
     rows: Int[Tensor, " rows"]
     looked_up: Float[Tensor, "t w"] | None = None
+    factor: float = 1.0
 
     @property
     def variation(self) -> float:
@@ -61,6 +63,7 @@ def constant_token(
     entered: dict[str, Tensor] = {}
     rows: dict[str, Tensor] = {}
     values: dict[str, Tensor] = {}
+    factors: dict[str, float] = {}
 
     def enter(name: str, args: Any, given: dict[str, Any]) -> None:
         states = states_of(args, given)
@@ -75,7 +78,9 @@ def constant_token(
             values.setdefault(name, vectors)
             table = _table_of(name, model.get_submodule(name))
             assert table is not None
-            rows.setdefault(name, matching_rows(table, vectors))
+            found, factor = _rows_and_factor(table, vectors)
+            rows.setdefault(name, found)
+            factors.setdefault(name, factor)
 
     with (
         before(model, entries, enter),
@@ -86,7 +91,7 @@ def constant_token(
         model(**Inputs(batch=1, length=length).of(model, mask))
     whole = {name: indices for name, indices in rows.items() if len(indices) == length}
     blocks = dict.fromkeys(entries.values())
-    return [_absolute(block, entered[block], whole, values) for block in blocks]
+    return [_absolute(block, entered[block], whole, values, factors) for block in blocks]
 
 
 def _entries(model: nn.Module, modules: list[str]) -> dict[str, str]:
@@ -128,7 +133,11 @@ def _table_of(name: str, module: nn.Module) -> Tensor | None:
 
 
 def _absolute(
-    block: str, states: Float[Tensor, "t c"], rows: dict[str, Tensor], values: dict[str, Tensor]
+    block: str,
+    states: Float[Tensor, "t c"],
+    rows: dict[str, Tensor],
+    values: dict[str, Tensor],
+    factors: dict[str, float],
 ) -> Absolute:
     """With the table that lies nearest to the block, as stacks may have one each."""
 
@@ -138,7 +147,22 @@ def _absolute(
 
     table = max(rows, key=shared, default="")
     row = rows.get(table, torch.empty(0, dtype=torch.long))
-    return Absolute(block, states, table, row, values.get(table))
+    return Absolute(block, states, table, row, values.get(table), factors.get(table, 1.0))
+
+
+def _rows_and_factor(
+    table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]
+) -> tuple[Int[Tensor, " t"], float]:
+    """Row of the table for each vector, or -1, and the factor on the rows if all vectors share one."""
+    rows = matching_rows(table, vectors)
+    if bool((rows >= 0).any()):
+        return rows, 1.0
+    sizes = [x.double().norm(dim=-1).clamp(min=1e-300) for x in (table, vectors)]
+    units, directions = (x.double() / size[:, None] for x, size in zip((table, vectors), sizes, strict=True))
+    cosines, nearest = (directions @ units.T).max(-1)
+    factors = sizes[1] / sizes[0][nearest]
+    alike = bool((cosines > 1 - 1e-4).all()) and bool((factors / factors[0] - 1).abs().max() < 1e-2)
+    return (nearest, factors[0].item()) if alike else (rows, 1.0)
 
 
 def matching_rows(table: Float[Tensor, "rows c"], vectors: Float[Tensor, "t c"]) -> Int[Tensor, " t"]:

@@ -60,7 +60,7 @@ POSITIONLESS = frozenset(
 ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4", "flint"})
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 # Sides (queries, keys) that are normalised after their rotation.
-NORMALISES_AFTER = {"llama4_text": 2, "nanochat": 2}
+NORMALISES_AFTER = {"hunyuan_v1_dense": 2, "hunyuan_v1_moe": 2, "llama4_text": 2, "nanochat": 2}
 # Whose values carry position by design, or come from an input that the probe does not replace.
 VALUES_VARY = frozenset({"deepseek_v4", "inkling_text", "inkling2_text", "mobilebert"})
 READS_ROTARY_DIM = frozenset({"gptj", "codegen"})  # Others keep the field for conversion alone.

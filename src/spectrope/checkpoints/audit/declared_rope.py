@@ -163,6 +163,7 @@ HALVES = frozenset(
         "vaultgemma",
     ]
 )
+HEAD_WIDTHS = ("head_dim", "attention_head_dim", "d_kv", "kv_channels")
 BACKWARDS = frozenset({"nanochat"})
 _PLAIN = (str, int, float, bool, list)
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")
@@ -269,7 +270,9 @@ def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, 
     if (latent := fields.get("qk_rope_head_dim")) is not None:
         still = fields.get("qk_nope_head_dim") or 0
         return still, latent, still + latent
-    head_dim = fields.get("head_dim", "attention_head_dim", "d_kv") or fields.width // fields.n_heads
+    head_dim = (
+        fields.get("head_dim", "attention_head_dim", "d_kv", "kv_channels") or fields.width // fields.n_heads
+    )
     width = fields.get("rotary_dim")
     if width is not None and fields.model_type in READS_ROTARY_DIM:
         return 0, width, head_dim

@@ -42,13 +42,24 @@ def _layouts(moving: Bool[Tensor, " d"]) -> Iterator[Layout]:
     yield Layout("adjacent", start, high + 1 + (high + 1) % 2 - start if start else high + 1 + (high + 1) % 2)
 
 
-def best_layout(vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float) -> Layout | None:
-    """The layout whose pairs keep their norm best, if they keep it."""
+def best_layout(
+    vectors: Float[Tensor, "n t d"], moving: Bool[Tensor, " d"], noise: float, likely: Layout | None = None
+) -> Layout | None:
+    """The layout whose pairs keep their norm best, if they keep it; a likely one comes first."""
     step = max(1, vectors.shape[1] // LAYOUT_POSITIONS)
-    sample = vectors[:16, ::step]
+    sample, within = vectors[:16, ::step], max(NORM_CHANGE, 8 * noise)
+    if likely is not None and _holds(likely, moving) and _norm_change(likely.planes(sample)) < within:
+        return likely
     scored = [(_norm_change(layout.planes(sample)), layout) for layout in _layouts(moving)]
     score, best = min(scored, key=lambda one: one[0])
-    return best if score < max(NORM_CHANGE, 8 * noise) else None
+    return best if score < within else None
+
+
+def _holds(layout: Layout, moving: Bool[Tensor, " d"]) -> bool:
+    """Whether every moving coordinate is of a pair."""
+    still = moving.clone()
+    still[layout.start : layout.start + layout.width] = False
+    return not bool(still.any())
 
 
 def _norm_change(z: Complex[Tensor, "n t m"]) -> float:

@@ -51,7 +51,7 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
     scale, bias = split_logits(call)
     q, growth = unscaled(call.q.double(), noise)
     rotation = fit_rotation(q, call.k.double(), kernel.sources, noise)
-    sides = each_head(q, kernel, noise)
+    sides = each_head(q, kernel, rotation, noise)
     still = rotation is None and not varies(q, noise) and not varies(call.k.double(), noise)
     encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown",

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.layout import best_layout, moving_coordinates
+from spectrope.checkpoints.audit.layout import Layout, best_layout, moving_coordinates
 from spectrope.checkpoints.audit.starts import start_of
 from spectrope.encodings import Pairing, geometric
 
@@ -47,6 +47,11 @@ class Rotation:
     position: int | None = None
 
     @property
+    def layout(self) -> Layout:
+        """Which coordinates the kernel sees turning in pairs."""
+        return Layout(self.seen_pairing, self.start, self.width)
+
+    @property
     def fraction(self) -> float:
         """Share of the coordinates that turn."""
         return self.width / self.head_dim
@@ -62,6 +67,7 @@ def fit_rotation(
     k: Float[Tensor, "b g t d"] | None,
     sources: list[Float[Tensor, "b _"]],
     noise: float,
+    likely: Layout | None = None,
 ) -> Rotation | None:
     """The rotation of queries and keys with constant content; None if there is none.
 
@@ -70,13 +76,14 @@ def fit_rotation(
         k: Keys likewise; None to fit one side by itself.
         sources: Vectors per content among which those before rotation lie, at the first position.
         noise: Relative rounding error of the model's arithmetic.
+        likely: Layout that is taken if pairs keep their norms in it.
     """
     sides = [x.double() for x in (q, k) if x is not None]
     vectors = torch.cat([x.flatten(0, 1) for x in sides])
     moving = moving_coordinates(vectors, noise)
     if not moving.any():
         return None
-    layout = best_layout(vectors, moving, noise)
+    layout = best_layout(vectors, moving, noise, likely)
     if layout is None:
         return None
     frequencies, errors, phase_error = phase_slopes(layout.planes(vectors))

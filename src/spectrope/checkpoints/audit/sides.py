@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.audit.encoding import Turning
+from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.audit.starts import factor_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel
@@ -82,26 +83,30 @@ class Sides:
         return replace(turning, gain=both[0] * both[1], gains=(both[0], both[1]))
 
 
-def each_head(q: Float[Tensor, "b h t d"], kernel: LayerKernel, noise: float) -> Sides:
+def each_head(
+    q: Float[Tensor, "b h t d"], kernel: LayerKernel, together: Rotation | None, noise: float
+) -> Sides:
     """Measure every head of both sides.
 
     Args:
         q: Queries, freed of a factor that grows with position.
         kernel: Whose keys are measured beside them.
+        together: Rotation of all heads, whose layout is tried first.
         noise: Relative rounding error of the model's arithmetic.
     """
     sides = {"queries": q, "keys": kernel.call.k.double()}
+    likely = None if together is None else together.layout
     return Sides(
         {
-            (side, head): _head(x[:, head : head + 1], kernel, noise)
+            (side, head): _head(x[:, head : head + 1], kernel, likely, noise)
             for side, x in sides.items()
             for head in range(x.shape[1])
         }
     )
 
 
-def _head(x: Float[Tensor, "b 1 t d"], kernel: LayerKernel, noise: float) -> HeadSide:
-    rotation = fit_rotation(x, None, kernel.sources, noise)
+def _head(x: Float[Tensor, "b 1 t d"], kernel: LayerKernel, likely: Layout | None, noise: float) -> HeadSide:
+    rotation = fit_rotation(x, None, kernel.sources, noise, likely)
     return HeadSide(x, rotation, factor_of(x[:, 0, 0], kernel.sources, noise) if rotation is None else None)
 
 

@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.audit.encoding import Turning
-from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.precision import rounding_of
 from spectrope.checkpoints.audit.restarts import applied_positions, named_positions
 from spectrope.checkpoints.audit.rotary import Rotation
@@ -63,7 +62,7 @@ def _uneven(
     same = (rotation.start, rotation.width) == (declared.start, declared.width)
     if not same or rotation.phase_error <= bound:
         return turning
-    planes = Layout(rotation.seen_pairing, rotation.start, rotation.width).planes(x.flatten(0, 1))
+    planes = rotation.layout.planes(x.flatten(0, 1))
     frequencies = torch.tensor(declared.frequencies, dtype=torch.float64, device=x.device)
     if rounding := rounding_of(planes, frequencies, bound):
         return replace(turning, rounding=rounding)

@@ -1,0 +1,165 @@
+"""Faults put into a model that runs: what reaches its kernels, its rotations or its tables is changed."""
+
+import sys
+from collections.abc import Callable, Collection
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import layer_name
+
+Inject = Callable[[nn.Module, pytest.MonkeyPatch], None]
+
+
+class Changed:
+    """The library's attention functions, whose arguments are changed on the way."""
+
+    def __init__(self, own: Any, change: Callable[..., Any], names: dict[int, str]) -> None:
+        self.own, self.change, self.names = own, change, names
+
+    def get_interface(self, implementation: str, default: Any) -> Any:
+        attend = self.own.get_interface(implementation, default)
+
+        def call(module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any = None, **options: Any) -> Any:
+            layer = layer_name(self.names[id(module)])
+            return attend(module, *self.change(layer, q, k, v, mask, options)[:4], **options)
+
+        return call
+
+
+def at_kernel(
+    change: Callable[..., tuple[Tensor, Tensor, Tensor]],
+    layers: Collection[int] = (),
+    stack: str | None = None,
+) -> Inject:
+    """Change queries, keys and values of some layers, all of them unless told, before the kernel sees them."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        def changed(layer: tuple[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Any, options: Any) -> Any:
+            return (q, k, v, mask) if layers and layer[1] not in layers else (*change(q, k, v), mask)
+
+        _patched(model, patch, changed)
+
+    return inject
+
+
+def options(change: Callable[[dict[str, Any]], dict[str, Any]], layers: Collection[int] = ()) -> Inject:
+    """Change the options of the kernel, such as scale and cap."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        def changed(layer: tuple[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+            if not layers or layer[1] in layers:
+                given.update(change(given))
+            return q, k, v, mask
+
+        _patched(model, patch, changed)
+
+    return inject
+
+
+def masked(
+    allowed: Callable[[Tensor], Tensor], layers: Collection[int] = (), stack: str | None = None
+) -> Inject:
+    """Give layers the mask that is drawn from the lag of query and key, with or without an axis of heads."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        def changed(layer: tuple[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
+            if layers and layer[1] not in layers:
+                return q, k, v, mask
+            places = torch.arange(q.shape[2])
+            given["is_causal"] = False
+            drawn = allowed(places[:, None] - places)
+            return q, k, v, drawn[(None,) * (4 - drawn.ndim)]
+
+        _patched(model, patch, changed)
+
+    return inject
+
+
+def _patched(model: nn.Module, patch: pytest.MonkeyPatch, change: Callable[..., Any]) -> None:
+    names = {id(module): name for name, module in model.named_modules()}
+    for home in {type(module).__module__ for module in model.modules()}:
+        code = sys.modules[home]
+        if hasattr(code, "ALL_ATTENTION_FUNCTIONS") and not home.startswith("torch"):
+            own = code.ALL_ATTENTION_FUNCTIONS
+            patch.setattr(code, "ALL_ATTENTION_FUNCTIONS", Changed(own, change, names))
+
+
+def rotating(change: Callable[..., tuple[Tensor, Tensor]], layers: Collection[int] = ()) -> Inject:
+    """Let `change` rotate queries and keys, given the model's own function and what it takes."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        running = [0]
+
+        def enter(name: str) -> Any:
+            return lambda *_: running.__setitem__(0, layer_name(name)[1])
+
+        for name, module in model.named_modules():
+            if "Attention" in type(module).__name__:
+                module.register_forward_pre_hook(enter(name))
+        code = next(
+            sys.modules[type(module).__module__]
+            for module in model.modules()
+            if hasattr(sys.modules[type(module).__module__], "apply_rotary_pos_emb")
+        )
+        own = code.apply_rotary_pos_emb
+
+        def rotate(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor, *rest: Any, **given: Any) -> Any:
+            def plain(q: Tensor, k: Tensor, cos: Tensor, sin: Tensor) -> Any:
+                return own(q, k, cos, sin, *rest, **given)
+
+            if layers and running[0] not in layers:
+                return plain(q, k, cos, sin)
+            return change(plain, q, k, cos, sin)
+
+        patch.setattr(code, "apply_rotary_pos_emb", rotate)
+
+    return inject
+
+
+def in_head(x: Tensor, head: int, other: Tensor) -> Tensor:
+    """x with one head of another tensor."""
+    return torch.cat([x[:, :head], other[:, head : head + 1], x[:, head + 1 :]], 1)
+
+
+def later(cos: Tensor, sin: Tensor, by: int) -> tuple[Tensor, Tensor]:
+    """Cosines and sines at positions that are so much later."""
+    c, s = cos[..., 1:2, :], sin[..., 1:2, :]
+    for _ in range(by):
+        cos, sin = cos * c - sin * s, sin * c + cos * s
+    return cos, sin
+
+
+def turned(x: Tensor, base: float = 10000.0) -> Tensor:
+    """x rotated in halves at a base, as values never should be."""
+    d = x.shape[-1]
+    frequencies = base ** (-torch.arange(0, d, 2) / d)
+    angles = torch.arange(x.shape[2])[:, None] * torch.cat([frequencies, frequencies])
+    return x * angles.cos() + torch.cat([-x[..., d // 2 :], x[..., : d // 2]], -1) * angles.sin()
+
+
+def looked_up(change: Callable[[Tensor], Tensor]) -> Inject:
+    """Change the rows at which embeddings of positions are entered."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Embedding) and ("position" in name or name.endswith("wpe")):
+                module.register_forward_pre_hook(lambda _, args: (change(args[0]), *args[1:]))
+
+    return inject
+
+
+def sinusoidal(change: Callable[[Tensor], Tensor]) -> Inject:
+    """Change the computed table of positions."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        for module in model.modules():
+            if "Sinusoid" in type(module).__name__:
+                if isinstance(module, nn.Embedding):
+                    module.weight.data = change(module.weight.data.clone())
+                else:
+                    module.weights = change(module.weights.clone())
+
+    return inject

@@ -29,15 +29,11 @@ class Changed:
         return call
 
 
-def at_kernel(
-    change: Callable[..., tuple[Tensor, Tensor, Tensor]],
-    layers: Collection[int] = (),
-    stack: str | None = None,
-) -> Inject:
-    """Change queries, keys and values of some layers, all of them unless told, before the kernel sees them."""
+def at_kernel(change: Callable[..., tuple[Tensor, Tensor, Tensor]], layers: Collection[int] = ()) -> Inject:
+    """Change queries, keys and values of layers, all unless told, before the kernel sees them."""
 
     def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
-        def changed(layer: tuple[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Any, options: Any) -> Any:
+        def changed(layer: tuple[str, int], q: Tensor, k: Tensor, v: Tensor, mask: Any, given: Any) -> Any:
             return (q, k, v, mask) if layers and layer[1] not in layers else (*change(q, k, v), mask)
 
         _patched(model, patch, changed)
@@ -59,9 +55,7 @@ def options(change: Callable[[dict[str, Any]], dict[str, Any]], layers: Collecti
     return inject
 
 
-def masked(
-    allowed: Callable[[Tensor], Tensor], layers: Collection[int] = (), stack: str | None = None
-) -> Inject:
+def masked(allowed: Callable[[Tensor], Tensor], layers: Collection[int] = ()) -> Inject:
     """Give layers the mask that is drawn from the lag of query and key, with or without an axis of heads."""
 
     def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:

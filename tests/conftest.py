@@ -6,12 +6,13 @@ Properties are tried on the same examples every time, however long one takes on 
 import os
 import random
 import shutil
+import sys
 from pathlib import Path
 from unittest import mock
 
+import jaxtyping
 import pytest
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 import spectrope.core.errors  # noqa: F401  # Not checked: it has no arrays, and every configuration calls it.
 
@@ -19,8 +20,14 @@ import spectrope.core.errors  # noqa: F401  # Not checked: it has no arrays, and
 with mock.patch("random.getrandbits", random.Random(0).getrandbits):
     import beartype._check.code.codemain  # noqa: F401
 
+from tests.checks import checked
+
+# Checked modules take seconds to compile: every process that tests start shares what one has compiled.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # Before torch loads: sums depend on the number of threads.
-install_import_hook("spectrope", "beartype.beartype")
+jaxtyping.jaxtyped = checked
+jaxtyping.install_import_hook("spectrope", "beartype.beartype")
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 

@@ -1,5 +1,6 @@
 """Accuracy of two classifiers on the same examples: differences of correlated proportions."""
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,8 +89,8 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
     References:
         P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and Boos, 1994).
     """
-    allowed = stats.binomtest(lost + gained, n).proportion_ci(1 - GAMMA, method="exact")
-    least, most = max(abs(excess), float(allowed.low)), min(1.0, float(allowed.high))
+    fewest, highest = _discordant(lost + gained, n)
+    least, most = max(abs(excess), fewest), min(1.0, highest)
     if least > most:
         return GAMMA, GAMMA
     first = (np.linspace(least, most, NUISANCE) - excess) / 2  # Share gained.
@@ -100,6 +101,13 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
     at = lost - gained + n
     below, above = chances[: at + 1].sum(0).max(), chances[at:].sum(0).max()
     return float(min(1.0, below + GAMMA)), float(min(1.0, above + GAMMA))
+
+
+@functools.cache
+def _discordant(k: int, n: int) -> tuple[float, float]:
+    """Ends of the interval of the share of discordant pairs, k of n; a search asks for one many times."""
+    allowed = stats.binomtest(k, n).proportion_ci(1 - GAMMA, method="exact")
+    return float(allowed.low), float(allowed.high)
 
 
 def net_loss_interval(lost: int, gained: int, n: int, level: float = 0.95) -> Interval:

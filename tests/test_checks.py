@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 from beartype import beartype
@@ -11,8 +12,8 @@ from jaxtyping import Float
 from tests.checks import JAXTYPED, checked
 from torch import Tensor
 
-from spectrope.spectral import toeplitz_matmul
 from spectrope.stats.paired import net_loss_p
+from spectrope.stats.rank import spearman
 
 
 def check(fn):
@@ -70,4 +71,4 @@ def test_the_package_is_checked():
     with pytest.raises(BeartypeCallHintViolation, match="violates type hint"):
         net_loss_p("1", 2, 3, 0.1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(jaxtyping.TypeCheckError, match="Type-check error"):
-        toeplitz_matmul(torch.ones(2, 3), torch.ones(2, 2))
+        spearman(np.ones(3), np.ones(2))

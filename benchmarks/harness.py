@@ -1,7 +1,8 @@
 """What every benchmark does: gate first, then time side by side, then print and store.
 
 A benchmark is a list of cases given to `run`; `python -m benchmarks.NAME` prints one row per case and writes
-`benchmarks/results/NAME.json`. A case whose result is wrong gets no row and makes the command fail.
+`benchmarks/results/PROCESSOR/NAME.json`, with the peak of matrix products measured beside it. A case
+whose result is wrong gets no row and makes the command fail. Results of two processors never share a folder.
 """
 
 import ctypes
@@ -9,6 +10,7 @@ import gc
 import json
 import multiprocessing
 import platform
+import re
 import statistics
 import sys
 import time
@@ -20,9 +22,10 @@ from typing import Any
 
 import torch
 
-from spectrope.core.device import machine
+from spectrope.core.device import choose_device, choose_dtype, machine
 
 RESULTS = Path(__file__).parent / "results"
+PEAK_SIDE, PEAK_RUNS = 2048, 5  # Of the square matrices whose product is timed.
 PACKAGES = ("spectrope", "torch", "numpy", "scipy")
 
 
@@ -185,15 +188,43 @@ def _columns(label: str, *cells: str) -> str:
     return f"{label:>36} " + " ".join(f"{cell:>9}" for cell in cells)
 
 
+def product_peak() -> dict[str, float]:
+    """Gigaflops a second of square products, by dtype, with torch's present threads.
+
+    The best of a few, in float32 and, where the processor multiplies it, in bfloat16. Times are read against it.
+    """
+    device = choose_device()
+    return {
+        str(dtype).removeprefix("torch."): _gigaflops(dtype, device)
+        for dtype in dict.fromkeys((torch.float32, choose_dtype("auto", device)))
+    }
+
+
+def _gigaflops(dtype: torch.dtype, device: torch.device) -> float:
+    x = torch.ones(PEAK_SIDE, PEAK_SIDE, dtype=dtype, device=device)
+    least = min(timed(lambda: x @ x) for _ in range(PEAK_RUNS))
+    return round(2 * PEAK_SIDE**3 / least / 1e9, 1)
+
+
+def place() -> Path:
+    """The folder of this machine's results: its accelerator, or its processor and vector instructions."""
+    here = machine()
+    alone = here["accelerator"] == "none"
+    name = f"{here['processor']} {here['capability']}" if alone else str(here["accelerator"])
+    return RESULTS / re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
 def store(name: str, rows: list[dict[str, Any]], summary: dict[str, Any] | None = None) -> None:
     """Write rows with the machine and the versions that they were measured on; print the file's path."""
     result: dict[str, Any] = {
         "benchmark": name,
         "machine": machine(),
+        "product_gflops": product_peak(),
         "versions": {package: version(package) for package in PACKAGES},
         "rows": rows,
     } | (summary or {})
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder = place()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     path.write_text(json.dumps(result, indent=2, allow_nan=False) + "\n")
     print(path)

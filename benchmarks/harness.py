@@ -191,7 +191,7 @@ def _columns(label: str, *cells: str) -> str:
 def product_peak() -> dict[str, float]:
     """Gigaflops a second of square products, by dtype, with torch's present threads.
 
-    The best of a few, in float32 and, where the processor multiplies it, in bfloat16. Times are read against it.
+    The best of a few, in float32 and, where the processor has such products, in bfloat16.
     """
     device = choose_device()
     return {

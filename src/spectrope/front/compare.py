@@ -81,11 +81,14 @@ class Comparison(Shown):
         return report(self, path)
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
-        yield RUNS, _shown(self.runs)
+        yield f"{RUNS}; {_precisions(self.runs)}", _shown(self.runs)
         if self.tunings:
             yield RATES, _rates(self.tunings)
             yield _cost(self.tunings)
-            yield "the same at the learning rates chosen above", _shown(self.tuned)
+            yield (
+                f"the same at the learning rates chosen above; {_precisions(self.tuned)}",
+                _shown(self.tuned),
+            )
 
 
 def compare(
@@ -198,6 +201,12 @@ class _Work:
         with watching(self.watch, [f"{one.label}, tuned" for one in self.plan]) as shown:
             runs = lab.run_tuned(self.plan, tunings, self.root, untuned=untuned, watch=shown, **self._how)
         return tunings, runs
+
+
+def _precisions(runs: Sequence[Run]) -> str:
+    """The precision of matrix products in some runs, in words."""
+    found = sorted({str(run.manifest["precision"]) for run in runs if "precision" in run.manifest})
+    return f"matrix products in {' and '.join(found) or 'an unknown precision'}"
 
 
 def _shown(runs: Sequence[Run]) -> pl.DataFrame:

@@ -89,7 +89,10 @@ class Train:
         run = self._trained(probe)
         manifest, one = run.manifest, experiment_of(run)
         accuracy = f"{100 * manifest['test_accuracy']:.1f} % of {one.n_test} held-out examples"
-        say(f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %)")
+        say(
+            f"{one.label}: {accuracy} (ceiling {100 * manifest['bayes_accuracy']:.1f} %), matrix products in "
+            f"{manifest['precision']}"
+        )
         say(f"Run: {run.path}")
         if self.json:
             print_json({"run": run.id, "path": str(run.path), "config": run.config, "manifest": manifest})

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.own_files import run_no_file_yet
 
+from spectrope.console.terminal import console
 from spectrope.lab.training.scales import SCALES, Preset
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.tuned import tried_claims
@@ -33,6 +34,25 @@ def test_examples_run(page, tmp_path, monkeypatch):
     namespace = {"__name__": "__main__"}
     for block in BLOCK.findall(page.read_text()):
         exec(compile(block, str(page), "exec"), namespace)
+
+
+def test_the_quickstart_prints_what_readme_shows(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console, "width", 77)
+    monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    [shown] = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    exec(compile(BLOCK.findall(text)[0], "README.md", "exec"), {"__name__": "__main__"})
+    printed = [words_of(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in map(words_of, shown.splitlines()) if line] == [
+        line for line in printed if line and line[0] in {"accuracy", "silenced;", "task", "distance", "─"}
+    ]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a line; numbers and precisions depend on the machine, and so do widths."""
+    line = re.sub(r"bfloat16|float32", "PRECISION", line)
+    return re.sub(r"─+", "─", re.sub(r"\b\d[\d.]*", "N", line)).split()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -27,6 +27,14 @@ def test_what_is_committed_is_what_the_commands_say():
     )
 
 
+def test_the_help_of_the_program_fits_a_small_terminal(capsys):
+    assert main(("--help",)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(commands())
+
+
 @pytest.mark.parametrize("typed", PAGES)
 def test_help_fits_a_small_terminal_and_says_what_every_option_does(typed, capsys):
     assert main((*typed.split(), "--help")) == 0

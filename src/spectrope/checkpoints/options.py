@@ -16,7 +16,7 @@ LengthOption = Annotated[int | None, tyro.conf.arg(help="Positions (default: 512
 ContentsOption = Annotated[int, tyro.conf.arg(help="Number of random contents compared, at least 2."), RARE]
 LayersOption = Annotated[
     str | None,
-    tyro.conf.arg(help="Load and measure only these layers: 0:4, -2: or 7."),
+    tyro.conf.arg(metavar="RANGE", help="Load and measure only these layers: 0:4, -2: or 7."),
 ]
 
 

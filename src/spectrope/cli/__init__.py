@@ -9,11 +9,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import shorten
 from typing import Any
 
 import tyro
 
-from spectrope.cli.catalogue import command, commands
+from spectrope.cli.catalogue import command
+from spectrope.cli.catalogue import commands as all_commands  # `commands` becomes the package of that name.
 from spectrope.cli.completion import completion
 from spectrope.cli.help import ASKED, asked, help_of
 from spectrope.console import complain, say, silent
@@ -149,15 +151,13 @@ def _run(arguments: list[str], switches: Switches) -> int:
 
 
 def _show_help() -> None:
-    say("usage: spectrope COMMAND [OPTIONS]\n\nA spectroscope for positional encodings in Transformers.")
-    listed = commands().values()
+    """The help of the program, which fits a terminal of 24 lines of 80 columns."""
+    say("usage: spectrope COMMAND [OPTIONS]: a spectroscope for positional encodings.")
+    listed = all_commands().values()
     width = max(len(one.name) for one in listed)
     for group, members in groupby(listed, key=lambda one: one.group):
-        say(f"\n{group}")
+        say(group)
         for one in members:
-            say(f"  {one.name:<{width}}  {one.line}")
-    say(
-        "\n`spectrope COMMAND --help` lists a command's options. Every command takes --quiet (no text and no"
-        "\nprogress), --verbose (what runs, and tracebacks) and --version; `spectrope --completion bash` and"
-        "\n`spectrope --completion fish` print a script that completes commands and options in a shell."
-    )
+            say(f"  {one.name:<{width}}  {shorten(one.line, 76 - width, placeholder=' ...')}")
+    say("`spectrope COMMAND --help` lists options. All commands take --quiet, --verbose,")
+    say("--version. `spectrope --completion bash` (or fish) prints a completion script.")

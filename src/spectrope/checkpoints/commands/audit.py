@@ -20,7 +20,7 @@ EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
 
 @dataclass(frozen=True, kw_only=True)
 class Audit(Checkpoints):
-    """Measure the positional encoding of every layer of a checkpoint and compare it with its configuration.
+    """Compare each layer's positional encoding with the configuration.
 
     Ends with 0 if every layer matches, with 1 if something differs, with 2 if it cannot be audited, and with
     3 if nothing differs but something is undeclared, ambiguous, or could not be told.

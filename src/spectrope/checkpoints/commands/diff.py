@@ -14,7 +14,7 @@ from spectrope.console import JsonOption, counted, print_json, show
 
 @dataclass(frozen=True, kw_only=True)
 class Diff(Checkpoints):
-    """Compare the positional encodings that two checkpoints apply, layer by layer.
+    """Compare the positional encodings that two checkpoints apply.
 
     No configuration is trusted.
 

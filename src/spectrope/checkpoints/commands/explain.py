@@ -11,7 +11,7 @@ from spectrope.console import JsonOption, print_json, say
 
 @dataclass(frozen=True, kw_only=True)
 class Explain:
-    """Explain a finding of the audit: symptom, cause, effect by length, and fix.
+    """Explain a finding of the audit: symptom, cause, effect and fix.
 
     Examples:
     $ spectrope explain SPE101

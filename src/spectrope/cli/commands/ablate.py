@@ -38,9 +38,10 @@ from spectrope.store import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(Checkpoints, RayOptions):
-    """Replace each head's output and measure what it costs: accuracy of a run, or loss of a checkpoint.
+    """Measure the drop when each head's output is replaced.
 
-    The output is replaced before the output projection. A run of `spectrope train` is scored on its held-out
+    The drop is in accuracy for a run and in loss for a checkpoint. Outputs are replaced before the output
+    projection. A run of `spectrope train` is scored on its held-out
     examples, a language model's checkpoint on repeated random tokens or on texts.
 
     Examples:
@@ -54,7 +55,10 @@ class Ablate(Checkpoints, RayOptions):
     ]
     method: Annotated[
         Literal["exact", "adaptive", "cumulative", "screen"],
-        tyro.conf.arg(help="Run: all examples, as few as decide, greedy, or a gradient estimate."),
+        tyro.conf.arg(
+            help="Run: every example, only as many as decide, heads removed one after the other, or a "
+            "gradient estimate."
+        ),
     ] = "exact"
     fill: Annotated[
         str | None,
@@ -86,7 +90,9 @@ class Ablate(Checkpoints, RayOptions):
     ] = None
     texts: Annotated[Path | None, tyro.conf.arg(help="Checkpoint: file with one text per line."), RARE] = None
     length: Annotated[int, tyro.conf.arg(help="Checkpoint: tokens per sequence."), RARE] = 64
-    layers: Annotated[str | None, tyro.conf.arg(help="Checkpoint: only these layers, such as 0:4.")] = None
+    layers: Annotated[
+        str | None, tyro.conf.arg(metavar="RANGE", help="Checkpoint: only these layers, such as 0:4.")
+    ] = None
     batch: Annotated[int | None, tyro.conf.arg(help="Checkpoint: sequences per batch."), RARE] = None
     json: JsonOption = False
     own: Own = ()

@@ -139,7 +139,7 @@ AttentionAction = (
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Plan attention in linear time for a model's heads, or measure where it overtakes exact attention.
+    """Plan or time attention in linear time.
 
     Examples:
     $ spectrope attention plan RUN

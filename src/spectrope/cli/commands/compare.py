@@ -36,7 +36,7 @@ from spectrope.tasks import TASKS
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(EngineOptions):
-    """Train a decoder with each encoding, ablate every head, write a report.
+    """Train and ablate a decoder per encoding, and write a report.
 
     Examples:
     $ spectrope compare --encodings rope alibi nope --tasks distance

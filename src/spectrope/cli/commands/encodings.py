@@ -21,7 +21,7 @@ LISTED = {  # Packages whose members are listed, under their titles.
 
 @dataclass(frozen=True, kw_only=True)
 class Encodings:
-    """List encodings and their parts, one line each, or print the cards of some.
+    """List encodings and their parts, or print cards of some.
 
     A card has formula, family, form, declared laws, settings and reference.
 

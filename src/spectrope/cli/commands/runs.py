@@ -13,7 +13,7 @@ from spectrope.front import CheckedRuns, check_runs, listing
 
 @dataclass(frozen=True, kw_only=True)
 class Runs:
-    """List the runs of a folder, finished or not, or check that their files are as they were written.
+    """List the runs of a folder, or verify their files.
 
     Examples:
     $ spectrope runs

@@ -17,7 +17,7 @@ from spectrope.store import Run, disk_errors, write_parquet
 
 @dataclass(frozen=True, kw_only=True)
 class Spectrum(Checkpoints):
-    """Measure each head's spectrum in a trained run or a checkpoint, or bound the spectrum of an encoding.
+    """Measure the spectra of heads, or bound that of an encoding.
 
     Examples:
     $ spectrope spectrum RUN
@@ -46,9 +46,9 @@ class Spectrum(Checkpoints):
         tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
         RARE,
     ] = None
-    layers: Annotated[str | None, tyro.conf.arg(help="Checkpoint: only these layers, such as 0:4."), RARE] = (
-        None
-    )
+    layers: Annotated[
+        str | None, tyro.conf.arg(metavar="RANGE", help="Checkpoint: only these layers, such as 0:4."), RARE
+    ] = None
     batch: Annotated[
         int | None, tyro.conf.arg(help="Checkpoint: sequences per batch (default: all)."), RARE
     ] = None

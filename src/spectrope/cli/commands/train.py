@@ -48,7 +48,7 @@ REPLACED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Train:
-    """Train one decoder, or resume an unfinished run with the same settings.
+    """Train one decoder, or resume its unfinished run.
 
     Examples:
     $ spectrope train --encoding alibi --task counting

@@ -43,7 +43,7 @@ from spectrope.store import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Grok(EngineOptions):
-    """Train a small model on an operation modulo p until it generalises.
+    """Train a small model on modular arithmetic until it generalises.
 
     Examples:
     $ spectrope grok --op mul --p 31

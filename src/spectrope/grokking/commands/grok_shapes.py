@@ -31,7 +31,7 @@ from spectrope.grokking.tasks.shapes import ShapesConfig
 
 @dataclass(frozen=True, kw_only=True)
 class GrokShapes(EngineOptions):
-    """Train ResNet-18 to count the sides of four polygons until it generalises.
+    """Train ResNet-18 to count polygon sides until it generalises.
 
     Examples:
     $ spectrope grok-shapes --steps 200

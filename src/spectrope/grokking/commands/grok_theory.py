@@ -26,7 +26,7 @@ MOST_TOKENS = 12  # More take minutes.
 
 @dataclass(frozen=True, kw_only=True)
 class GrokTheory:
-    """Test the theory of token uniformity: least norms, local minima, and what a training set implies.
+    """Test the theory of token uniformity numerically.
 
     Examples:
     $ spectrope grok-theory

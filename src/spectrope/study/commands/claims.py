@@ -374,7 +374,7 @@ ClaimsAction = (
 
 @dataclass(frozen=True, kw_only=True)
 class Claims:
-    """Test the statements of the papers: as described, as their code ran them, and without confounds.
+    """Test the papers' claims, with and without confounds.
 
     Examples:
     $ spectrope claims list

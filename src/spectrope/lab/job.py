@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from spectrope.core import (
+    SESSION,
     Interrupted,
     PeakMemory,
     Precision,
@@ -19,6 +20,7 @@ from spectrope.core import (
     UnsupportedError,
     Watch,
     commit,
+    digest_of,
     machine,
     never,
     peak_memory,
@@ -152,8 +154,9 @@ def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
 def encoding_files(experiment: Any) -> dict[str, Any]:
     """Field of the manifest on encodings from the user's own files: source, digest and laws of each.
 
-    `sha256` is of the whole file. Errors are relative deviations: as the encoding computes, and with float32
-    widened to float64. Laws are tried in heads of the model's sizes.
+    `sha256` is of the whole file, or of the code of a class from a session. Errors are relative deviations:
+    as the encoding computes, and with float32 widened to float64. Laws are tried in heads of the model's
+    sizes.
     """
     names = written(experiment).get(OWN, {})
     if not names:
@@ -165,7 +168,7 @@ def encoding_files(experiment: Any) -> dict[str, Any]:
 
 def _source_and_laws(name: str, sizes: Sizes) -> dict[str, Any]:
     member = ENCODINGS[name]
-    file = Path(inspect.getfile(member))
+    file, digest = _source(member)
     laws = [
         {
             "law": check.law.name.lower().replace("_", "-"),
@@ -179,10 +182,18 @@ def _source_and_laws(name: str, sizes: Sizes) -> dict[str, Any]:
     ]
     return {
         "class": member.__name__,
-        "file": str(file),
-        "sha256": hashlib.sha256(file.read_bytes()).hexdigest(),
+        "file": file,
+        "sha256": digest,
         "laws": laws,
     }
+
+
+def _source(member: type) -> tuple[str, str | None]:
+    """The file of a class and its digest, or that of the code of a class from a session."""
+    if member.__module__ in SESSION:
+        return "a session", digest_of(member)
+    file = Path(inspect.getfile(member))
+    return str(file), hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def memory_used(memory: PeakMemory) -> dict[str, float]:

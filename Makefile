@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types imports unit pages docs dist bench clean
+.PHONY: help setup demo test lint types imports unit docs dist bench clean
 
 help:
 	@echo "make demo   set up and compare six encodings on two tasks (report.html)"
@@ -38,7 +38,7 @@ demo: $(VENV)/.core
 	$(BIN)/spectrope compare --encodings $(ENCODINGS) --tasks counting --set learning_rate=0.03 --epochs 8
 	$(BIN)/spectrope report
 
-test: lint types imports unit pages
+test: lint types imports unit
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -52,10 +52,6 @@ imports: $(VENV)/.dev
 
 unit: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
-
-# All pages without a warning; the notebooks, which the site executes, run among the tests.
-pages: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site -D nb_execution_mode=off
 
 docs: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m tools.site

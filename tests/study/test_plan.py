@@ -1,17 +1,22 @@
 """The plan and the code say the same: headline parts, thresholds, scale, words."""
 
+from pathlib import Path
+
 import pytest
 
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.arms import FEW
 from spectrope.study.claim import chosen_claims
+from spectrope.study.pilots import Pilots, RateAndEpochs
 from spectrope.study.plan import deviations, headline_of, plan
 from spectrope.study.predictions import ALPHA
 from spectrope.study.quantities import Seen
+from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import WORDS
 
 EVERY = {claim.kind: claim for claim in chosen_claims(()) if claim.kind != "toy"}
+ROOT = Path(__file__).parents[2]
 ROWLESS = {"confounds"}  # Its parts follow from rows; see the test of its headline beside the claim's.
 
 
@@ -58,6 +63,16 @@ def test_the_scale_is_the_one_that_is_planned():
     sizes = {task: experiment(task, "rope", scale="mid") for task in planned["examples"]}
     assert {task: one.n_train + one.n_test for task, one in sizes.items()} == planned["examples"]
     assert "mid" in SCALES
+
+
+def test_rates_and_epochs_at_mid_are_those_that_pilots_chose():
+    """From the day on which the plan has them: the rules' choice from the committed rows, and the scale's."""
+    chosen = plan()["mid"].get("chosen", {})
+    pilots, rows = Pilots("mid"), StudyRows.load(Pilots("mid").file(ROOT / "results"))
+    for task, one in chosen.items():
+        training = experiment(task, "rope", scale="mid").training
+        assert (one["learning_rate"], one["epochs"]) == (training.learning_rate, training.epochs)
+        assert pilots.choice(task, rows) == RateAndEpochs(one["learning_rate"], one["epochs"])
 
 
 def test_at_mid_all_claims_count_the_planned_seeds():

@@ -157,10 +157,11 @@ TEXT: dict[str, Condition] = {
     "R17": _chosen({"output_bias": False}, {}),
 }
 
+RELEASED = "released"
 THROWN: dict[str, Mapping[str, Condition]] = {  # By condition; "controlled" is the library's own.
     "controlled": {},
     "described": TEXT,
-    "released": SWITCHES,
+    RELEASED: SWITCHES,
 }
 
 
@@ -168,6 +169,18 @@ def alone(switch: str, experiment: Experiment) -> Experiment:
     """The experiment with one switch thrown, whose name becomes its condition; itself if nothing changes."""
     changed = SWITCHES[switch](experiment)
     return experiment if changed == experiment else in_present_edition(replace(changed, condition=switch))
+
+
+def without(switch: str, experiment: Experiment) -> Experiment:
+    """The experiment with all switches of `released` thrown but one, which its condition then names.
+
+    Args:
+        switch: The one that is left as it is under `controlled`.
+        experiment: Under `controlled`.
+    """
+    others = (change for name, change in SWITCHES.items() if name != switch)
+    changed = reduce(lambda one, change: change(one), others, experiment)
+    return replace(changed, condition=f"{RELEASED} without {switch}")
 
 
 def _thrown(name: str) -> Condition:
@@ -180,5 +193,5 @@ def _thrown(name: str) -> Condition:
     return condition
 
 
-for name in ("described", "released"):
+for name in ("described", RELEASED):
     CONDITIONS.register(name, _thrown(name))

@@ -132,3 +132,16 @@ class Pilots:
 def piloted() -> list[str]:
     """The scales whose rates the plan leaves to pilots."""
     return [name for name, section in plan().items() if "pilots" in section]
+
+
+def require_frozen(scale: str) -> None:
+    """Refuse runs that would count at a scale whose rate and epochs the plan does not have yet.
+
+    Raises:
+        ConfigError: If the plan leaves them to pilots, and has not taken up what these chose.
+    """
+    if scale in piloted() and "chosen" not in plan()[scale]:
+        raise ConfigError(
+            f"scale {scale!r} waits for its rates and epochs; `spectrope claims pilots` chooses them, and "
+            f"[{scale}.chosen] in the plan fixes them before the first row."
+        )

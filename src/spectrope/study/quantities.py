@@ -9,6 +9,7 @@ from math import isfinite, log
 import polars as pl
 
 from spectrope.lab import AnyExperiment, Experiment
+from spectrope.study.conditions import RELEASED
 from spectrope.study.corrections import is_latent
 from spectrope.study.predictions import Values
 from spectrope.study.rows import StudyRow, StudyRows
@@ -60,9 +61,12 @@ def learned(row: StudyRow) -> bool:
 
 
 def own_ablation(experiment: AnyExperiment) -> str:
-    """The table of drops that judges a run: the authors' ablation under `released`, else the exact one."""
+    """The table of drops that judges a run: the exact one, but for the authors' ablation under `released`.
+
+    So it is under `released` without one of its switches.
+    """
     decoder = Experiment.of(experiment)
-    if decoder is None or decoder.condition != "released":
+    if decoder is None or not decoder.condition.startswith(RELEASED):
         return ABLATION
     return THEIRS_LATENT if is_latent(decoder) else THEIRS
 

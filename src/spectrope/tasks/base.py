@@ -71,12 +71,14 @@ class Size:
         config: The task's fields.
         n_examples: Examples in all, of training and held out.
         epochs: Passes over the training examples.
+        learning_rate: Peak, after warm-up.
         pooling: Which tokens' states the classifier reads.
     """
 
     config: TaskConfig | None = None
     n_examples: int | None = None
     epochs: int | None = None
+    learning_rate: float | None = None
     pooling: Literal["mean", "last"] | None = None
 
 

@@ -1,5 +1,7 @@
 """Claim 11 on rows with known answers."""
 
+from dataclasses import replace
+
 import pytest
 from tests.study.made import deposits, jitter, rows_of, together
 
@@ -8,7 +10,7 @@ from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.page.page import cell
-from spectrope.study.quantities import Seen
+from spectrope.study.quantities import Seen, own_ablation
 
 CLAIM = Confounds()
 
@@ -36,8 +38,13 @@ def say(effects, whole=-60.0, encoding="distance/nope"):
     return tell
 
 
+def added(tell):
+    """Rows without those of `released` less one switch."""
+    return lambda arm, seed: None if "/without " in arm else tell(arm, seed)
+
+
 def judged(tell):
-    return CLAIM.judge(rows_of(CLAIM, tell, condition="released", seeds=12), "released")
+    return CLAIM.judge(rows_of(CLAIM, added(tell), condition="released", seeds=12), "released")
 
 
 def test_one_switch_that_makes_most_of_the_difference_holds():
@@ -193,3 +200,40 @@ def test_effects_are_there_for_the_figure():
     (effects,) = [one for one in CLAIM.effects(seen) if one.subject == "NoPE, Task 1, held-out accuracy"]
     assert effects.single["R1"] == pytest.approx(dict.fromkeys(range(6, 12), -50.0))
     assert effects.whole[6] == pytest.approx(-60.0)
+
+
+def test_a_switch_whose_removal_undoes_the_difference_is_told_and_decides_nothing():
+    def tell(arm, seed):
+        setting = arm.rpartition("/")[2]
+        left = {"without R1": -5.0, "without R2": -50.0}.get(setting, -60.0)
+        fallen = arm.startswith("distance/nope/") and setting not in ("controlled", "R1", "R2", "R7", "R8")
+        noise = jitter(seed) * (setting == "without R1")
+        return {"test": 95.0 + noise + left * fallen}
+
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, condition="released"), "released")
+    added, removed = (one for one in verdict.findings if one.part.quantity.startswith("NoPE, Task 1"))
+    assert added.headline
+    assert not removed.headline
+    told = "NoPE, Task 1, held-out accuracy: the switch whose removal undoes most of it, minus half of the"
+    assert removed.part.quantity == f"{told} difference"
+    assert removed.part.note == "R1; the difference is -60.0 points"
+    assert removed.evidence.interval.estimate == pytest.approx(25.0)
+    assert removed.word == "reproduced"
+
+
+def test_switches_are_removed_from_the_released_run_one_at_a_time():
+    arms = switched("distance", "nope", "mini", 0)
+    released, masked, keyed = (arms[name] for name in ("released", "without R1", "without R2"))
+    assert masked.condition == "released without R1"
+    assert masked.model == replace(released.model, causal=True)
+    assert keyed.model == replace(released.model, memory="hidden")
+    assert arms["without R15"].training == replace(released.training, betas=(0.9, 0.98))
+    names = {name.removeprefix("without ") for name in arms if name.startswith("without ")}
+    assert names == {name for name in arms if name.startswith("R")}
+    assert not any(name.startswith("without ") for name in switched("counting", "nope", "mini", 0))
+
+
+def test_released_without_a_switch_is_ablated_as_released_is():
+    arms = switched("distance", "mla", "mini", 0)
+    assert own_ablation(arms["without R1"]) == own_ablation(arms["released"])
+    assert own_ablation(arms["R1"]) == own_ablation(arms["controlled"]) == "ablation"

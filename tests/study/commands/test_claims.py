@@ -8,6 +8,7 @@ from tests.cli.typed import refused
 from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
+from spectrope.study import pilots
 from spectrope.study.commands import claims
 from spectrope.study.commands.claims import RunClaims
 
@@ -102,3 +103,17 @@ def test_a_page_of_one_claim_at_another_scale_and_first_seed_is_written_elsewher
     part = ("1", "--scale", "small", "--seeds", "6:12", "--rows", ".")
     assert main(["claims", "report", *part, "--out", "page.md"]) == 0
     assert (tmp_path / "page.md").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_no_run_counts_before_the_plan_has_its_rate(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(pilots, "plan", lambda: {"mid": {"pilots": {}}})
+    line = refused(capsys, "claims", "run", "1", "--scale", "mid")
+    assert "scale 'mid' waits for its rates and epochs; `spectrope claims pilots` chooses them" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_rates_are_not_tuned_where_pilots_choose_them(capsys):
+    line = refused(capsys, "claims", "run", "1", "--scale", "mid", "--tune", "--dry-run")
+    assert "--tune is not planned at mid, where pilots choose one rate for all." in line

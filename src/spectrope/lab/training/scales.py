@@ -47,7 +47,11 @@ class Scale(Mapping[str, Preset]):
         return Preset(
             task=size.config or TASKS.config(task)(),
             model=model if size.pooling is None else replace(model, pooling=size.pooling),
-            training=training if size.epochs is None else replace(training, epochs=size.epochs),
+            training=replace(
+                training,
+                epochs=size.epochs or training.epochs,
+                learning_rate=size.learning_rate or training.learning_rate,
+            ),
             n_examples=self.n_examples if size.n_examples is None else size.n_examples,
         )
 

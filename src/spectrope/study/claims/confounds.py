@@ -9,7 +9,7 @@ from spectrope.lab import AnyExperiment, Experiment, Job
 from spectrope.stats import MIN_SEEDS
 from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of
 from spectrope.study.claim import Claim
-from spectrope.study.conditions import SWITCHES, alone
+from spectrope.study.conditions import SWITCHES, alone, without
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
 from spectrope.study.quantities import ABLATION, Quantity, Seen, difference, gap, held_out, shallow
 from spectrope.study.rows import StudyRows
@@ -22,8 +22,15 @@ ABLATIONS: Mapping[str, Mapping[str, str]] = {
 }
 DIFFERENCE = 5.0  # Points between `released` and `controlled` that are worth explaining.
 STRONGEST = "the strongest switch alone minus half of the difference"
+MISSED = "the switch whose removal undoes most of it, minus half of the difference"
+REMOVED_OF = (
+    "distance/nope",
+    "distance/rope",
+    "distance/mla",
+)  # Of which switches are also removed, one by one.
 HALF = 0.5  # Share of the difference that one switch must account for.
 ENDS = ("controlled", "released")
+WITHOUT = "without "  # How an arm begins that has all switches but one.
 
 
 @dataclass(frozen=True)
@@ -35,12 +42,14 @@ class ConfoundEffects:
         subject: Such as "RoPE, Task 1, held-out accuracy".
         whole: `released` minus `controlled`.
         single: One switch alone minus `controlled`, by the switch's name.
+        removed: `released` minus the same without one switch, likewise.
     """
 
     runs: str
     subject: str
     whole: Values
     single: dict[str, Values]
+    removed: dict[str, Values]
 
     @property
     def mean(self) -> float:
@@ -79,9 +88,10 @@ class Confounds(Claim, name="confounds"):
         "undecided. Effects are paired by seed, and counted, as the difference is, in the direction of the "
         "difference. That some switch makes half of it holds if the one with the largest effect does, by "
         "Student's t at a level corrected for the number of switches (Bonferroni), and fails if each falls "
-        "short. R9, R10 and R12 concern the ablation alone, and act on the same runs. A switch may do more "
-        "than the whole, which others then undo; quantities whose difference is shown to be less than 5 "
-        "points are left out."
+        "short. For NoPE, RoPE and MLA on Task 1 each switch is also removed from `released` by itself: "
+        "what undoes half of the difference there is told beside it, and decides nothing. R9, R10 and R12 "
+        "concern the ablation alone, and act on the same runs. A switch may do more than the whole, which "
+        "others then undo; quantities whose difference is shown to be less than 5 points are left out."
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
@@ -120,6 +130,8 @@ class Confounds(Claim, name="confounds"):
         for effects in self.effects(seen):
             if effects.worth:
                 yield _strongest(effects)
+                if effects.removed:
+                    yield _missed(effects)
             elif not effects.small:
                 yield _undecided(effects)
 
@@ -143,7 +155,9 @@ def switched(task: str, encoding: str, scale: str, seed: int) -> Arms:
 
     base = under("controlled")
     changed = {name: one for name in SWITCHES if (one := alone(name, base)) != base}
-    return {"controlled": base, "released": under("released"), **changed}
+    removed = changed if f"{task}/{encoding}" in REMOVED_OF else ()
+    left = {f"{WITHOUT}{name}": without(name, base) for name in removed}
+    return {"controlled": base, "released": under("released"), **changed, **left}
 
 
 def _runs(arm: str) -> str:
@@ -155,13 +169,20 @@ def _setting(arm: str) -> str:
 
 
 def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> ConfoundEffects:
-    base = seen.values(f"{runs}/controlled", quantity)
-    settings = [_setting(arm) for arm in seen.arms if _runs(arm) == runs]
-    moved = {name: difference(seen.values(f"{runs}/{name}", quantity), base) for name in settings}
-    whole = moved.pop("released", {})
-    moved.pop("controlled", None)
+    settings = {_setting(arm): seen.values(arm, quantity) for arm in seen.arms if _runs(arm) == runs}
+    base, end = (settings.pop(name, {}) for name in ENDS)
     task, name = runs.split("/")
-    return ConfoundEffects(runs, f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}", whole, moved)
+    return ConfoundEffects(
+        runs,
+        f"{NAMES_AND_MLA[name]}, {TASKS[task]}, {words}",
+        difference(end, base),
+        {name: difference(one, base) for name, one in settings.items() if not name.startswith(WITHOUT)},
+        {
+            name.removeprefix(WITHOUT): difference(end, one)
+            for name, one in settings.items()
+            if name.startswith(WITHOUT) and one
+        },
+    )
 
 
 def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> ConfoundEffects:
@@ -175,11 +196,20 @@ def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None
 
 def _strongest(effects: ConfoundEffects) -> Part:
     """Whether some switch makes half of the difference."""
+    return _half(effects, effects.single, STRONGEST)
+
+
+def _missed(effects: ConfoundEffects) -> Part:
+    """Whether the difference is half undone without some switch."""
+    return _half(effects, effects.removed, MISSED)
+
+
+def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str) -> Part:
     sign = float(np.sign(effects.mean))
-    excess = {name: _excess(one, effects.whole, sign) for name, one in effects.single.items()}
+    excess = {name: _excess(one, effects.whole, sign) for name, one in by_switch.items()}
     name = largest(excess)
     return Part(
-        quantity=f"{effects.subject}: {STRONGEST}",
+        quantity=f"{effects.subject}: {words}",
         prediction=AtLeast.of_some(0.0, name, excess),
         values=excess[name],
         note=f"{name}; the difference is {effects.mean:+.1f} points",

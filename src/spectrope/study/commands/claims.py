@@ -53,6 +53,7 @@ from spectrope.study.commands._common import Results, timed
 from spectrope.study.commands._pilots import RunPilots
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
+from spectrope.study.pilots import piloted, require_frozen
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import (
@@ -186,6 +187,7 @@ class RunClaims(Asked, EngineOptions):
         """Take up finished runs, print the plan, do it, print the verdicts."""
         engine = self.chosen_engine()
         if not self.dry_run:
+            require_frozen(self.scale)
             check_place(self.rows / f"{self.scale}.jsonl")
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         rows = rows.unwritten() if self.dry_run else rows
@@ -242,6 +244,8 @@ class RunClaims(Asked, EngineOptions):
         return None
 
     def _tuned(self, claims: list[Claim], rows: StudyRows) -> list[Claim]:
+        if self.scale in piloted():
+            raise ConfigError(f"--tune is not planned at {self.scale}, where pilots choose one rate for all.")
         tuned = tuned_claims(claims, rows)
         if plain := [claim.kind for claim in claims if claim.kind not in TUNED]:
             say(f"Left out, since their rates are not tuned: {', '.join(plain)}.")
@@ -280,6 +284,7 @@ class Harvest(Asked):
 
     def run(self) -> None:
         """Add rows, and name the runs that cannot be read."""
+        require_frozen(self.scale)
         rows, claims = load_rows(self.rows, self.scale), chosen_claims(self.names)
         n_new = gather(self.runs, self.study([*claims, *tuned_forms(claims, rows)]), rows)
         if self.json:

@@ -1,0 +1,92 @@
+"""Sentences of the page say what the rows say, and no more."""
+
+import pytest
+from tests.study.made import jitter, row
+
+from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.confounds import Confounds
+from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.claims.tuned import DistanceOrderingTuned, experiments, grid
+from spectrope.study.page.findings import findings
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import Study
+
+STUDY = Study(tuple(chosen_claims(())), ("controlled", "described", "released"), "mini", tuple(range(6)))
+SEEDS = range(6, 12)
+
+
+def sentences(rows):
+    return findings(STUDY, StudyRows.of(rows))
+
+
+def ordering(condition, accuracies, curve=lambda name: (50.0, 99.0)):
+    """Rows of claim 1: held-out accuracies by encoding, 90 otherwise."""
+    return [
+        row(one, test=accuracies.get(name, 90.0) + 0.1 * jitter(seed) * (name == "alibi"), curve=curve(name))
+        for seed in SEEDS
+        for name, one in DistanceOrdering().arms(condition, "mini", seed).items()
+    ]
+
+
+def fast(name):
+    return (95.0, 95.0, 95.0, 95.0) if name == "rope" else (50.0, 50.0, 95.0, 95.0)
+
+
+def test_without_rows_nothing_is_said():
+    assert sentences([]) == []
+
+
+def test_rope_first_tells_errors_and_what_the_other_conditions_show():
+    rows = ordering("controlled", {"rope": 100.0, "sinusoidal": 96.0}, fast)
+    rows += ordering("described", {"rope": 95.0}) + ordering("released", {"random": 99.0})
+    (told,) = sentences(rows)
+    assert told.startswith("**RoPE is first and fastest on Task 1 under `controlled`.**")
+    assert "4.0 points: 0 of 36,000 answers are wrong, and 1,440 under absolute, the next." in told
+    assert "after 25 % of the steps, the next one after 75 %" in told
+    assert "Under `described` it leads: 5.0 points" in told
+    assert "Under `released` it falls behind: -9.0 points" in told
+    assert "rates of their own" not in told
+
+
+def test_at_best_rates_both_factors_are_told():
+    rows = ordering("controlled", {"rope": 99.0, "sinusoidal": 90.0}, fast)
+    first = experiments(DistanceOrdering(), "controlled", "mini", 0)
+    rows += [row(trial, test=50.0) for one in first.values() for trial in grid(one)]
+    claim = DistanceOrderingTuned(StudyRows.of(rows))
+    rows += [
+        row(one, test={"rope": 99.9}.get(name, 99.0))
+        for seed in range(12, 18)
+        for name, one in claim.arms("controlled", "mini", seed).items()
+    ]
+    (told,) = sentences(rows)
+    assert "At learning rates of their own the margin is 0.9 points: 36 of 36,000 answers are wrong" in told
+    assert "by a factor of 9, which is 11 at one rate for all." in told
+
+
+@pytest.mark.parametrize("other", [{"rope": 80.0}, {}])
+def test_rope_behind_or_no_faster_is_not_called_first(other):
+    assert sentences(ordering("controlled", other)) == []
+
+
+def masks(alone, released=None, again=None):
+    """NoPE on Task 1: with the mask, without it, under `released`, and under that with the mask."""
+    values = {"controlled": 80.0, "R1": alone, "R2": 60.0, "released": released, "without R1": again}
+    return [
+        row(one, test=value + jitter(seed) * (setting == "controlled"))
+        for seed in SEEDS
+        for arm, one in Confounds().arms("released", "mini", seed).items()
+        if (setting := arm.rpartition("/")[2]) in values and arm.startswith("distance/nope/")
+        if (value := values[setting]) is not None
+    ]
+
+
+def test_the_mask_is_told_with_the_switches_that_were_tried():
+    (told,) = sentences(masks(20.0))
+    assert "reaches 80.0 %, without it (R1 alone) 20.0 %: -60.0 [" in told
+    assert "Of the others tried alone (R2) none brings it below 60.0 %." in told
+    assert "With all other switches" not in told
+
+
+def test_the_mask_added_to_the_public_code_is_told_too():
+    (told,) = sentences(masks(20.0, 19.0, 70.0))
+    assert "the mask moves it from 19.0 to 70.0 %: +51.0 [+51.0 to +51.0] points, 6 seeds." in told

@@ -41,7 +41,7 @@ def test_rope_first_tells_errors_and_what_the_other_conditions_show():
     rows += ordering("described", {"rope": 95.0}) + ordering("released", {"random": 99.0})
     (told,) = sentences(rows)
     assert told.startswith("**RoPE is first and fastest on Task 1 under `controlled`.**")
-    assert "4.0 points: 0 of 36,000 answers are wrong, and 1,440 under absolute, the next." in told
+    assert "4.0 points: RoPE errs on 0 of 36,000 answers, absolute, the next, on 1,440." in told
     assert "after 25 % of the steps, the next one after 75 %" in told
     assert "Under `described` it leads: 5.0 points" in told
     assert "Under `released` it falls behind: -9.0 points" in told
@@ -59,7 +59,9 @@ def test_at_best_rates_both_factors_are_told():
         for name, one in claim.arms("controlled", "mini", seed).items()
     ]
     (told,) = sentences(rows)
-    assert "At learning rates of their own the margin is 0.9 points: 36 of 36,000 answers are wrong" in told
+    assert (
+        "At learning rates of their own the margin is 0.9 points: RoPE errs on 36 of 36,000 answers" in told
+    )
     assert "by a factor of 9, which is 11 at one rate for all." in told
 
 

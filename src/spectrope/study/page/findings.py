@@ -122,8 +122,8 @@ def _errors(seen: Seen) -> str:
     wrong = {name: sum(_values(seen, name, errors).values()) for name in NAMES}
     asked = sum(_values(seen, "rope", errors).values()) + sum(_values(seen, "rope", hits).values())
     rival = min(RIVALS, key=lambda name: wrong[name])
-    told = f"{wrong['rope']:,.0f} of {asked:,.0f} answers are wrong, and {wrong[rival]:,.0f} under"
-    return f"{told} {NAMES[rival]}, the next"
+    own = f"RoPE errs on {wrong['rope']:,.0f} of {asked:,.0f} answers"
+    return f"{own}, {NAMES[rival]}, the next, on {wrong[rival]:,.0f}"
 
 
 def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:

@@ -28,8 +28,7 @@ ROOT = Path(__file__).parents[3]
     ],
 )
 def test_options_reach_the_engine(command, engine):
-    command._require_options_of_engine()
-    assert command._engine() == engine
+    assert command.chosen_engine() == engine
 
 
 @pytest.mark.parametrize(

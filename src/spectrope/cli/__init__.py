@@ -92,10 +92,10 @@ def _ended(arguments: list[str]) -> int:
             sys.stdout.flush()  # Here a closed pipe is noticed, not while Python ends.
             return code
     except Interrupted as stop:
-        complain(f"{stop} The same command goes on from there.")
+        complain(f"{stop} Run the same command to continue.")
         return INTERRUPTED
     except KeyboardInterrupt:
-        complain("interrupted; finished runs are kept, and the same command goes on.")
+        complain("interrupted; finished runs are kept. Run the same command to continue.")
         return INTERRUPTED
     except SpectropeError as error:
         complain(_with_options(str(error)))

@@ -148,9 +148,7 @@ def test_an_interruption_keeps_what_is_done(monkeypatch, capsys):
 
     monkeypatch.setattr(grok_show, "execute", stopped)
     assert main(QUICK) == INTERRUPTED
-    assert (
-        "stopped at step 3 of at most 40, saved in here. The same command goes on" in capsys.readouterr().err
-    )
+    assert "stopped at step 3 of at most 40, saved in here. Run the same command" in capsys.readouterr().err
 
 
 def test_the_course_is_squeezed_into_a_few_blocks():

@@ -40,8 +40,8 @@ from spectrope.store import PackedRun, Run, packed, unpacked
 
 SECONDS_BETWEEN_LOOKS = 0.2
 DIED = (
-    "a worker process died, as when memory runs out; the same command goes on from what is saved, and fewer "
-    "--workers need less memory."
+    "a worker process died, as when memory runs out; the same command continues from what is saved, and "
+    "fewer --workers need less memory."
 )
 
 

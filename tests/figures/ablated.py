@@ -3,8 +3,7 @@
 import numpy as np
 import polars as pl
 
-from spectrope.lab.ablation.deposit import analyse
-from spectrope.lab.ablation.methods import deposit_table
+from spectrope.lab.ablation.deposit import deposit_table
 from spectrope.store import Run
 
 N = 400
@@ -26,7 +25,7 @@ def deposit(heads: pl.DataFrame, seed: int) -> pl.DataFrame:
     """The rule on examples that the intact model gets right and each head's removal loses at its rate."""
     lost = heads["drop"].clip(0, 100).to_numpy().reshape(heads["layer"].n_unique(), -1)
     ablated = np.random.default_rng([2, seed]).random((*lost.shape, N)) >= lost[..., None] / 100
-    return deposit_table(analyse(np.ones(N, bool), ablated, seed=seed, n_resamples=50))
+    return deposit_table(np.ones(N, bool), ablated, seed=seed)
 
 
 def cumulative(heads: pl.DataFrame) -> pl.DataFrame:

@@ -10,6 +10,7 @@ __all__ = [
     "QUIET",
     "RED",
     "Drawing",
+    "HeadEffects",
     "HeadValue",
     "Marks",
     "Panel",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 from .base import FIGURES, Marks, Panel, exact, span
-from .drawing import Drawing
+from .drawing import Drawing, HeadEffects
 from .kinds.heatmap import DROP, HeadValue, head_map
 from .kinds.measured import legend
 from .names import BLUE, GREEN, LOSS, RED, styles

@@ -1,5 +1,6 @@
 """A figure that is ready to be displayed or written."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,3 +46,11 @@ class Drawing:
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"image/svg+xml": written_svg(self.spec), "text/plain": repr(self)}
+
+
+class HeadEffects(ABC):
+    """What changing each head of a model costs it, which draws its own heat map."""
+
+    @abstractmethod
+    def figure(self) -> Drawing:
+        """The heat map of all heads."""

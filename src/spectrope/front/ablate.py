@@ -14,7 +14,7 @@ from spectrope import lab
 from spectrope.checkpoints import AblatedModel, CheckpointFill, Content, ablate_model, zeroed_heads
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Device, UnsupportedError, Watch, choose_device, require_type
-from spectrope.figures import DROP, Drawing, head_map
+from spectrope.figures import DROP, Drawing, HeadEffects, head_map
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
@@ -36,7 +36,7 @@ DRAWN = {"ablation": DROP, "adaptive": replace(DROP, low="drop_low", high="drop_
 
 
 @dataclass(frozen=True, repr=False)
-class AblatedRun(Shown):
+class AblatedRun(Shown, HeadEffects):
     """What changing each head of a run's model costs it, kept with the run.
 
     Args:

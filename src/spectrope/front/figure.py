@@ -3,19 +3,15 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from spectrope.checkpoints import AblatedModel
 from spectrope.core import ConfigError, require_type
-from spectrope.figures import FIGURES, Drawing, figure_spec, write_report
-from spectrope.front.ablate import AblatedRun
+from spectrope.figures import FIGURES, Drawing, HeadEffects, figure_spec, write_report
 from spectrope.front.runs import as_runs
 from spectrope.store import Run
 
 HEATMAP = "heatmap"
 
 
-def figure(
-    runs: Run | Iterable[Run] | AblatedRun | AblatedModel | str | Path, name: str = HEATMAP
-) -> Drawing:
+def figure(runs: Run | Iterable[Run] | HeadEffects | str | Path, name: str = HEATMAP) -> Drawing:
     """One figure of finished runs, which a notebook displays and `save` writes.
 
     Args:
@@ -37,7 +33,7 @@ def figure(
         >>> drawing.save("heatmap.svg").name
         'heatmap.svg'
     """
-    if not isinstance(runs, AblatedRun | AblatedModel):
+    if not isinstance(runs, HeadEffects):
         resolved, spec = figure_spec(as_runs(runs), name)
         return Drawing(resolved, spec)
     if FIGURES.resolve(name) != HEATMAP:

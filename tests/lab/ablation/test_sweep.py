@@ -5,11 +5,12 @@ from tests.lab.ablation.models import decoder, examples, head_pairs, whole_layer
 
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError
-from spectrope.lab.ablation.deposit import analyse
+from spectrope.lab.ablation.deposit import deposit_table
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.heads import ablated
 from spectrope.lab.ablation.interventions import HeadAblation, growing, single_heads
 from spectrope.lab.ablation.protocols import PROTOCOLS, Protocol, joined
+from spectrope.lab.ablation.rule import drops
 from spectrope.lab.ablation.sweep import sweep
 from spectrope.lab.evaluation.score import predict
 from spectrope.tasks.base import Batch
@@ -32,8 +33,9 @@ def test_rows_are_the_drops_of_correctness():
 
 def test_statistics_take_a_sweep():
     found = sweep(decoder(), examples(50))
-    effects = analyse(found.intact, found.ablated, n_resamples=50).effects
-    assert [e.drop.estimate for e in effects] == pytest.approx([row.drop for row in found.drops()])
+    estimates = drops(found.intact, found.ablated).ravel()
+    assert estimates == pytest.approx([row.drop for row in found.drops()])
+    assert deposit_table(found.intact, found.ablated)["layer"].to_list() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("fill", ["mean", "resample", "position-only"])

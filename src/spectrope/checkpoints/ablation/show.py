@@ -16,7 +16,7 @@ from spectrope.checkpoints.language import read_texts, task_sequences, text_sequ
 from spectrope.checkpoints.sequences import Sequences
 from spectrope.console import Shown
 from spectrope.core import ConfigError, UnsupportedError, Watch, unwatched
-from spectrope.figures import Drawing, HeadValue, head_map
+from spectrope.figures import Drawing, HeadEffects, HeadValue, head_map
 
 HEADS_SHOWN = 12
 COLUMNS = {
@@ -36,7 +36,7 @@ Content = str | Path | Sequence[str] | Tensor
 
 
 @dataclass(frozen=True, repr=False)
-class AblatedModel(Shown):
+class AblatedModel(Shown, HeadEffects):
     """What changing each head of a language model costs it.
 
     Args:

@@ -163,7 +163,6 @@ HALVES = frozenset(
         "vaultgemma",
     ]
 )
-HEAD_WIDTHS = ("head_dim", "attention_head_dim", "d_kv", "kv_channels")
 BACKWARDS = frozenset({"nanochat"})
 _PLAIN = (str, int, float, bool, list)
 OLD_KEYS = ("rope_theta", "rope_scaling", "rotary_emb_base", "rope_local_base_freq")

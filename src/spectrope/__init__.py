@@ -6,7 +6,8 @@
     ['rope', 'alibi']
 
 Compare encodings: `compare` trains and ablates a decoder with each; `train` one; `experiment` and `execute` a
-plan of your own. Their runs: `runs`, `load_run`, `table` (one data frame), `figure`, `report`, `load_model`.
+plan of your own. Their runs: `runs`, `load_run`, `check_runs`, `table` (one data frame), `figure`, `report`,
+`load_model`.
 
 Heads, of runs and of models alike: `ablate` measures what each costs, `with ablated(model, [(layer, head)])`
 silences some, `spectrum` measures their spectra. Models: `audit` compares the encoding that a model applies

@@ -108,11 +108,11 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
         (
             ("{root}/bert", "--texts", "{root}/bert/config.json", "--length", "-1"),
-            "texts need a length of at least 2; got -1",
+            "length must be at least 2; got -1",
         ),
         (
             ("{root}/vast", "--examples", "4", "--length", "8", "--json"),
-            "returns no finite loss; try",
+            "returns no finite loss; take --dtype float32",
         ),
         (("{root}/mute", "--layers", "9:"), "layers must take at least one of 0 to 1"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),

@@ -4,6 +4,7 @@ from tests.figures.synthetic import make_run
 
 import spectrope as sp
 from spectrope.lab.runs import run_for
+from spectrope.store import open_run
 
 
 def test_a_finished_run_tells_what_it_is_and_what_it_reached(tmp_path):
@@ -16,10 +17,8 @@ def test_a_finished_run_tells_what_it_is_and_what_it_reached(tmp_path):
 
 
 def test_names_are_escaped_and_a_list_has_a_line_per_run(tmp_path):
-    run = make_run(tmp_path, "rope")
-    (run.path / "config.json").write_text(
-        (run.path / "config.json").read_text().replace('"rope"', '"<script>"')
-    )
+    whole = make_run(tmp_path, "rope")
+    run = open_run(tmp_path, {**whole.config, "encoding_name": "<script>"}, 1)
     assert "&lt;script&gt;" in run._repr_html_()
     assert "<script>" not in run._repr_html_()
     assert len(repr([run, run]).split("<Run ")) == 3

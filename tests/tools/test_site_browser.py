@@ -1,11 +1,13 @@
 """The documentation site builds without a warning, and its pages work in a browser without a network."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -30,13 +32,16 @@ PAGES = (
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built pages; notebooks run in a test of their own."""
-    pytest.importorskip("sphinx")
-    pytest.importorskip("myst_nb")
-    out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "tools.site", "--out", str(out), "-D", "nb_execution_mode=off"]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
+    """The pages, built once for all test processes; notebooks run in a test of their own."""
+    folder = tmp_path_factory.getbasetemp()
+    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    out = shared / "site"
+    with FileLock(shared / "site.lock"):
+        if not (done := out / "done").exists():
+            command = [sys.executable, "-m", "tools.site", "--out", str(out), "-D", "nb_execution_mode=off"]
+            built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            assert built.returncode == 0, built.stderr
+            done.touch()
     return out / "html"
 
 

@@ -5,7 +5,9 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Container
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 
 from spectrope.core.errors import ConfigError
 from spectrope.core.session import SESSION, code_digest
@@ -34,6 +36,13 @@ def load_object(spec: str) -> object:
     return getattr(module, name)
 
 
+class _Uncompiled(SourceFileLoader):
+    """Reads the file itself: kept compiled code hides an edit of the same length in the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def load_file(path: Path) -> str:
     """Run a file once, as a module, and return the module's name.
 
@@ -47,7 +56,7 @@ def load_file(path: Path) -> str:
         raise ConfigError(f"{path} is no file; classes of your own are named as path/to/file.py:ClassName.")
     name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    spec = importlib.util.spec_from_file_location(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncompiled(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)

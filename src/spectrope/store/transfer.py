@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from spectrope.store.files import disk_errors, replace_file
+from spectrope.store.digests import write_verified
+from spectrope.store.files import disk_errors, make_folder
 from spectrope.store.run import MANIFEST, Run, load_run
 
 SUFFIXES = {".json", ".parquet", ".safetensors"}
@@ -28,9 +28,10 @@ def packed(run: Run) -> PackedRun:
     """Read all files of a finished run.
 
     Raises:
-        StoreError: If the run is unfinished, or a file cannot be read.
+        StoreError: If the run is unfinished, or a file is damaged or cannot be read.
     """
     _ = run.manifest  # Only finished runs have one.
+    run.verify()
     with disk_errors(run.path, "read"):
         paths = sorted(path for path in run.path.iterdir() if path.suffix in SUFFIXES)
         ordered = sorted(paths, key=lambda path: path.name == MANIFEST)
@@ -44,16 +45,11 @@ def unpacked(folder: PackedRun, root: Path) -> Run:
         StoreError: If a file cannot be written.
     """
     path = root / folder.id
-    with disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
+    make_folder(path)
     for name, content in folder.files.items():
         file = path / name
         with disk_errors(file, "read"):
             same = file.exists() and file.read_bytes() == content
         if not same:
-            replace_file(file, partial(_write, content))
+            write_verified(file, content)
     return load_run(path)
-
-
-def _write(content: bytes, path: Path) -> None:
-    path.write_bytes(content)

@@ -144,7 +144,7 @@ def test_med(closer, expected):
     ],
 )
 def test_runs_of_the_command_count(options, experiment):
-    spent = {"steps": 4000, "evaluate_every": 50, "stop_after": None}
+    spent = {"steps": 4000, "evaluate_every": 50, "stop_after": "never"}
     assert Grok(**{**spent, **options}).experiment(3) == experiment
 
 

@@ -179,7 +179,7 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
     part = {6: -30.0, 7: -30.0}
 
     def bars(single):
-        steps = waterfall(ConfoundEffects("distance/nope", "NoPE", whole, single)).layers["steps"]
+        steps = waterfall(ConfoundEffects("distance/nope", "NoPE", whole, single, {})).layers["steps"]
         return {bar["step"]: bar["to"] - bar["from"] for bar in steps.rows}
 
     assert bars({"R1": part, "R2": {6: 0.0, 8: 0.0}}) == {

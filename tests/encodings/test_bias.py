@@ -10,7 +10,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.alibi import ALiBi, alibi_slopes
-from spectrope.encodings.base import ENCODINGS
+from spectrope.encodings.base import ENCODINGS, Encoding
 from spectrope.encodings.factorised import FactorisedTable
 from spectrope.encodings.relative import RelativeTable
 from spectrope.encodings.t5 import T5, t5_bucket
@@ -122,3 +122,22 @@ def test_encodings_without_a_bias_of_the_lag_say_so():
 def test_impossible_sizes_are_refused(config, fields, message):
     with pytest.raises(ConfigError, match=message):
         config(**fields)
+
+
+def test_a_bias_of_the_lag_that_nothing_adds_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"Lost\.lag_bias would be ignored; derive from sp\.encodings\.LagBias"
+    ):
+
+        class Lost(Encoding):
+            def lag_bias(self, lag):
+                return lag[..., None]
+
+    class Kept(Encoding):
+        def lag_bias(self, lag):
+            return lag[..., None].float()
+
+        def bias(self, ctx):
+            return self.lag_bias(ctx.lag).movedim(-1, -3)
+
+    assert Kept()(torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 2, 4))[0, 0].tolist() == [[0, -1], [1, 0]]

@@ -109,6 +109,20 @@ class Encoding(FromConfig, SeededModule):
     logit_scale: float = 1.0
     family: ClassVar[str] = "none"
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Register the class, if it has a name.
+
+        Raises:
+            ConfigError: If it defines a bias of the lag that nothing would add to the logits.
+        """
+        ignored = cls.bias is Encoding.bias and cls.logits is Encoding.logits
+        if ignored and cls.lag_bias is not Encoding.lag_bias:
+            raise ConfigError(
+                f"{cls.__name__}.lag_bias would be ignored; derive from sp.encodings.LagBias, which adds it "
+                "to the logits, or define bias(self, ctx)."
+            )
+        super().__init_subclass__(**kwargs)
+
     def __init__(self, config: EncodingConfig | None = None, **fields: Any) -> None:
         super().__init__()
         self.config: Any = configured(type(self).Config, config, fields)  # Of the subclass's own type.
@@ -195,8 +209,8 @@ class Encoding(FromConfig, SeededModule):
     def lag_bias(self, lag: Tensor) -> Tensor:
         """Bias per head, in logit units, of lags with any shape (*n,): returns (*n, h).
 
-        Only encodings of form DOT_PLUS_LAG have one. Lags may be whole or fractional; the bias is computed in
-        float32 at least, in float64 for such lags.
+        Encodings of form DOT_PLUS_LAG have one; those that derive from `LagBias` define nothing else. Lags
+        may be whole or fractional; the bias is computed in float32 at least, in float64 for such lags.
         """
         raise UnsupportedError(f"{type(self).__name__} has no bias of the lag alone.")
 
@@ -226,7 +240,9 @@ def is_encoding_class(value: object) -> TypeGuard[type[Encoding]]:
 class LagBias(Encoding):
     r"""Base of biases of the head and the lag: :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d + b_h(i-j)`.
 
-    Dense bias, Toeplitz coefficients and FFT kernels all derive from `lag_bias`.
+    Dense bias, Toeplitz coefficients and FFT kernels all derive from `lag_bias`, the one method to define.
+    The nested `Config` is a frozen dataclass that derives from `EncodingConfig`; all of its fields have
+    defaults, and the model fills in `n_heads`.
     """
 
     form = Form.DOT_PLUS_LAG

@@ -15,6 +15,7 @@ from tests.checkpoints.adapters.own_models import (
 )
 from torch import nn
 
+import spectrope as sp
 from spectrope.checkpoints.ablation.show import ablate_model
 from spectrope.checkpoints.ablation.zeroed import zeroed_heads
 from spectrope.checkpoints.adapters.own import OwnModel
@@ -310,3 +311,11 @@ def test_hidden_attention_is_named_as_such():
     wrapped = OwnModel(nn.Sequential(Hidden(), nn.Linear(VOCABULARY, VOCABULARY)), vocabulary=VOCABULARY)
     with pytest.raises(UnsupportedError, match="shows no attention kernel"):
         audit(wrapped)
+
+
+def test_a_table_that_is_too_small_is_named_instead_of_the_attention():
+    model = own(MiniGPT(table=True), max_length=None)
+    ids = torch.zeros(2, 2 * LENGTH, dtype=torch.long)
+    for measure in (lambda: audit(model, length=4 * LENGTH), lambda: sp.ablate(model, on=ids)):
+        with pytest.raises(UnsupportedError, match="is too small for its input; give token ids below"):
+            measure()

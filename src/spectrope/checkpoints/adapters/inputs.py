@@ -116,6 +116,11 @@ def _why(model: nn.Module, length: int, error: Exception) -> str:
         return f"{_name(model)} does not run on tokens alone, but takes {others} too; give its model of text."
     if (own := _failure(model)) is not None:
         return f"{_name(model)} does not run on tokens alone: {first_line(own)}"
+    if "index out of range in self" in str(error):  # What torch says of a table.
+        return (
+            f"{_name(model)} has a table of tokens or positions that is too small for its input; give token "
+            "ids below the size of its vocabulary, a smaller length, or max_length of sp.OwnModel."
+        )
     return f"{_name(model)} has attention of a form that is not supported yet: {first_line(error)}"
 
 

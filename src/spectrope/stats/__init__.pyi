@@ -8,6 +8,7 @@ __all__ = [
     "Discordance",
     "Interval",
     "Intervals",
+    "MixedLogistic",
     "Outcome",
     "RandomisationTest",
     "RatioMoments",
@@ -46,6 +47,7 @@ from .bootstrap import reflected_intervals, resampled_means
 from .concentration import INDICES, MIN_TOTAL, gini, index_ranges, indices, shares
 from .examples import jackknife_intervals, mean_intervals
 from .interval import Interval, Intervals, ends, holm
+from .mixed import MixedLogistic
 from .paired import (
     Discordance,
     difference_intervals,

@@ -9,13 +9,14 @@ from scipy import stats
 
 from spectrope.stats import MIN_SEEDS, t_interval
 from spectrope.study.arms import NAMES, RIVALS, TASKS
-from spectrope.study.claim import EXPLORED_AT, Claim
+from spectrope.study.claim import Claim
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.claims.tuned import DistanceOrderingTuned
 from spectrope.study.conditions import SWITCHES
+from spectrope.study.page.deposits import wide
 from spectrope.study.predictions import Values
 from spectrope.study.quantities import (
     Quantity,
@@ -31,7 +32,6 @@ from spectrope.study.quantities import (
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
-UNSELECTED = range(18)  # Seeds of which every one has run, from the first unexplored one on.
 LEARNED = 90.0  # Percent.
 LEVEL = 0.05  # Of p-values that a sentence is built on.
 
@@ -128,7 +128,7 @@ def _errors(seen: Seen) -> str:
 
 def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     """Deposits of RoPE with and without dropout, and of each encoding at the scale's rate."""
-    pairs = _wide(Dropout(), study, rows)
+    pairs = wide(Dropout(), study, rows)
     n, depth = pairs.n_layers, shallow(pairs.n_layers, 2 / 3)
     without, with_it = (_values(pairs, f"rope/{rate}", deposit(tuple(depth))) for rate in ("0", "0.1"))
     if not (both := without.keys() & with_it.keys()):
@@ -136,7 +136,7 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     lost = sum(without[seed] > with_it[seed] for seed in both)
     gained = sum(without[seed] < with_it[seed] for seed in both)
     p = stats.binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
-    seen = _wide(SingleHead(), study, rows)
+    seen = wide(SingleHead(), study, rows)
     counts = {
         name: (sum(by_seed.values()), len(by_seed))
         for name in NAMES
@@ -183,12 +183,6 @@ def _lead(seen: Seen, quantity: Quantity) -> Values:
 
 def _seen(claim: Claim, study: Study, rows: StudyRows, condition: str = "controlled") -> Seen:
     return claim.see(rows, condition, study.scale, study.seeds_of(claim))
-
-
-def _wide(claim: Claim, study: Study, rows: StudyRows) -> Seen:
-    """The rows of a claim on all unselected seeds."""
-    first = 6 if study.scale == EXPLORED_AT else 0
-    return claim.look(rows, "controlled", study.scale, [first + seed for seed in UNSELECTED])
 
 
 def _values(seen: Seen, arm: str, quantity: Quantity) -> Values:

@@ -15,6 +15,7 @@ from spectrope.stats import MIN_SEEDS, holm
 from spectrope.study.audit import is_named
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
+from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.extras.base import EXTRAS
 from spectrope.study.page.findings import findings
 from spectrope.study.page.forest import WIDTH, forest
@@ -131,6 +132,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         minimum=MIN_SEEDS,
         words=WORDS,
         findings=findings(study, rows),
+        deposits=deposit_factors(study, rows),
         unnamed=unnamed(rows),
         withdrawn=list(rows.withdrawals.lines()),
         deviations=deviations(),

@@ -12,12 +12,11 @@ from itertools import groupby
 from textwrap import shorten
 from typing import Any
 
-import tyro
-
 from spectrope.cli.catalogue import command
 from spectrope.cli.catalogue import commands as all_commands  # `commands` becomes the package of that name.
 from spectrope.cli.completion import completion
 from spectrope.cli.help import ASKED, asked, help_of
+from spectrope.cli.parsing import parse
 from spectrope.console import complain, say, silent
 from spectrope.core import (
     Interrupted,
@@ -139,12 +138,7 @@ def _run(arguments: list[str], switches: Switches) -> int:
     if (everything := asked(arguments[1:])) is not None:
         say(help_of(chosen, arguments[1:], everything=everything))
         return 0
-    parsed: Any = tyro.cli(
-        chosen.load(),
-        prog=f"spectrope {chosen.name}",
-        args=arguments[1:],
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
-    )
+    parsed = parse(chosen, arguments[1:])
     action = getattr(parsed, "action", parsed)
     with silent(when=getattr(action, "json", False)):
         return parsed.run() or 0

@@ -182,12 +182,18 @@ def help_of(command: Command, arguments: Sequence[str], *, everything: bool) -> 
         arguments: What was typed after it.
         everything: Whether rare options are shown as well.
     """
+    page, typed = page_of(command, arguments)
+    return page.text(typed, everything=everything)
+
+
+def page_of(command: Command, arguments: Sequence[str]) -> tuple[Page, str]:
+    """The page of a command, or of the action that its arguments name first, and what is typed for it."""
     known = json.loads(FILE.read_text(encoding="utf-8"))
     page = Page.read(known[command.name]) if command.name in known else Page.of(command.load())
     typed = f"spectrope {command.name}"
     if arguments and arguments[0] in page.actions:
-        page, typed = page.actions[arguments[0]], f"{typed} {arguments[0]}"
-    return page.text(typed, everything=everything)
+        return page.actions[arguments[0]], f"{typed} {arguments[0]}"
+    return page, typed
 
 
 def pages() -> dict[str, Page]:

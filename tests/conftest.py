@@ -32,6 +32,11 @@ settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put tests of the site first, where one process gets them all and the other never waits for its build."""
+    items.sort(key=lambda item: item.path.name != "test_site_browser.py")
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty folder to type commands in, on a wide terminal."""

@@ -4,7 +4,7 @@ import pytest
 from tests.study.made import row
 
 from spectrope.study.claim import chosen_claims
-from spectrope.study.claims.confounds import Confounds
+from spectrope.study.claims.confounds import switched
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.page.deposits import BASE, deposit_factors
 from spectrope.study.rows import StudyRows
@@ -25,9 +25,7 @@ def rates(seeds, **gaps):
 
 
 def switch(name, gaps, seeds):
-    return [
-        row(Confounds().arms("released", "mini", seed)[f"distance/rope/{name}"], gaps=gaps) for seed in seeds
-    ]
+    return [row(switched("distance", "rope", "mini", seed)[name], gaps=gaps) for seed in seeds]
 
 
 def table(rows):

@@ -8,7 +8,7 @@ import numpy as np
 from spectrope.stats import MIN_SEEDS, Interval, MixedLogistic
 from spectrope.study.arms import DEPTHS
 from spectrope.study.claim import EXPLORED_AT, Claim
-from spectrope.study.claims.confounds import Confounds
+from spectrope.study.claims.confounds import switched
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.conditions import SWITCHES
 from spectrope.study.predictions import Values
@@ -16,7 +16,7 @@ from spectrope.study.quantities import Seen, deposit, shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
-UNSELECTED = range(18)  # Seeds of which every one has run, from the first unexplored one on.
+UNSELECTED = 18  # Seeds.
 BASE = "controlled, dropout 0.1"
 
 
@@ -32,10 +32,15 @@ def deposit_factors(study: Study, rows: StudyRows) -> list[list[str]]:
     return [[name, *(text for column in columns for text in column.get(name, ("", "")))] for name in names]
 
 
-def wide(claim: Claim, study: Study, rows: StudyRows, condition: str = "controlled") -> Seen:
-    """The rows of a claim on all unselected seeds."""
+def unselected(study: Study) -> list[int]:
+    """Seeds of which every one has run, from the first unexplored one on."""
     first = 6 if study.scale == EXPLORED_AT else 0
-    return claim.look(rows, condition, study.scale, [first + seed for seed in UNSELECTED])
+    return [first + seed for seed in range(UNSELECTED)]
+
+
+def wide(claim: Claim, study: Study, rows: StudyRows) -> Seen:
+    """The rows of a claim under `controlled` on all unselected seeds."""
+    return claim.look(rows, "controlled", study.scale, unselected(study))
 
 
 def _column(study: Study, rows: StudyRows, depth: float) -> dict[str, tuple[str, str]]:
@@ -53,14 +58,16 @@ def _column(study: Study, rows: StudyRows, depth: float) -> dict[str, tuple[str,
 
 def _events(study: Study, rows: StudyRows, depth: float) -> dict[str, Values]:
     """Whether each run has a deposit, by what it changes."""
-    rates, switches = wide(Dropout(), study, rows), wide(Confounds(), study, rows, "released")
+    rates = wide(Dropout(), study, rows)
+    thrown = {seed: switched("distance", "rope", study.scale, seed) for seed in unselected(study)}
+    switches = Seen.of(rows, thrown, precision=rates.precision)
     quantity = deposit(shallow(rates.n_layers or switches.n_layers, depth))
     by_rate = {float(arm.split("/")[1]): arm for arm in rates.arms if arm.startswith("rope/")}
     dropout = {
         BASE if rate == 0.1 else f"dropout {rate:g}" if rate else "no dropout": rates.values(arm, quantity)
         for rate, arm in by_rate.items()
     }
-    return dropout | {name: switches.values(f"distance/rope/{name}", quantity) for name in SWITCHES}
+    return dropout | {name: switches.values(name, quantity) for name in SWITCHES}
 
 
 def _model(events: Mapping[str, Values], changes: Sequence[str]) -> MixedLogistic:

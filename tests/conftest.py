@@ -33,7 +33,7 @@ settings.load_profile("repeatable")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests of the site first, where one process gets them all and the other never waits for its build."""
+    """Put tests of the site first, where one process gets them all and none waits for its build."""
     items.sort(key=lambda item: item.path.name != "test_site_browser.py")
 
 

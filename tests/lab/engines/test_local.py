@@ -47,13 +47,14 @@ def ignore(progress: Progress) -> None:
 
 def test_workers_and_one_process_give_the_same(tmp_path):
     plan = [tiny("rope"), tiny("alibi"), tiny("nope", "counting")]
+    jobs = [Job(plan[0], precision="bfloat16"), Job(plan[1], precision="float32"), Job(plan[2])]
     heard, rows = set(), []
 
     def hear(progress: Progress) -> None:
         heard.add((progress.job, progress.stage))
 
-    alone = execute(plan, tmp_path / "one", device="cpu", workers=1, watch=ignore)
-    Local("cpu", workers=2)([Job(one) for one in plan], tmp_path / "two", hear, StudyRow.of, rows.append)
+    alone = execute(jobs, tmp_path / "one", device="cpu", workers=1, watch=ignore)
+    Local("cpu", workers=2)(jobs, tmp_path / "two", hear, StudyRow.of, rows.append)
     assert heard == {(number, stage) for number in range(3) for stage in ("train", "ablate", "done")}
     assert sorted(row.run for row in rows) == sorted(run.id for run in alone)
     for first, one in zip(alone, plan, strict=True):
@@ -61,6 +62,7 @@ def test_workers_and_one_process_give_the_same(tmp_path):
         assert first.id == second.id
         assert experiment_of(second) == one
         assert second.finished
+        assert second.manifest["precision"] == first.manifest["precision"]
         assert not second.has_tensors(CHECKPOINT)
         for name in ("metrics", "ablation"):
             assert_frame_equal(first.frame(name), second.frame(name))
@@ -116,15 +118,14 @@ def test_the_peak_memory_of_a_run_is_its_own(tmp_path):
     assert manifest["memory_before_mib"] <= manifest["peak_memory_mib"] < with_large - size / 2
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_job_says_the_precision_that_its_experiment_leaves_open(tmp_path, workers):
+def test_a_job_says_the_precision_that_its_experiment_leaves_open(tmp_path):
     fixed = replace(tiny("nope"), training=replace(tiny("nope").training, precision="float32"))
     plan = [
         Job(tiny("rope"), precision="bfloat16"),
         Job(tiny("alibi"), precision="float32"),
         Job(fixed, precision="bfloat16"),
     ]
-    runs = execute(plan, tmp_path, device="cpu", workers=workers)
+    runs = execute(plan, tmp_path, device="cpu", workers=1)
     assert [run.manifest["precision"] for run in runs] == ["bfloat16", "float32", "float32"]
 
 

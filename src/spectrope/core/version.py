@@ -5,18 +5,27 @@ from importlib.metadata import version
 from pathlib import Path
 
 __version__ = version("spectrope")
+PACKAGE = Path(__file__).parents[1]
 
 
-def commit() -> str:
-    """The commit of this package's own repository, or its version where it is installed without one."""
-    here = Path(__file__)
+def commit(package: Path = PACKAGE) -> str:
+    """The commit of a package's own repository, or this package's version where it is installed without one.
+
+    The commit is followed by `-dirty` where a file of the package, new ones included, differs from it. Other
+    files of the repository do not count: a study that adds rows to a file of results does not change the code
+    that computes the next ones.
+
+    Args:
+        package: Folder of the package.
+    """
 
     def git(*words: str) -> str:
-        command = ("git", "-C", str(here.parent), *words)
+        command = ("git", "-C", str(package), *words)
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", here.name)
-        return git("describe", "--always", "--dirty", "--abbrev=12")
+        git("ls-files", "--error-unmatch", "__init__.py")
+        changed = git("status", "--porcelain", "--untracked-files=all", "--", ".")
+        return git("rev-parse", "--short=12", "HEAD") + ("-dirty" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return f"version {__version__}"

@@ -84,3 +84,9 @@ def test_what_is_asked(arguments, everything):
 def test_a_command_of_a_plug_in_is_described_when_it_is_asked_for():
     page = Page.of(commands()["runs"].load())
     assert "--runs PATH" in page.text("spectrope plug", everything=False)
+
+
+def test_usage_puts_brackets_around_what_may_be_left_out():
+    typed = {name: page.usage(name) for name, page in pages().items()}
+    assert typed["encodings"] == "usage: encodings [ENCODING ...] [OPTIONS]"
+    assert typed["audit"] == "usage: audit MODEL [OPTIONS]"

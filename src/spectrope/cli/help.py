@@ -32,6 +32,7 @@ class Option:
         text: What it does.
         default: Its value where it is not given; empty where the text says so.
         rare: Whether only `--help-all` shows it.
+        required: Whether it has no default.
     """
 
     name: str
@@ -39,15 +40,26 @@ class Option:
     text: str
     default: str
     rare: bool
+    required: bool = False
 
     @property
     def positional(self) -> bool:
         """Whether it is typed without a name."""
         return not self.name.startswith("-")
 
+    @property
+    def head(self) -> str:
+        """Its name and what follows it."""
+        return f"{self.name} {self.value}".rstrip()
+
+    @property
+    def place(self) -> str:
+        """A positional argument as the line of usage has it."""
+        return self.head if self.required else f"[{self.head}]"
+
     def lines(self, column: int, width: int) -> list[str]:
         """Its paragraph of help."""
-        head = f"  {self.name} {self.value}".rstrip()
+        head = f"  {self.head}"
         text = f"{self.text} [{self.default}]" if self.default else self.text
         wrapped = textwrap.wrap(text, width - column) or [""]
         if len(head) > column - 2:
@@ -119,12 +131,12 @@ class Page:
         """The line that says what is typed."""
         if self.actions:
             return f"usage: {typed} {{{','.join(self.actions)}}} [OPTIONS]"
-        places = " ".join(f"{one.name} {one.value}".strip() for one in self.options if one.positional)
-        return f"usage: {typed} {places}".rstrip() + " [OPTIONS]"
+        places = [one.place for one in self.options if one.positional]
+        return " ".join(["usage:", typed, *places, "[OPTIONS]"])
 
 
 def _listed(options: Sequence[Option]) -> str:
-    heads = (4 + len(f"{option.name} {option.value}".rstrip()) for option in options)
+    heads = (4 + len(option.head) for option in options)
     column = max(head for head in (0, *heads) if head <= COLUMN)
     return "\n".join(line for option in options for line in option.lines(column, WIDTH))
 
@@ -142,6 +154,7 @@ def _option(field: Field[Any], hint: Any) -> Option:
         text=given.help,
         default=_default(field.default),
         rare=RARE in notes,
+        required=field.default is MISSING,
     )
 
 

@@ -120,8 +120,8 @@ class _Complaint:
         """A positional argument that is not there."""
         if not self.text.startswith("Required"):
             return ""
-        first = next(option for option in self.page.options if option.positional)
-        return f"{self._name} needs {first.name}: {first.text.rstrip('.')}"
+        missing = [option for option in self.page.options if option.required and option.text in self.text]
+        return f"{self._name} needs {missing[0].name}: {missing[0].text.rstrip('.')}" if missing else ""
 
     def _stray(self) -> str:
         words = self.text.rpartition("Unrecognized options: ")[2]

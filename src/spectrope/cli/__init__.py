@@ -1,5 +1,6 @@
 """The command line: commands are found by their files, and imported when they run."""
 
+import io
 import os
 import re
 import sys
@@ -39,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command whose output pipe is closed with 141.
     """
     keep_freed_memory()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # Names of files may be no UTF-8.
     with warnings.catch_warnings():
         warnings.simplefilter("always", SpectropeWarning)
         warnings.showwarning = _complain_of(warnings.showwarning)

@@ -127,7 +127,8 @@ def write_page(page: str, path: Path, suffix: str = ".html") -> Path:
     check_page(path, suffix)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    content = page.encode("utf-8", "replace")  # A page may name a path that is no UTF-8.
+    replace_file(path, lambda temporary: temporary.write_bytes(content))
     return path
 
 

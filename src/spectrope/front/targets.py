@@ -164,6 +164,7 @@ def _of_model(folder: Path) -> bool:
     if any(folder.glob("*.safetensors.index.json")) or any(folder.glob("*.bin")):
         return True
     try:
-        return "model_type" in json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        config = folder / "config.json"
+        return config.is_file() and "model_type" in json.loads(config.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
         return False

@@ -18,6 +18,7 @@ __all__ = [
     "read_records",
     "renumbered",
     "replace_file",
+    "require_file",
     "resolve_run",
     "set_aside",
     "survey",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 from .check import CheckedFolder, check_folders, set_aside
-from .files import disk_errors, replace_file, write_parquet
+from .files import disk_errors, replace_file, require_file, write_parquet
 from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered
 from .records import Complaint, append_record, read_records

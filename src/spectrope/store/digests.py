@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from spectrope.core import StoreError
-from spectrope.store.files import disk_errors, replace_file
+from spectrope.store.files import disk_errors, read_file, replace_file, require_file
 
 SUFFIX = ".sha256"
 
@@ -64,7 +64,7 @@ def recorded(path: Path) -> list[str] | None:
     with disk_errors(beside, "read"):
         if not beside.exists():
             return None
-        content = beside.read_bytes()
+    content = read_file(beside)
     line = rb"([0-9a-f]{64})  " + re.escape(path.name.encode()) + rb"\n"
     if not re.fullmatch(b"(?:" + line + b"){1,2}", content):
         raise StoreError(f"{beside} is damaged: it holds no digest; move its folder away and run it again.")
@@ -79,5 +79,6 @@ def remove(path: Path) -> None:
 
 
 def _digest(path: Path) -> str:
+    require_file(path)
     with disk_errors(path, "read"), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

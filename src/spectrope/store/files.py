@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,29 @@ def make_folder(path: Path) -> None:
             _flush(folder.parent)
 
 
+def require_file(path: Path) -> None:
+    """Refuse a pipe, a socket or a device, whose reader might wait for ever.
+
+    Raises:
+        StoreError: If it is one, or missing.
+    """
+    with disk_errors(path, "read"):
+        mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise StoreError(f"cannot read {path}: it is no regular file; move it away.")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        StoreError: If it is missing, no regular file, or cannot be read.
+    """
+    require_file(path)
+    with disk_errors(path, "read"):
+        return path.read_bytes()
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object.
 
@@ -112,9 +136,8 @@ def read_json(path: Path) -> dict[str, Any]:
         StoreError: If the file is missing, cut off, or something else.
     """
     try:
-        with disk_errors(path, "read"):
-            value = json.loads(path.read_bytes())
-    except ValueError:
+        value = json.loads(read_file(path))
+    except (ValueError, RecursionError):
         raise StoreError(f"{path} is damaged: it is no JSON.") from None
     if not isinstance(value, dict):
         raise StoreError(f"{path} is damaged: it holds no JSON object.")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrope.core import StoreError, config_hash
-from spectrope.store.files import disk_errors
+from spectrope.store.files import disk_errors, read_file
 
 CHECK = "check"
 RUN = re.compile(rb'"run":"(\w+)"')  # As `append_record` writes it.
@@ -70,8 +70,7 @@ def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
     Raises:
         StoreError: If the file cannot be read.
     """
-    with disk_errors(path, "read"):
-        lines = path.read_bytes().split(b"\n")
+    lines = read_file(path).split(b"\n")
     records, complaints = [], []
     for number, line in enumerate(lines, start=1):
         if line:

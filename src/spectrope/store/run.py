@@ -22,7 +22,9 @@ from spectrope.store.files import (
     json_content,
     make_folder,
     parquet_content,
+    read_file,
     read_json,
+    require_file,
     sweep_temporaries,
 )
 from spectrope.store.numbering import counts_from_zero, renumbered
@@ -163,9 +165,7 @@ class Run:
         manifest = other.manifest
         for source in sorted([*other.path.glob("*.parquet"), *other.path.glob("*.safetensors")]):
             other._verify(source)
-            with disk_errors(source, "read"):
-                content = source.read_bytes()
-            write_verified(self.path / source.name, content)
+            write_verified(self.path / source.name, read_file(source))
         self.finish({**manifest, "run": self.id, "copied_from": other.id})
 
     def remove(self, name: str) -> None:
@@ -195,6 +195,7 @@ class Run:
         Raises:
             StoreError: If it is damaged, or has no digest in a run that was begun with digests.
         """
+        require_file(path)
         verified = verify(path)
         if not verified and digest_file(self.path / CONFIG).exists():
             raise StoreError(
@@ -312,7 +313,9 @@ def _identity(path: Path) -> dict[str, Any]:
 
 
 def _check_files(path: Path) -> None:
-    """Refuse truncated tables and tensors, without reading their values."""
+    """Refuse truncated tables and tensors, without reading their values, and what is no file."""
+    for file in path.iterdir():
+        require_file(file)
     for table in path.glob("*.parquet"):
         with _damage(table):
             pl.read_parquet_schema(table)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.store.digests import write_verified
-from spectrope.store.files import disk_errors, make_folder
+from spectrope.store.files import disk_errors, make_folder, read_file
 from spectrope.store.run import MANIFEST, Run, load_run
 
 SUFFIXES = {".json", ".parquet", ".safetensors"}
@@ -35,7 +35,7 @@ def packed(run: Run) -> PackedRun:
     with disk_errors(run.path, "read"):
         paths = sorted(path for path in run.path.iterdir() if path.suffix in SUFFIXES)
         ordered = sorted(paths, key=lambda path: path.name == MANIFEST)
-        return PackedRun(run.id, {path.name: path.read_bytes() for path in ordered})
+        return PackedRun(run.id, {path.name: read_file(path) for path in ordered})
 
 
 def unpacked(folder: PackedRun, root: Path) -> Run:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrope.core import ConfigError, UnsupportedError
+from spectrope.store import require_file
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
@@ -55,6 +56,8 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _check_weights(folder: Path, allow_pickle: bool) -> None:
+    for path in folder.iterdir():
+        require_file(path)
     for index in sorted(folder.glob("*.index.json")):
         _check_index(index, allow_pickle)
     if any(folder.glob("*.safetensors")):

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch import nn
 
+from spectrope.store import require_file
+
 
 def layer_name(module: str) -> tuple[str, int]:
     """Stack and number of the layer that a dotted module name lies in.
@@ -82,9 +84,12 @@ def is_checkpoint(source: str) -> bool:
     """Whether a folder, or a model in the local cache, has a configuration of an architecture."""
     try:
         path = _config_path(source)
-        return path is not None and "model_type" in json.loads(path.read_text(encoding="utf-8"))
-    except (ImportError, ValueError):  # without transformers there is no cache; no id may look like a path
-        return False
+        if path is None:
+            return False
+        require_file(path)
+        return "model_type" in json.loads(path.read_text(encoding="utf-8"))
+    except (ImportError, ValueError, RecursionError):
+        return False  # Without transformers there is no cache; no id may look like a path.
 
 
 def _file(source: str) -> dict[str, Any]:

@@ -1,0 +1,79 @@
+"""Files that would keep a reader waiting, or that nest too deeply, are refused in one line."""
+
+import os
+import socket
+
+import pytest
+from tests.cli.typed import refused
+from tests.figures.synthetic import make_run
+
+from spectrope.cli import main
+from spectrope.core.errors import StoreError
+from spectrope.store.files import read_file, read_json, require_file
+from spectrope.store.records import read_records
+from spectrope.store.run import load_run
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    return path
+
+
+@pytest.mark.parametrize("read", [require_file, read_file, read_json, read_records])
+def test_a_pipe_is_refused_before_anything_waits_for_it(read, pipe):
+    with pytest.raises(StoreError, match=r"pipe: it is no regular file; move it away\."):
+        read(pipe)
+
+
+def test_a_socket_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind("socket")
+        with pytest.raises(StoreError, match="it is no regular file"):
+            require_file(tmp_path / "socket")
+
+
+def test_a_missing_file_is_told(tmp_path):
+    with pytest.raises(StoreError, match=r"cannot read .*gone: No such file"):
+        read_file(tmp_path / "gone")
+
+
+def test_json_that_nests_too_deeply_is_damaged(tmp_path):
+    (tmp_path / "deep.json").write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(StoreError, match="is damaged: it is no JSON"):
+        read_json(tmp_path / "deep.json")
+
+
+@pytest.mark.parametrize("name", ["config.json", "manifest.json", "metrics.parquet", "manifest.json.sha256"])
+def test_a_pipe_in_the_place_of_a_file_of_a_run_is_told(tmp_path, name):
+    run = make_run(tmp_path, "rope")
+    (run.path / name).unlink()
+    os.mkfifo(run.path / name)
+    with pytest.raises(StoreError, match="it is no regular file"):
+        load_run(run.path).verify()
+
+
+def test_runs_tells_a_pipe_and_lists_the_others(here, tmp_path, capsys):
+    run = make_run(tmp_path / "runs", "rope")
+    broken = tmp_path / "runs" / "0123456789ab"
+    broken.mkdir()
+    os.mkfifo(broken / "config.json")
+    assert main(("runs",)) == 0
+    told = capsys.readouterr()
+    assert run.id in told.out
+    assert "0123456789ab/config.json: it is no regular file; move it away." in told.err
+
+
+def test_a_page_is_saved_under_a_name_that_is_no_utf_8(here, tmp_path):
+    run = make_run(tmp_path / "runs", "rope")
+    name = os.fsdecode(b"caf\xe9.html")
+    assert main(("report", run.id, "--out", name)) == 0
+    assert (tmp_path / name).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_a_checkpoint_with_a_pipe_for_weights_is_refused(here, tmp_path, capsys):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert "model.safetensors: it is no regular file" in refused(capsys, "audit", str(tmp_path))

@@ -313,3 +313,13 @@ print(len(rows), *(name for name in trains if f"spectrope.{name}" in sys.modules
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     assert result.stdout.split() == ["3"]
+
+
+def test_what_a_row_says_is_neither_html_nor_markup(tmp_path):
+    said = "<img src=x onerror=alert(1)> [here](javascript:alert(2)) | `x`"
+    rows = rows_of(DistanceOrdering(), lambda arm, seed: {"commit": said})
+    rows.complaints.append(Complaint(f"mini.jsonl, line 7: {said}"))
+    page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
+    assert page.count("&lt;img src=x") == 2
+    assert page.count("\\[here\\](javascript") == 2
+    assert "<img" not in page

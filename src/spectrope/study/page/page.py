@@ -1,5 +1,7 @@
 """The page itself, as Markdown, with its pictures beside it."""
 
+import html
+import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -124,8 +126,9 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         for claim, group in grouped
     ]
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
-    template = templates_of("spectrope.study", autoescape=False).get_template("replication.md")
-    page = template.render(
+    templates = templates_of("spectrope.study", autoescape=False)
+    templates.filters["plain"] = plain
+    page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
@@ -237,6 +240,12 @@ def untuned(study: Study, rows: StudyRows) -> list[int]:
     kinds = {claim.kind for claim in study.claims}
     forms = [form for form in tuned_forms(study.claims, rows) if set(form.conditions) & set(study.conditions)]
     return sorted({form.number for form in forms if form.kind not in kinds})
+
+
+def plain(text: object) -> str:
+    """What a row says, for Markdown: neither markup nor HTML, in one line."""
+    line = " ".join(html.escape(str(text), quote=False).split())
+    return re.sub(r"([\\`*\[\]|])", r"\\\1", line)
 
 
 def machines(rows: StudyRows) -> list[str]:

@@ -64,6 +64,15 @@ def test_links_within_the_project_lead_somewhere(page):
     assert not missing
 
 
+def test_every_line_of_the_threat_model_names_a_test():
+    lines = (ROOT / "docs" / "explanation" / "threat-model.md").read_text().split("| --- |")[-1].splitlines()
+    named = [re.search(r"`([\w/]+\.py)::(test_\w+)` \|$", line) for line in lines if line.startswith("|")]
+    assert len(named) > 10
+    for match in named:
+        assert match
+        assert f"def {match[2]}(" in (ROOT / "tests" / match[1]).read_text(), match[0]
+
+
 def test_the_page_of_claims_has_the_verdicts_of_the_rows():
     rows = StudyRows.load(ROOT / "results" / "mini.jsonl")
     claims = tried_claims(chosen_claims(()), rows, "mini")

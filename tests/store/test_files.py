@@ -1,6 +1,7 @@
 """Files that would keep a reader waiting, or that nest too deeply, are refused in one line."""
 
 import os
+import secrets
 import socket
 
 import pytest
@@ -9,7 +10,7 @@ from tests.figures.synthetic import make_run
 
 from spectrope.cli import main
 from spectrope.core.errors import StoreError
-from spectrope.store.files import read_file, read_json, require_file
+from spectrope.store.files import read_file, read_json, replace_file, require_file
 from spectrope.store.records import read_records
 from spectrope.store.run import load_run
 
@@ -77,3 +78,16 @@ def test_a_checkpoint_with_a_pipe_for_weights_is_refused(here, tmp_path, capsys)
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
     os.mkfifo(tmp_path / "model.safetensors")
     assert "model.safetensors: it is no regular file" in refused(capsys, "audit", str(tmp_path))
+
+
+def test_a_link_that_was_planted_is_not_followed(tmp_path, monkeypatch):
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "known")
+    victim, target = tmp_path / "victim", tmp_path / "table.json"
+    victim.write_text("kept")
+    names = []
+    replace_file(target, lambda temporary: names.append(temporary.name) or temporary.write_text("{}"))
+    (tmp_path / names[0]).symlink_to(victim)
+    with pytest.raises(StoreError, match=r"cannot write .*table\.json"):
+        replace_file(target, lambda temporary: temporary.write_text("[]"))
+    assert victim.read_text() == "kept"
+    assert target.read_text() == "{}"

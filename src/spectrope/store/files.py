@@ -107,7 +107,7 @@ def make_folder(path: Path) -> None:
 
 
 def require_file(path: Path) -> None:
-    """Refuse a pipe, a socket or a device, whose reader might wait for ever.
+    """Refuse a pipe, a socket or a device, whose reader might wait forever.
 
     Raises:
         StoreError: If it is one, or missing.

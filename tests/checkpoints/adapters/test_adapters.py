@@ -19,7 +19,8 @@ from spectrope.checkpoints.adapters import (
     open_model,
     recorded,
 )
-from spectrope.checkpoints.adapters.record import RECORDER, split_mask, uses_interface
+from spectrope.checkpoints.adapters.call import split_mask
+from spectrope.checkpoints.adapters.interface import RECORDER, uses_interface
 from spectrope.checkpoints.audit import audit
 from spectrope.core.errors import ConfigError, UnsupportedError
 

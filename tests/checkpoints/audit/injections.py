@@ -55,6 +55,33 @@ def options(change: Callable[[dict[str, Any]], dict[str, Any]], layers: Collecti
     return inject
 
 
+def attending(change: Callable[..., Any]) -> Inject:
+    """Let `change` attend, given the attention function that the model's configuration chooses."""
+
+    def inject(model: nn.Module, patch: pytest.MonkeyPatch) -> None:
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+        name = model.config._attn_implementation
+        homes = [sys.modules[type(module).__module__] for module in model.modules()]
+        code = next(home for home in homes if hasattr(home, "eager_attention_forward"))
+        own = code.eager_attention_forward if name == "eager" else ALL_ATTENTION_FUNCTIONS[name]
+
+        def attend(
+            module: nn.Module, q: Tensor, k: Tensor, v: Tensor, mask: Any = None, **options: Any
+        ) -> Any:
+            def plain(q: Tensor, k: Tensor, v: Tensor, mask: Any, **changed: Any) -> Any:
+                return own(module, q, k, v, mask, **options | changed)
+
+            return change(plain, q, k, v, mask, options)
+
+        if name == "eager":
+            patch.setattr(code, "eager_attention_forward", attend)
+        else:
+            patch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, attend)
+
+    return inject
+
+
 def masked(allowed: Callable[[Tensor], Tensor], layers: Collection[int] = ()) -> Inject:
     """Give layers the mask that is drawn from the lag of query and key, with or without an axis of heads."""
 

@@ -1,12 +1,14 @@
 """Faults of many kinds, each in at least two families: code, layers and heads of what is found."""
 
+import sys
 from functools import cache
 
 import pytest
 import torch
-from tests.checkpoints.audit.families import FAMILIES, LENGTH, ODD, WINDOWED, build
+from tests.checkpoints.audit.families import FAMILIES, LATENT, LENGTH, ODD, SIZES, WINDOWED, YARN, build
 from tests.checkpoints.audit.injections import (
     at_kernel,
+    attending,
     in_head,
     later,
     looked_up,
@@ -25,7 +27,11 @@ from spectrope.checkpoints.audit import audit
 EVERY = {0, 1}
 MORE = {
     "capped": lambda: build("Gemma2", **WINDOWED, attn_logit_softcapping=30.0),
+    "lower cap": lambda: build("Gemma2", **WINDOWED, attn_logit_softcapping=5.0),
     "latent YaRN": ODD["latent, YaRN"],
+    "latent of V2": lambda: build(
+        "DeepseekV2", **SIZES | LATENT, rope_parameters=YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}
+    ),
     "every table": ODD["a table in every layer"],
 }
 
@@ -138,7 +144,80 @@ def in_turns(table):
     return table.view(-1, 2, half).transpose(1, 2).reshape(len(table), -1)
 
 
+def seeing_all(own, q, k, v, mask, given):
+    return own(q, k, v, torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool))
+
+
+def heads_in_turns(own, q, k, v, mask, given):
+    k, v = (x.repeat(1, q.shape[1] // x.shape[1], 1, 1) for x in (k, v))
+    logits = q @ k.mT * given["scaling"]
+    hidden = torch.ones_like(logits[0, 0], dtype=torch.bool).triu(1)
+    return (logits.masked_fill(hidden, -torch.inf).softmax(-1) @ v).transpose(1, 2), None
+
+
+def over_queries(own, q, k, v, mask, given):
+    groups = q.shape[1] // k.shape[1]
+    logits = q @ k.repeat_interleave(groups, 1).mT * (given["scaling"] or q.shape[-1] ** -0.5)
+    return (logits.softmax(-2) @ v.repeat_interleave(groups, 1)).transpose(1, 2), None
+
+
+def other_values_in_head_1(own, q, k, v, mask, given):
+    out = own(q, k, v, mask)[0]
+    return in_head(out.transpose(1, 2), 1, 0.5 * out.transpose(1, 2)).transpose(1, 2), None
+
+
+def other_values(own, q, k, v, mask, given):
+    return own(q, k, v.roll(1, -1) if v.shape[-1] < v.shape[-2] else v, mask)
+
+
+def without(norm):
+    """The norm of queries or keys is no more there."""
+
+    def inject(model, patch):
+        for module in model.modules():
+            if hasattr(module, norm):
+                setattr(module, norm, torch.nn.Identity())
+
+    return inject
+
+
+def skipped(norm):
+    """The norm of queries or keys is there, but does not run."""
+
+    def inject(model, patch):
+        for module in model.modules():
+            if hasattr(module, norm):
+                patch.setattr(getattr(module, norm), "_call_impl", lambda x: x)
+
+    return inject
+
+
+def halves_of(change):
+    """Another `rotate_half`."""
+
+    def inject(model, patch):
+        homes = {sys.modules[type(module).__module__] for module in model.modules()}
+        for code in homes:
+            if hasattr(code, "rotate_half"):
+                patch.setattr(code, "rotate_half", change)
+
+    return inject
+
+
+def unsigned(x):
+    return torch.cat(x.chunk(2, -1)[::-1], -1)
+
+
+def neighbours(x):
+    return torch.stack([-x[..., 1::2], x[..., ::2]], -1).flatten(-2)
+
+
+def growing(x):
+    return x * (1 + 0.01 * torch.arange(x.shape[2]))[:, None]
+
+
 ROTARY = ("llama-default", "qwen3")
+LATENTS = ("latent YaRN", "latent of V2")
 T5S = ("t5", "every table")
 # Name: fault, families, code, layers and heads of the findings.
 FAULTS = {
@@ -223,8 +302,14 @@ FAULTS = {
         {None},
     ),
     "multiplier ignored": (scaled(lambda _: 0.25), ("gemma2", "granite"), "SPE404", EVERY, {None}),
-    "mscale left out": (scaled(lambda _: 32**-0.5), ("latent YaRN",), "SPE404", EVERY, {None}),
-    "mscale squared": (scaled(lambda s: s * 1.13863**2), ("latent YaRN",), "SPE404", EVERY, {None}),
+    "mscale left out": (scaled(lambda _: 32**-0.5), LATENTS, "SPE404", EVERY, {None}),
+    "mscale squared": (
+        scaled(lambda s: s * 1.13863**2),
+        LATENTS,
+        "SPE404",
+        EVERY,
+        {None},
+    ),
     "T5 scaled": (scaled(lambda _: 0.25), T5S, "SPE404", None, {None}),
     "head 1 scaled": (
         at_kernel(lambda q, k, v: (in_head(q, 1, 2 * q), k, v)),
@@ -240,13 +325,87 @@ FAULTS = {
         EVERY,
         {None},
     ),
-    "cap dropped": (options(lambda _: {"softcap": None}), ("capped",), "SPE405", EVERY, {None}),
+    "cap dropped": (
+        options(lambda _: {"softcap": None}),
+        ("capped", "lower cap"),
+        "SPE405",
+        EVERY,
+        {None},
+    ),
     "sinks dropped": (
         options(lambda _: {"s_aux": None}),
         ("gpt_oss", "granite_swa"),
         "SPE406",
         EVERY,
         {None},
+    ),
+    "function sees all keys": (attending(seeing_all), ("llama-default", "gpt2"), "SPE201", EVERY, {None}),
+    "function without its bias": (
+        attending(lambda own, q, k, v, mask, given: own(q, k, v, mask, position_bias=None)),
+        ("t5", "longt5"),
+        "SPE110",
+        None,
+        {None},
+    ),
+    "function of another scale": (
+        attending(lambda own, q, k, v, mask, given: own(q, k, v, mask, scaling=0.5)),
+        ("granite", "bert"),
+        "SPE404",
+        EVERY,
+        {None},
+    ),
+    "key heads read in turns": (
+        attending(heads_in_turns),
+        ("llama-default", "qwen2"),
+        "SPE407",
+        EVERY,
+        {None},
+    ),
+    "softmax over queries": (attending(over_queries), ("bert", "roberta"), "SPE407", EVERY, {None}),
+    "weights of head 1 halved": (
+        attending(other_values_in_head_1),
+        ("bert", "qwen3"),
+        "SPE407",
+        EVERY,
+        {1},
+    ),
+    "values of other coordinates": (attending(other_values), ("bert", "qwen3"), "SPE407", EVERY, {None}),
+    "q_norm lost": (without("q_norm"), ("qwen3", "olmo2"), "SPE114", None, {None}),
+    "k_norm skipped": (skipped("k_norm"), ("qwen3", "gemma3"), "SPE114", None, {None}),
+    "sine without its minus sign": (
+        halves_of(unsigned),
+        ("llama-default", "gemma2"),
+        "SPE109",
+        EVERY,
+        {None},
+    ),
+    "neighbours paired, angles in halves": (
+        halves_of(neighbours),
+        ("llama-default", "gpt_neox"),
+        "SPE104",
+        EVERY,
+        {None},
+    ),
+    "keys grow": (
+        at_kernel(lambda q, k, v: (q, growing(k), v)),
+        ("qwen2", "bert"),
+        "SPE403",
+        EVERY,
+        {None},
+    ),
+    "rotation starts at 3": (
+        rotating(lambda own, q, k, c, s: own(q, k, *later(c, s, 3))),
+        ROTARY,
+        "SPE402",
+        EVERY,
+        {None},
+    ),
+    "values of key-value head 1 rotated": (
+        at_kernel(lambda q, k, v: (q, k, in_head(v, 1, turned(v)))),
+        ("llama-default", "qwen2"),
+        "SPE112",
+        EVERY,
+        {1},
     ),
     "sign of T5's biases": (biased(lambda b: -b), T5S, "SPE303", None, {None}),
     "T5's biases mirrored heads": (biased(lambda b: b.flip(1)), T5S, "SPE303", None, {0, 1, 2, 3}),

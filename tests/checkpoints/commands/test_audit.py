@@ -20,15 +20,16 @@ RECORD = {
     "layers",
     "paths",
 }
-RECORD |= {"unread", "without"}
+RECORD |= {"unread", "without", "untried"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
-ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "sees_future"}
+ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
 ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after"}
 TURNING = {
     "start",
     "width",
     "head_dim",
+    "position",
     "frequencies",
     "errors",
     "gain",

@@ -1,5 +1,6 @@
 """Hugging Face models: loading them, and reading what their attention kernels receive."""
 
+from spectrope.checkpoints.adapters.call import Call
 from spectrope.checkpoints.adapters.hooks import (
     Enough,
     after,
@@ -10,9 +11,9 @@ from spectrope.checkpoints.adapters.hooks import (
     with_all_states,
     with_states,
 )
-from spectrope.checkpoints.adapters.inputs import Inputs, runs_at, trained_length
+from spectrope.checkpoints.adapters.inputs import FAILURES, Inputs, runs_at, trained_length
 from spectrope.checkpoints.adapters.load import drawn_weights, open_model
-from spectrope.checkpoints.adapters.record import Call, recorded
+from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.sites import (
     HeadSite,
     Role,
@@ -43,6 +44,7 @@ from spectrope.checkpoints.adapters.texts import (
 )
 
 __all__ = [
+    "FAILURES",
     "Call",
     "Enough",
     "HeadSite",

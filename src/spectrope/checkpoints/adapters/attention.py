@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.record import SINKS, split_mask
+from spectrope.checkpoints.adapters.call import split_mask
+from spectrope.checkpoints.adapters.interface import SINKS
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Context, NoPE
 from spectrope.fast import DEFAULT, TOLERANCE, AttentionPlan, CostModel, HeadPlan, plan, planned_attention

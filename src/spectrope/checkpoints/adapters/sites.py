@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from spectrope.checkpoints.adapters.call import Call
 from spectrope.checkpoints.adapters.hooks import after, before, evaluating
 from spectrope.checkpoints.adapters.inputs import Inputs
-from spectrope.checkpoints.adapters.record import Call, recorded
+from spectrope.checkpoints.adapters.record import recorded
 from spectrope.checkpoints.adapters.structure import block_of, layer_name
 from spectrope.core import UnsupportedError
 

@@ -38,6 +38,7 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
 
 
 EITHER_WAY = frozenset({"blt", "cpmant", "flaubert", "git", "hrm_text", "prophetnet", "xlm", "xlnet"})
+CAUSAL = frozenset({"clip_text_model"})  # Decoders of other models, which have no head of their own.
 BY_FLAG = frozenset(
     {"bert-generation"}
 )  # Encoders unless `is_decoder`, beside those of masked language models.
@@ -70,7 +71,8 @@ def sees_future(model: nn.Module, stack: str) -> bool | None:
         return {"decoder": False, "encoder": True}.get(stack)
     if text.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES or text.model_type in BY_FLAG:
         return not getattr(text, "is_decoder", False)
-    return False if text.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None
+    known = text.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or text.model_type in CAUSAL
+    return False if known else None
 
 
 def is_library_family(name: str) -> bool:

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Int
 from torch import nn
 
+from spectrope.checkpoints.adapters.call import Call
 from spectrope.checkpoints.adapters.inputs import Inputs, require_tokens
-from spectrope.checkpoints.adapters.record import Call, recorded
+from spectrope.checkpoints.adapters.record import recorded
 from spectrope.core import ConfigError, UnsupportedError
 
 SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")

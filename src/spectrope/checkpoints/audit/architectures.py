@@ -19,7 +19,17 @@ _FIRST = (
         "mobilebert",
         "tapas",
     ),
-    *("pegasus", "pegasus_x", "rembert", "roc_bert", "squeezebert", "splinter", "ctrl", "visual_bert"),
+    *(
+        "pegasus",
+        "pegasus_x",
+        "clip_text_model",
+        "rembert",
+        "roc_bert",
+        "squeezebert",
+        "splinter",
+        "ctrl",
+        "visual_bert",
+    ),
 )
 _AFTER_PADDING = (
     *(

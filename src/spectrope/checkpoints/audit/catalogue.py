@@ -181,6 +181,15 @@ FAULTS = (
         "From the first few tokens on.",
     ),
     Fault(
+        "SPE114",
+        "norm of queries or keys is missing",
+        ("norm of",),
+        "The norm that the architecture applies to queries or keys is left out, or is another module.",
+        "A port or an optimised attention skips `q_norm` or `k_norm`, or loads a class without them.",
+        "Apply the norms of the architecture to queries and keys.",
+        "Independent of the distance: logits grow with the size of the hidden states.",
+    ),
+    Fault(
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
@@ -250,16 +259,17 @@ FAULTS = (
         "SPE402",
         "first position differs",
         ("first position", "position of token"),
-        "The table of positions is entered at another row than declared.",
+        "The table of positions is entered at another row than declared, or rotation starts at another "
+        "position.",
         "An offset, such as OPT's 2 or RoBERTa's padding row, is lost, or padding is counted.",
         "Start at the declared row, and skip padding.",
-        "The same shift at every position.",
+        "The same shift at every position; harmless where queries and keys are rotated alike.",
     ),
     Fault(
         "SPE403",
         "query scale differs",
-        ("query scale",),
-        "Queries grow over positions otherwise than declared.",
+        ("query scale", "key scale"),
+        "Queries or keys grow over positions otherwise than declared.",
         "Temperature tuning of unrotated layers is missing or misread.",
         "Apply the declared factor by position.",
         "None up to the declared floor, then growing with the position.",
@@ -292,6 +302,17 @@ FAULTS = (
         "A kernel without sinks is used, or their order is not that of the heads.",
         "Pass the sinks to the attention kernel.",
         "Independent of the distance: attention that the sinks should take goes to keys.",
+    ),
+    Fault(
+        "SPE407",
+        "attention function differs",
+        ("attention function",),
+        "The attention function gives keys other weights than softmax of the masked logits, of the layer or "
+        "of the heads named, or reads the values of other heads.",
+        "A kernel of one's own takes key-value heads in turn instead of in runs, normalises over the wrong "
+        "axis, or drops weights after softmax.",
+        "Compare the function with plain attention on random inputs, with grouped heads and with a mask.",
+        "Independent of the distance.",
     ),
     Fault(
         "SPE501",

@@ -4,13 +4,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import torch
+
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
-from spectrope.checkpoints.audit.rotary import rounded
+from spectrope.checkpoints.audit.rotary import fit_schedule, rounded
 
 FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
+PROGRESSION = 2e-5  # Departure from a geometric progression below which frequencies were not rounded.
 ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 
@@ -76,7 +79,8 @@ def compare(
 
 def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> Iterator[Discrepancy]:
     """What differs around the positional kernel: factors, caps and sinks of logits, and values."""
-    yield from _query_scale(expected.query_scale, effective.query_scale, noise)
+    yield from _growth("query scale", expected.query_scale, effective.query_scale, noise)
+    yield from _growth("key scale", expected.key_scale, effective.key_scale, noise)
     yield from _scale(expected.scale, effective.scale, noise)
     yield from _softcap(expected.softcap, effective.softcap)
     yield from _sinks(expected.sinks, effective.sinks, noise)
@@ -121,12 +125,18 @@ def rotation_findings(
     if effective.key_offset:
         way = "ahead of" if effective.key_offset > 0 else "behind"
         yield Discrepancy("position of keys", "that of queries", f"{abs(effective.key_offset)} {way} queries")
+    elif effective.position and expected.position == 0 and abs(effective.position) < length - 1:
+        note = "harmless: queries and keys are shifted alike"
+        yield Discrepancy("first position", str(expected.position), str(effective.position), note)
     yield from _gain(expected, effective, noise)
 
 
 def _turning(expected: Turning, effective: Turning, length: int, noise: float) -> Iterator[Discrepancy]:
     """Where direction, coordinates and frequencies differ."""
-    if None not in (expected.sense, effective.sense) and expected.sense != effective.sense:
+    turned = None not in (expected.sense, effective.sense) and expected.sense != effective.sense
+    if turned and abs(effective.position or 0) == length - 1:
+        yield Discrepancy("positions", "those of the tokens", f"count backwards from {length - 1}")
+    elif turned:
         yield Discrepancy("sense of rotation", str(expected.sense), str(effective.sense))
     if (expected.start, expected.width) != (effective.start, effective.width):
         yield _fraction(expected, effective)
@@ -202,9 +212,11 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     worst = max(off, key=lambda j: errors.get(j, math.inf))
     pair = f"pair {worst} at {expected.frequencies[worst]:.5g}"
     got = f"{effective.frequencies[worst]:.5g} rad per position"
-    if errors.get(worst, math.inf) < ROUNDING:
-        return Discrepancy("frequencies", pair, got, "within the rounding of bfloat16")
     wanted = expected.fit()
+    close = fit_schedule(torch.tensor(effective.frequencies), wanted.base, PROGRESSION)
+    rounds = close.scaling != "none" or wanted.scaling != "none"
+    if rounds and errors.get(worst, math.inf) < ROUNDING:
+        return Discrepancy("frequencies", pair, got, "within the rounding of bfloat16")
     fit = effective.fit(expected.base or wanted.base)
     if fit.scaling == wanted.scaling == "none":
         return Discrepancy("base", rounded(wanted.base), rounded(fit.base))
@@ -299,7 +311,9 @@ def _sinks(
         yield Discrepancy(f"attention sinks of head {head}", f"{a:.5g}", f"{b:.5g}", head=head)
 
 
-def _query_scale(expected: float | None, effective: float | None, noise: float) -> Iterator[Discrepancy]:
+def _growth(
+    what: str, expected: float | None, effective: float | None, noise: float
+) -> Iterator[Discrepancy]:
     wanted, got = expected or 1.0, effective or 1.0
     if not is_near(wanted, got, 5 * noise):
-        yield Discrepancy("query scale", f"grows to {wanted:.5g}", f"grows to {got:.5g}")
+        yield Discrepancy(what, f"grows to {wanted:.5g}", f"grows to {got:.5g}")

@@ -244,6 +244,7 @@ def declared_turning(fields: Declaration, parameters: dict[str, Any], length: in
         pairing=declared_pairing(fields),
         base=float(parameters.get("rope_theta") or 10000.0),
         sense=_sense(fields),
+        position=0,
     )
 
 

@@ -101,6 +101,7 @@ class Turning:
         base: As declared; None where the rotation is measured.
         sense: 1 where later positions turn the first coordinate of a pair towards the second, -1 where
             the other way, 0 where pairs disagree (frequencies then keep signs); None where nothing says.
+        position: That by which queries have turned at the first token; None where it was not seen.
         key_offset: Positions by which keys are ahead of queries; None where it was not seen.
         gains: Factors on rotated queries and on rotated keys, of a measured rotation; None where not seen.
         rounding: The low precision in which the angles were computed, "" for none.
@@ -117,6 +118,7 @@ class Turning:
     phase_error: float = 0.0
     base: float | None = None
     sense: int | None = None
+    position: int | None = None
     key_offset: int | None = None
     gains: tuple[float, float] | None = None
     rounding: str = ""
@@ -155,6 +157,7 @@ class LayerEncoding:
         buckets: How lags share entries of a table, if bucketed.
         mask: Which keys each query sees.
         query_scale: Factor on queries at the last position over that at the first.
+        key_scale: The same of keys, which no architecture known here declares.
         sees_future: Whether some query sees a key after it; None where nothing says.
         scale: Factor on dot products of queries and keys as projected.
         softcap: The cap c of logits :math:`c \tanh(x / c)`, 0 for none.
@@ -169,6 +172,7 @@ class LayerEncoding:
     buckets: Buckets | None = None
     mask: Mask | None = None
     query_scale: float | None = None
+    key_scale: float | None = None
     sees_future: bool | None = None
     scale: float | None = None
     softcap: float | None = None

@@ -121,6 +121,20 @@ def _factors(sides: Sides, noise: float, grouped: bool) -> Iterator[Discrepancy]
         )
 
 
+def values_by_head(findings: list[Discrepancy], call: Call, noise: float) -> list[Discrepancy]:
+    """A layer's findings, with those of single heads where the values of some heads alone vary."""
+    if call.v is None or not any(one.what == "values" for one in findings):
+        return findings
+    heads = range(call.v.shape[1])
+    wrong = [head for head in heads if varies(call.v[:, head : head + 1].double(), noise)]
+    if len(wrong) == len(heads):
+        return findings
+    rest, grouped = [one for one in findings if one.what != "values"], len(heads) < call.q.shape[1]
+    found = Discrepancy("values", "the same at every position", "varying with the position")
+    places = ((head, _owner(("keys", head), grouped)) for head in wrong)
+    return [*rest, *(replace(found, what=f"values of {owner}", head=head) for head, owner in places)]
+
+
 def masks_by_head(
     findings: list[Discrepancy], call: Call, declared: LayerEncoding, length: int
 ) -> list[Discrepancy]:

@@ -5,17 +5,20 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
-from spectrope.checkpoints.adapters import Call, layer_name
+from spectrope.checkpoints.adapters import Call, is_library_family, layer_name
 from spectrope.checkpoints.audit.architectures import VALUES_VARY, ambiguity, normalises_after, query_factor
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
 from spectrope.checkpoints.audit.declaration import contradictions, declared_layer, layer_type
 from spectrope.checkpoints.audit.declared_rope import rope_parameters
 from spectrope.checkpoints.audit.declared_scale import declared_scale, declared_softcap
 from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.checkpoints.audit.exercised import carried_out
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.heads import by_head, masks_by_head
+from spectrope.checkpoints.audit.heads import by_head, masks_by_head, values_by_head
 from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
+from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
+from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
 from spectrope.checkpoints.audit.tables import table_findings
@@ -23,6 +26,8 @@ from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.core import ConfigError
 
+BESIDE_POSITION = ("SPE201", "SPE202", "SPE404", "SPE405", "SPE406", "SPE407")
+EXPLAIN_WEIGHTS, LATE_NORM = ("SPE201", "SPE202", "SPE406"), "SPE113"  # Causes of what is found beside them.
 AMBIGUOUS = ("encoding", "rotated fraction")  # Respects in which a configuration may be read in two ways.
 
 
@@ -37,6 +42,7 @@ class Subject:
         varying: Whether the input of the stack of each dotted name varies over positions.
         length: Positions of the measurement.
         noise: Relative rounding error of the model's arithmetic.
+        norms: Norms of queries and keys by name, as the model's class builds them.
     """
 
     model: nn.Module
@@ -45,6 +51,7 @@ class Subject:
     varying: Mapping[str, bool]
     length: int
     noise: float
+    norms: Mapping[str, str]
 
     def declared(self, call: Call) -> LayerEncoding:
         """What the configuration, the architecture and the weights say of one layer."""
@@ -91,16 +98,27 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
 
 def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
     """Measure one layer and compare it with its declaration."""
-    module, length, noise = kernel.call.module, subject.length, subject.noise
+    call, unexplained = carried_out(kernel.call, kernel.exercise)
+    kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
     stack, layer = layer_name(module)
     declaration, declared = subject.declaration.at(layer), subject.declared(kernel.call)
+    if declared.normalised_after:
+        kernel = freed_of_norms(kernel, subject.model)
     measured = measure(kernel, declared, subject.absolute(module), noise)
     findings = _findings(kernel, subject, declared, measured)
+    if not any(finding.code in EXPLAIN_WEIGHTS for finding in findings):
+        findings += unexplained
     effective, heads = measured.encoding, measured.heads
     doubt = ambiguity(declaration, layer_type(declaration, layer))
     if doubt:
         findings = [finding for finding in findings if finding.what not in AMBIGUOUS]
-    verdict, reason = judge(declared, effective, findings)
+    mixed = convolves(subject.model.get_submodule(module))
+    if mixed:
+        findings = [finding for finding in findings if finding.code in BESIDE_POSITION]
+    known = is_library_family(declaration.model_type)
+    verdict, reason = judge(declared, effective, findings, known=known)
+    if mixed and verdict != "differs":
+        verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
     if doubt and verdict != "differs":
         verdict, reason = "declaration ambiguous", doubt
     return LayerRecord(
@@ -129,6 +147,7 @@ def _findings(
     findings = compare(declared, effective, length, noise)
     findings = by_head(findings, measured.sides, declared.turning, length, noise)
     findings = masks_by_head(findings, call, declared, length)
+    findings = values_by_head(findings, call, noise)
     if declared.turning is not None:
         parameters = rope_parameters(declaration, layer_type(declaration, layer))
         findings = named(findings, declaration, parameters, effective.turning, length)
@@ -137,6 +156,9 @@ def _findings(
         findings = table_findings(findings, call, table, declared.buckets, noise)
     base = declared.turning and declared.turning.base
     said = effective.describe(base)
+    findings = without_unknown(findings, call, declared, effective)
+    if not any(finding.code == LATE_NORM for finding in findings):
+        findings += norm_findings(kernel, subject.model, subject.norms, noise)
     return findings + [Discrepancy(what, both, said) for what, both in contradictions(declaration, layer)]
 
 
@@ -152,16 +174,28 @@ def layer_reach(
     return reach_of(effective.turning, base, int(trained), length, noise)
 
 
+def convolves(attention: nn.Module) -> bool:
+    """Whether an attention layer mixes neighbouring tokens by a convolution of its own."""
+    return any(isinstance(part, nn.Conv1d) and part.kernel_size[0] > 1 for part in attention.modules())
+
+
 def judge(
-    declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy]
+    declared: LayerEncoding, effective: LayerEncoding, findings: list[Discrepancy], *, known: bool = False
 ) -> tuple[LayerVerdict, str]:
-    """The verdict on a layer, and why where it is neither a match nor a difference."""
+    """The verdict on a layer, and why where it is neither a match nor a difference.
+
+    Args:
+        declared: By the configuration.
+        effective: Measured.
+        findings: Where they differ.
+        known: Whether the architecture's own code is known to apply what is declared.
+    """
     if declared.kind is None and not findings:
         return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
     family_alone = all(finding.what == "encoding" for finding in findings)
     if declared.kind == "bucketed bias" and effective.kind == "none" and family_alone:
         return "cannot tell", "the table holds the same value in every bucket"
-    if effective.kind == "unknown" and family_alone:
+    if effective.kind == "unknown" and family_alone and not known:
         return "cannot tell", "the kernel varies with position, but as no family known here"
     if findings:
         return "differs", ""

@@ -50,13 +50,15 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
     mask = describe_mask(call.allowed)
     scale, bias = split_logits(call)
     q, growth = unscaled(call.q.double(), noise)
-    rotation = fit_rotation(q, call.k.double(), kernel.sources, noise)
-    sides = each_head(q, kernel, rotation, noise)
-    still = rotation is None and not varies(q, noise) and not varies(call.k.double(), noise)
+    k, key_growth = unscaled(call.k.double(), noise)
+    rotation = fit_rotation(q, k, kernel.sources, noise)
+    sides = each_head(q, k, kernel.sources, rotation, noise)
+    still = rotation is None and not varies(q, noise) and not varies(k, noise)
     encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown",
         mask=mask,
         query_scale=growth,
+        key_scale=key_growth,
         sees_future=bool(call.allowed.triu(1).any()),
         softcap=call.softcap or 0.0 if call.logits is None else None,
         sinks=_sinks(call),

@@ -139,6 +139,7 @@ class Audit:
         paths: A record per way of serving, where they were asked for.
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
+        untried: Dotted names of modules whose attention function was not run on random inputs.
     """
 
     model: str
@@ -151,6 +152,7 @@ class Audit:
     paths: tuple[PathRecord, ...] = ()
     unread: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:

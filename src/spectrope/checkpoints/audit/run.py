@@ -20,6 +20,7 @@ from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import VARIES, absolute_record
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import Subject, layer_record, require_finite
+from spectrope.checkpoints.audit.norms import declared_norms
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.scales import compare_scales
@@ -92,17 +93,22 @@ def audit(
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
         records: list[LayerRecord] = []
+        untried: list[str] = []
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
 
-        subject = Subject(inner, declaration, partial(sees_future, model), varying, length, noise)
+        subject = Subject(
+            inner, declaration, partial(sees_future, model), varying, length, noise, declared_norms(inner)
+        )
 
         def receive(kernel: LayerKernel) -> None:
             require_finite(model, kernel)
             records.append(layer_record(kernel, subject))
+            if kernel.exercise is None and kernel.call.pattern is None:
+                untried.append(kernel.call.module)
             watch(Progress("audit", len(records), len(modules)))
 
         watch(Progress("audit", 0, len(modules)))
-        unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed)
+        unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
         served = path_records(model, noise, seed) if paths else ()
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
@@ -115,6 +121,7 @@ def audit(
         paths=served,
         unread=unread,
         without=blocks_without(inner, modules),
+        untried=tuple(untried),
     )
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import median
 
 from jaxtyping import Float
 from torch import Tensor
@@ -13,7 +12,6 @@ from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.audit.starts import factor_of
-from spectrope.checkpoints.probes.constant_content import LayerKernel
 
 Place = tuple[str, int]  # Side ("queries" or "keys") and head.
 
@@ -77,39 +75,47 @@ class Sides:
         first, second = self.start("queries"), self.start("keys")
         offset = None if first is None or second is None else second - first
         both = self.gains["queries"], self.gains["keys"]
-        turning = replace(turning, key_offset=offset, gain=None, gains=None)
+        turning = replace(turning, position=first, key_offset=offset, gain=None, gains=None)
         if both[0] is None or both[1] is None:
             return turning
         return replace(turning, gain=both[0] * both[1], gains=(both[0], both[1]))
 
 
 def each_head(
-    q: Float[Tensor, "b h t d"], kernel: LayerKernel, together: Rotation | None, noise: float
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g t d"],
+    sources: list[Float[Tensor, "b _"]],
+    together: Rotation | None,
+    noise: float,
 ) -> Sides:
     """Measure every head of both sides.
 
     Args:
         q: Queries, freed of a factor that grows with position.
-        kernel: Whose keys are measured beside them.
+        k: Keys likewise.
+        sources: What the layer's inner modules put out at the first position.
         together: Rotation of all heads, whose layout is tried first.
         noise: Relative rounding error of the model's arithmetic.
     """
-    sides = {"queries": q, "keys": kernel.call.k.double()}
+    sides = {"queries": q, "keys": k}
     likely = None if together is None else together.layout
     return Sides(
         {
-            (side, head): _head(x[:, head : head + 1], kernel, likely, noise)
+            (side, head): _head(x[:, head : head + 1], sources, likely, noise)
             for side, x in sides.items()
             for head in range(x.shape[1])
         }
     )
 
 
-def _head(x: Float[Tensor, "b 1 t d"], kernel: LayerKernel, likely: Layout | None, noise: float) -> HeadSide:
-    rotation = fit_rotation(x, None, kernel.sources, noise, likely)
-    return HeadSide(x, rotation, factor_of(x[:, 0, 0], kernel.sources, noise) if rotation is None else None)
+def _head(
+    x: Float[Tensor, "b 1 t d"], sources: list[Float[Tensor, "b _"]], likely: Layout | None, noise: float
+) -> HeadSide:
+    rotation = fit_rotation(x, None, sources, noise, likely)
+    return HeadSide(x, rotation, factor_of(x[:, 0, 0], sources, noise) if rotation is None else None)
 
 
 def _middle(values: Sequence[float | None]) -> float | None:
+    """The value nearest to all others, of ties that nearest to 1."""
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    return min(known, key=lambda x: (sum(abs(x - y) for y in known), abs(x - 1)), default=None)

@@ -14,8 +14,9 @@ Convention = Literal["fairseq", "even"]
 # Frequencies from 1 down to 1 / 10000, both included, or in the progression of the Transformer's paper; both
 # with all sines before all cosines.
 TABLES: dict[str, Convention] = {
-    **dict.fromkeys(("fsmt", "m2m_100", "nllb-moe", "seamless_m4t", "seamless_m4t_v2", "xglm"), "fairseq"),
-    **dict.fromkeys(("ctrl", "marian", "pegasus", "pegasus_x"), "even"),
+    **dict.fromkeys(("fsmt", "m2m_100", "nllb-moe", "pegasus_x", "xglm"), "fairseq"),
+    **dict.fromkeys(("seamless_m4t", "seamless_m4t_v2"), "fairseq"),
+    **dict.fromkeys(("ctrl", "marian", "pegasus"), "even"),
 }
 BASES = (1e3, 1e5, 1e6)
 SHIFTS = (1, -1, 2, -2)

@@ -138,12 +138,12 @@ def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], nois
 
 
 def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[float, float] | None:
-    """Best cosine between the target and a run of the source, over all contents, and target over source."""
+    """Best cosine, of either sign, of the target with a run of the source, and target over source."""
     if source.shape[1] < target.shape[1]:
         return None
     runs = source.unfold(1, target.shape[1], 1)
     products = torch.einsum("bow,bw->o", runs, target)
     energies = runs.square().sum((0, 2))
     cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
-    best = int(cosines.argmax())
-    return cosines[best].item(), (target.square().sum() / products[best]).item()
+    best = int(cosines.abs().argmax())
+    return cosines[best].abs().item(), (target.square().sum() / products[best]).item()

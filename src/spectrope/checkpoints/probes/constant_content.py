@@ -1,8 +1,8 @@
 """Constant content into every attention layer: what still varies in its kernel is position."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,11 +21,13 @@ from spectrope.checkpoints.adapters import (
     with_all_states,
 )
 from spectrope.checkpoints.adapters.own import OwnModel
+from spectrope.checkpoints.probes.exercise import Exercise, exercise
 from spectrope.core import UnsupportedError, torch_stream
 
 ELSEWHERE = ("key_value_states", "encoder_hidden_states")  # Arguments by which a layer attends elsewhere.
 
 
+SOME = 256  # Vectors of an inner module that are kept.
 VARIES = 1e-2  # Share of the largest value by which an output varies over positions beyond rounding.
 
 
@@ -40,11 +42,15 @@ class LayerKernel:
             order in which they ran: among them are the queries and keys before any encoding.
         norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
             position: what they received had been encoded.
+        ran: Dotted names of the inner modules that ran before the kernel, and some vectors that they put out.
+        exercise: What the attention function makes of random inputs, where it was run.
     """
 
     call: Call
     sources: list[Float[Tensor, "b _"]]
     norms_after: tuple[str, ...] = ()
+    ran: Mapping[str, Float[Tensor, "n _"]] = field(default_factory=dict)
+    exercise: Exercise | None = None
 
 
 @torch.no_grad()
@@ -112,6 +118,8 @@ def constant_content(
     sink: Callable[[LayerKernel], None],
     contents: int = 2,
     seed: int = 0,
+    *,
+    exercised: bool = False,
 ) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 
@@ -122,6 +130,7 @@ def constant_content(
         sink: Receives each layer's kernel as it runs; nothing is kept here.
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
+        exercised: Whether to run each attention function on random inputs, too.
 
     Returns:
         Dotted names of modules that attend in a form that is not read.
@@ -131,6 +140,7 @@ def constant_content(
     """
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     norms: dict[str, list[str]] = {name: [] for name in modules}
+    ran: dict[str, Tensor] = {}
     inner = {
         f"{name}.{part}": name
         for name in modules
@@ -146,6 +156,8 @@ def constant_content(
         )
 
     def note(part: str, output: Any) -> None:
+        if isinstance(output, Tensor):
+            ran[part] = output.flatten(0, -2)[:SOME].cpu()
         heard, output = sources.get(inner[part]), _by_row(output, contents, length)
         if heard is None or output is None:
             return
@@ -158,7 +170,8 @@ def constant_content(
     def receive(call: Call) -> None:
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
-            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module])))
+            tried = exercise(call, seed) if exercised else None
+            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module]), ran | {}, tried))
         if not sources:
             raise Enough
 

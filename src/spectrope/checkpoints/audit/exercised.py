@@ -1,0 +1,135 @@
+"""What an attention function makes of its inputs, against softmax of the masked logits."""
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from spectrope.checkpoints.adapters import Call
+from spectrope.checkpoints.audit.bias import row_centred
+from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.probes.exercise import Exercise
+
+FAINT = 1e-25  # Weights below it are lost to rounding in float32.
+WITHIN = 1e-3  # Largest departure of a weight, of at most 1, that is left to rounding.
+RESPECT, EXPECTED = "attention function", "softmax of the masked logits, times the values"
+
+
+def carried_out(call: Call, seen: Exercise | None) -> tuple[Call, list[Discrepancy]]:
+    """A call with the mask, factor, cap, bias and sinks that the attention function applies.
+
+    They are those that it was given wherever they explain its pattern. A pattern that none of them explains
+    is a finding.
+
+    Args:
+        call: As the function received it.
+        seen: What the function made of random inputs; None where it was not run.
+    """
+    if seen is None:
+        return call, list(_used(call))
+    if _explains(call, seen):
+        wrong = (seen.errors > 4 * WITHIN).nonzero().flatten().tolist()
+        return call, list(_named(wrong, len(seen.q), "its weights times other values")) if wrong else []
+    masked = replace(call, allowed=_seen(seen))
+    others = itertools.chain(_others(call, seen), _others(masked, seen))
+    if (explained := next((other for other in others if _explains(other, seen)), None)) is not None:
+        return explained, []
+    return masked, list(_unexplained(masked, seen))
+
+
+def _used(call: Call) -> Iterator[Discrepancy]:
+    """Where a kernel whose code shows its logits multiplies values by other weights than their softmax."""
+    if call.pattern is None or call.logits is None:
+        return
+    eps = torch.finfo(call.pattern.dtype).eps
+    off = (call.logits.double().softmax(-1) - call.pattern.double()).abs()
+    heads = (off.amax((0, 2, 3)) > max(WITHIN, 4 * eps)).nonzero().flatten().tolist()
+    yield from _named(heads, call.logits.shape[1], "other weights")
+
+
+def _seen(seen: Exercise) -> Bool[Tensor, "1 h n n"]:
+    """Keys that get any weight, by head where heads differ."""
+    allowed = seen.pattern > 0
+    shared = bool((allowed == allowed[:1]).all())
+    return (allowed[:1] if shared else allowed)[None]
+
+
+def _others(call: Call, seen: Exercise) -> Iterator[Call]:
+    """The call with another factor, or without its cap, bias or sinks."""
+    options = [(one, None) if one is not None else (None,) for one in (call.softcap, call.bias, call.sinks)]
+    for cap, bias, sinks in itertools.product(*options):
+        without = replace(call, softcap=cap, bias=bias, sinks=sinks)
+        yield without
+        yield replace(without, scale=_factor(without, seen))
+
+
+def _pattern(call: Call, seen: Exercise) -> Float[Tensor, "h n n"]:
+    """Softmax of the logits of an exercise under a call's options."""
+    scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products())
+    if call.bias is not None:
+        scores = scores + call.bias[0].double().cpu()
+    scores = scores.masked_fill(~call.allowed[0].cpu(), -torch.inf)
+    if call.sinks is not None:
+        sinks = call.sinks.double().cpu()
+        sink = sinks[0] if sinks.ndim == 4 else sinks.reshape(-1, 1, 1).expand(-1, scores.shape[1], 1)
+        return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
+    return scores.softmax(-1)
+
+
+def _explains(call: Call, seen: Exercise) -> bool:
+    """Whether a call's options give the weights, and none at all to keys that it hides."""
+    hidden = ~call.allowed[0].cpu() & call.allowed[0].cpu().any(-1, keepdim=True)
+    leaks = bool((seen.pattern * hidden > FAINT).any())
+    return not leaks and not bool(_wrong(call, seen).any())
+
+
+def _wrong(call: Call, seen: Exercise) -> Bool[Tensor, " h"]:
+    """Heads whose weights a call does not explain; rows that see nothing are not looked at."""
+    seeing = call.allowed[0].cpu().any(-1)
+    off = (_pattern(call, seen) - seen.pattern).abs().amax(-1)
+    return (off.masked_fill(~seeing.expand_as(off), 0.0).nan_to_num(1.0) > WITHIN).any(-1)
+
+
+def _factor(call: Call, seen: Exercise) -> float:
+    """The factor on products that explains logarithms of the weights best, without a cap."""
+    allowed = call.allowed[0].cpu() & (seen.pattern > FAINT)
+    logs = seen.pattern.clamp(min=1e-300).log()
+    if call.bias is not None:
+        logs = logs - call.bias[0].double().cpu()
+    logits, products = row_centred(logs, allowed), row_centred(seen.products(), allowed)
+    return ((logits * products).sum() / products.square().sum().clamp(min=1e-300)).item()
+
+
+def _unexplained(call: Call, seen: Exercise) -> Iterator[Discrepancy]:
+    """The heads that nothing explains, and what they look like."""
+    wrong = _wrong(call, seen)
+    if not bool(wrong.any()):
+        return
+    sums = seen.pattern.sum(-1)
+    if seen.groups > 1 and _tiles(call, seen):
+        heads = len(seen.k)
+        yield Discrepancy(RESPECT, EXPECTED, f"query head h reads key-value head h mod {heads}")
+    elif bool((sums[wrong] - 1).abs().amax() > WITHIN) and call.sinks is None:
+        columns = bool((seen.pattern.sum(-2)[wrong] - 1).abs().amax() <= WITHIN)
+        text = "weights sum to 1 over the queries" if columns else f"weights sum to up to {sums.max():.4g}"
+        yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), text)
+    else:
+        yield from _named(wrong.nonzero().flatten().tolist(), len(wrong), "other weights")
+
+
+def _tiles(call: Call, seen: Exercise) -> bool:
+    """Whether query heads take key-value heads in turn instead of in runs."""
+    turned = replace(seen, k=seen.k.repeat(seen.groups, 1, 1))
+    return _explains(call, turned)
+
+
+def _named(heads: list[int], of: int, text: str) -> Iterator[Discrepancy]:
+    """One finding of all heads, or one of each."""
+    if len(heads) == of:
+        yield Discrepancy(RESPECT, EXPECTED, text)
+        return
+    for head in heads:
+        yield Discrepancy(f"{RESPECT} of head {head}", EXPECTED, text, head=head)

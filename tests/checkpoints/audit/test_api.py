@@ -8,7 +8,7 @@ from tests.checkpoints.audit.families import FAMILIES, llama
 from torch import nn
 
 from spectrope.checkpoints.audit import audit, diff
-from spectrope.checkpoints.audit.text import COLUMNS
+from spectrope.checkpoints.audit.text import COLUMNS, closing
 from spectrope.core.errors import ConfigError, UnsupportedError
 
 TAKES = "audit takes a Hugging Face model, a module of your own in sp.OwnModel, or the folder or id of .*"
@@ -31,6 +31,17 @@ def test_a_folder_is_audited_with_the_command_s_options(folder):
     assert (found.dtype, [layer.layer for layer in found.layers]) == ("bfloat16", [2, 3])
     assert found.paths
     assert audit(str(folder), layers=slice(0, 1), length=16).ok
+
+
+def test_the_closing_line_names_attention_that_was_not_run():
+    model = llama()
+    assert "attention functions make of random inputs. Not looked at: " in closing(audit(model, length=16))
+    model.config._attn_implementation_internal = "flash_attention_2"
+    found = audit(model, length=16)
+    assert found.untried == ("layers.0.self_attn", "layers.1.self_attn")
+    untried = "the attention function of layers.0.self_attn, layers.1.self_attn, which was not run"
+    assert untried in closing(found)
+    assert "make of random inputs" not in closing(found)
 
 
 def test_a_string_is_the_table(found):

@@ -1,18 +1,8 @@
-"""Findings as flat records, and what an audit without any has looked at."""
+"""Findings as flat records."""
 
 from dataclasses import dataclass
 
 from spectrope.checkpoints.audit.compare import Discrepancy
-
-SEEN = (
-    "Every layer applies what the configuration declares, as far as this shows: rotation, factor and mask of "
-    "every head, biases and their tables, caps and sinks of logits, values the same at every position, and "
-    "absolute terms."
-)
-UNSEEN = (
-    "Not looked at: what the attention kernel makes of its inputs, and weights, such as rows of a projection "
-    "permuted in conversion, which no kernel shows."
-)
 
 
 @dataclass(frozen=True)

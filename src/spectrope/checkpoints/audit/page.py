@@ -14,9 +14,9 @@ from spectrope.checkpoints.audit.figures import (
     pair_panels,
     slope_panels,
 )
-from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.reach import PairReach, Reach
 from spectrope.checkpoints.audit.rotary import rounded
+from spectrope.checkpoints.audit.text import closing
 from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
@@ -58,7 +58,7 @@ def render_audit(audit: Audit) -> str:
         "audit.css",
         package="spectrope.checkpoints",
         audit=audit,
-        closing=f"{SEEN} {UNSEEN}",
+        closing=closing(audit),
         counts=_counts(audit),
         rows=[_row(layer) for layer in audit.layers],
         reaches=reaches(audit),

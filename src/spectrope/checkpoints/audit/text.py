@@ -7,6 +7,12 @@ if TYPE_CHECKING:
     from spectrope.checkpoints.audit.records import Audit, LayerRecord
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
+SEEN = (
+    "Every layer applies what the configuration declares, as far as this shows: rotation, factor and mask of "
+    "every head, norms of queries and keys, biases and their tables, caps and sinks of logits, values the "
+    "same at every position, absolute terms"
+)
+WEIGHTS = "weights, such as rows of a projection permuted in conversion, which no kernel shows"
 SHOWN = ("layer", "position", "effective", "mask", "verdict")
 
 
@@ -44,6 +50,16 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     unread = [(module, "its attention is of a form that is not read") for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
     return [*findings, *others, *_absolutes(audit), *paths, *unread, *without]
+
+
+def closing(audit: "Audit") -> str:
+    """What an audit without findings looked at, and what it did not."""
+    names = ", ".join(audit.untried)
+    untried = f"the attention function of {names}, which was not run" if names else ""
+    paths = "" if audit.paths else "cached decoding, padding and packing, which --paths compares"
+    unseen = [f"positions from {audit.length} on", paths, untried, WEIGHTS]
+    tried = "" if names else ", what attention functions make of random inputs"
+    return f"{SEEN}{tried}. Not looked at: {'; '.join(filter(None, unseen))}."
 
 
 def as_text(audit: "Audit") -> str:

@@ -7,9 +7,8 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import audit as auditing
-from spectrope.checkpoints.audit.finding import SEEN, UNSEEN
 from spectrope.checkpoints.audit.page import reaches, write_audit
-from spectrope.checkpoints.audit.text import SHOWN, reasons, shown_rows, title
+from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
 from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
 from spectrope.console import JsonOption, counted, explain, print_json, say, table
 from spectrope.figures import check_page
@@ -74,4 +73,4 @@ def show(audit: auditing.Audit) -> None:
     for where, why in reasons(audit):
         say(f"{where}: {why}")
     if audit.ok:
-        explain(f"{SEEN} {UNSEEN}")
+        explain(closing(audit))

@@ -36,7 +36,7 @@ def test_runs_are_counted_at_both_depths_and_odds_told_against_controlled():
     base = {"at_0.1": NONE, "at_0.3": NONE}
     rows = rates(range(6, 15), **base, at_0=SHALLOW) + rates(range(15, 24), **base, at_0=DEEPER)
     lines = table(rows + switch("R7", DEEPER, range(6, 12)))
-    assert list(lines) == [BASE, "no dropout", "dropout 0.3", "R7"]
+    assert list(lines) == [BASE, "dropout 0.3", "no dropout", "R7"]
     assert lines[BASE] == ["0 of 18", "1", "0 of 18", "1"]
     assert [lines["no dropout"][0], lines["no dropout"][2]] == ["9 of 18", "18 of 18"]
     assert [lines["R7"][0], lines["R7"][2]] == ["0 of 6", "6 of 6"]

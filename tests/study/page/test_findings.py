@@ -84,8 +84,8 @@ def masks(alone, released=None, again=None):
 
 def test_the_mask_is_told_with_the_switches_that_were_tried():
     (told,) = sentences(masks(20.0))
-    assert "reaches 80.0 %, without it (R1 alone) 20.0 %: -60.0 [" in told
-    assert "Of the others tried alone (R2) none brings it below 60.0 %." in told
+    assert "reaches 80.0 %, and without the mask (R1 alone) 20.0 %: -60.0 [" in told
+    assert "Of the others tried alone there (R2) none brings it below 60.0 %." in told
     assert "With all other switches" not in told
 
 

@@ -17,6 +17,7 @@ from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
 UNSELECTED = 18  # Seeds.
+WITHOUT_DROPOUT = 36  # The same, of runs without dropout.
 BASE = "controlled, dropout 0.1"
 
 
@@ -32,10 +33,10 @@ def deposit_factors(study: Study, rows: StudyRows) -> list[list[str]]:
     return [[name, *(text for column in columns for text in column.get(name, ("", "")))] for name in names]
 
 
-def unselected(study: Study) -> list[int]:
+def unselected(study: Study, seeds: int = UNSELECTED) -> list[int]:
     """Seeds of which every one has run, from the first unexplored one on."""
     first = 6 if study.scale == EXPLORED_AT else 0
-    return [first + seed for seed in range(UNSELECTED)]
+    return [first + seed for seed in range(seeds)]
 
 
 def wide(claim: Claim, study: Study, rows: StudyRows) -> Seen:
@@ -62,11 +63,14 @@ def _events(study: Study, rows: StudyRows, depth: float) -> dict[str, Values]:
     thrown = {seed: switched("distance", "rope", study.scale, seed) for seed in unselected(study)}
     switches = Seen.of(rows, thrown, precision=rates.precision)
     quantity = deposit(shallow(rates.n_layers or switches.n_layers, depth))
+    longer = Dropout().look(rows, "controlled", study.scale, unselected(study, WITHOUT_DROPOUT))
     by_rate = {float(arm.split("/")[1]): arm for arm in rates.arms if arm.startswith("rope/")}
     dropout = {
-        BASE if rate == 0.1 else f"dropout {rate:g}" if rate else "no dropout": rates.values(arm, quantity)
+        BASE if rate == 0.1 else f"dropout {rate:g}": rates.values(arm, quantity)
         for rate, arm in by_rate.items()
+        if rate
     }
+    dropout |= {"no dropout": longer.values("rope/0", quantity)}
     return dropout | {name: switches.values(name, quantity) for name in SWITCHES}
 
 

@@ -126,6 +126,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         for claim, group in grouped
     ]
     planned = merged(job for case_jobs in jobs.values() for job in case_jobs)
+    open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters["plain"] = plain
     page = templates.get_template("replication.md").render(
@@ -146,8 +147,8 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         each=seconds_each(planned, rows),
         untuned=untuned(study, rows),
         shallow=shallow_layers(study),
-        theirs=headline_table([one for one in sections if not one.claim.ours], study.conditions),
-        own=headline_table([one for one in sections if one.claim.ours], study.conditions),
+        theirs=headline_table([one for one in sections if not one.claim.ours], study.conditions, open_words),
+        own=headline_table([one for one in sections if one.claim.ours], study.conditions, open_words),
         complaints=rows.complaints,
         place=place,
         commands=study.commands(place),
@@ -161,9 +162,10 @@ def shallow_layers(study: Study) -> str:
     return f"of {study.n_layers}, {'layer 0 alone' if len(layers) == 1 else f'layers 0 to {layers[-1]}'}"
 
 
-def headline_table(sections: Sequence[ClaimSection], conditions: Sequence[str]) -> list[list[str]]:
+def headline_table(
+    sections: Sequence[ClaimSection], conditions: Sequence[str], open_words: Container[tuple[str, str]]
+) -> list[list[str]]:
     """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
-    open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     lines = []
     for section in sections:
         claim, verdicts = section.claim, {verdict.condition: verdict for verdict in section.verdicts}
@@ -189,10 +191,10 @@ def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] 
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
-    """Claims and conditions whose word Holm's correction, over all decided headline parts, leaves open."""
+    """Claims and conditions whose word Holm's correction over all decided headline parts leaves open."""
     tested = [v for v in verdicts if v.headline and v.word not in ("not testable here", "saturated")]
-    smallest = np.array([min(v.headline.p_values.values()) for v in tested if v.headline])
-    adjusted = holm(smallest) if len(smallest) else smallest
+    levels = np.array([v.headline.p for v in tested if v.headline])
+    adjusted = holm(levels) if len(levels) else levels
     return {
         (v.claim, v.condition)
         for v, p in zip(tested, adjusted, strict=True)

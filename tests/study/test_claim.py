@@ -143,8 +143,19 @@ class TestVerdict:
         lost = Toy().arms("controlled", "mini", 6)["rope"]
         rows.complaints.append(Complaint("mini.jsonl: torn.", run_name(lost)))
         verdict = Toy().judge(rows, seeds=range(7))
-        assert verdict.reason == "the interval lies beyond the smallest effect of interest; 1 run left out"
+        assert verdict.word == "not testable here"
+        assert verdict.reason == "1 planned seed waits for runs of RoPE minus NoPE; 1 run left out"
         assert verdict.left_out == ("mini.jsonl: torn.",)
+
+    def test_a_planned_seed_whose_runs_are_there_may_lack_a_value(self):
+        class Learned(Toy):
+            def parts(self, seen):
+                values = {
+                    seed: one for seed, one in seen.minus("rope", "nope", held_out).items() if seed != 6
+                }
+                yield Part(quantity="x", prediction=AtLeast(2.0), values=values)
+
+        assert Learned().judge(rows_of(Learned(), say(90.0), seeds=7), seeds=range(7)).word == "reproduced"
 
 
 class TestPredictions:

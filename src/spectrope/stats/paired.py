@@ -12,6 +12,7 @@ from spectrope.stats.interval import Interval, Intervals
 GAMMA = 0.001  # Chance that the number of discordant pairs is outside of its interval.
 NUISANCE = 101  # Points of the grid of a share that is not known.
 BISECTIONS = 30
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,12 @@ def exceedance_p(pairs: Discordance, margin: float) -> Float[np.ndarray, "*k"]:
 def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, float]:
     r"""Exact p-values of "the first is ahead by at least `excess`" and of "by at most that", of few pairs.
 
-    The statistic is the net loss :math:`T = L - G`. Where :math:`p_L - p_G` is `excess`, its distribution
-    depends on :math:`p_G`, which is not known: the p-value is the largest over a grid of it, as far as the
-    number of discordant pairs allows at level :math:`1 - \gamma`, plus :math:`\gamma = 0.001`, so that no
-    size exceeds the level, however few the pairs.
+    Outcomes are ordered by the score statistic, :math:`z = (L - G - n\delta)/\sqrt{n(2\tilde p_G + \delta -
+    \delta^2)}` with :math:`\delta` the `excess` and :math:`\tilde p_G` the likeliest share gained under it,
+    so that pairs which hardly ever differ are evidence of little difference. Where :math:`p_L - p_G` is
+    :math:`\delta`, its distribution depends on :math:`p_G`, which is not known: the p-value is the largest
+    over a grid of it, as far as the number of discordant pairs allows at level :math:`1 - \gamma`, plus
+    :math:`\gamma = 0.001`, so that no size exceeds the level, however few the pairs.
 
     Args:
         lost: Pairs that the first alone gets right.
@@ -87,20 +90,42 @@ def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, fl
         excess: Difference of the two shares, from -1 to 1.
 
     References:
-        P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and Boos, 1994).
+        Equivalence Test and Confidence Interval for the Difference in Proportions for the Paired-Sample
+        Design (Tango, 1998); P Values Maximized over a Confidence Set for the Nuisance Parameter (Berger and
+        Boos, 1994).
     """
     fewest, highest = _discordant(lost + gained, n)
     least, most = max(abs(excess), fewest), min(1.0, highest)
     if least > most:
         return GAMMA, GAMMA
     first = (np.linspace(least, most, NUISANCE) - excess) / 2  # Share gained.
-    angles = 2j * np.pi * np.arange(2 * n + 1) / (2 * n + 1)
-    shares = first * np.exp(angles)[:, None] + (first + excess) * np.exp(-angles)[:, None]
-    chances = np.fft.fft((shares + 1 - 2 * first - excess) ** n, axis=0).real / (2 * n + 1)
-    chances = np.roll(chances, n, axis=0)[::-1]  # By net loss, from -n to n.
-    at = lost - gained + n
-    below, above = chances[: at + 1].sum(0).max(), chances[at:].sum(0).max()
+    cells = np.stack([first + excess, first, 1 - 2 * first - excess], axis=1).clip(0.0, 1.0)
+    outcomes = _outcomes(n)
+    chances = stats.multinomial.pmf(outcomes, n, cells[:, None])
+    scores, seen = _score(outcomes, excess), _score(np.array([[lost, gained, n - lost - gained]]), excess)
+    below = chances[:, scores <= seen + ROUNDING].sum(1).max()
+    above = chances[:, scores >= seen - ROUNDING].sum(1).max()
     return float(min(1.0, below + GAMMA)), float(min(1.0, above + GAMMA))
+
+
+@functools.cache
+def _outcomes(n: int) -> Int[np.ndarray, "k 3"]:
+    """All numbers of pairs lost, gained and kept."""
+    return np.array(
+        [(lost, gained, n - lost - gained) for lost in range(n + 1) for gained in range(n + 1 - lost)]
+    )
+
+
+def _score(outcomes: Int[np.ndarray, "k 3"], excess: float) -> Float[np.ndarray, " k"]:
+    """The score statistic of each outcome; without bound where the supposed difference leaves no variance."""
+    lost, gained = outcomes[:, 0], outcomes[:, 1]
+    n = outcomes[0].sum()
+    linear = -lost - gained + (2 * n - lost + gained) * excess
+    root = np.sqrt(np.maximum(linear**2 + 8 * n * gained * excess * (1 - excess), 0.0))
+    variance = n * ((root - linear) / (2 * n) + excess * (1 - excess))
+    distance = lost - gained - n * excess
+    distance = np.where(np.abs(distance) < ROUNDING, 0.0, distance)
+    return distance / np.sqrt(np.maximum(variance, ROUNDING**2))
 
 
 @functools.cache

@@ -5,11 +5,12 @@ from dataclasses import replace
 from functools import cache
 from math import log
 from statistics import fmean
+from typing import Literal
 
 from spectrope.encodings import EncodingConfig
 from spectrope.lab import DEFAULT_RULE, Experiment, experiment
-from spectrope.study.predictions import AtLeast, AtMost, InRuns
-from spectrope.study.quantities import Seen, deposit, errors, gap, held_out, hits, log_odds
+from spectrope.study.predictions import AtLeast, AtMost, InRuns, Values
+from spectrope.study.quantities import Seen, deposit, errors, fitted, gap, held_out, hits, log_odds
 from spectrope.study.verdict import Part
 
 # The paper's six encodings, in the digest's names. Its "relative" is T5's in the text, a learned table in its
@@ -29,6 +30,9 @@ ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
 ODDS = 0.2  # The same in log odds: 5 points at 50 %, 3 at 80 %, 0.2 at 99 %.
 TIME = 0.1  # Smallest difference in the time to learn, as a share of the run's steps.
 FEW = 5  # Examples per run: fewer errors, or right answers, tell no two arms apart.
+FITTED = (
+    90.0  # Percent of the training examples that a model answers once it has been trained enough to compare.
+)
 DEPTHS = {"first half": 1 / 2, "first two thirds": 2 / 3}  # Of the layers, in which a deposit is shallow.
 # Where the own number of a scale leaves a task half learned: Task 2 was at 70 to 82 % on explored seeds.
 EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
@@ -75,6 +79,7 @@ def ahead(
         values=seen.minus(*arms, log_odds),
         paper=paper,
         saturated=saturated(seen, arms),
+        limit=limit_of(seen, *arms),
         note=in_points(seen, *arms),
     )
 
@@ -86,10 +91,50 @@ def saturated(seen: Seen, arms: Iterable[str]) -> bool:
     return max(wrong) < FEW or max(right) < FEW
 
 
+def limit_of(seen: Seen, first: str, second: str) -> Literal["", "at least", "at most"]:
+    """How a difference of log odds bounds the true one, where an arm is hardly ever wrong, or right.
+
+    Half an example then stands in for what was not seen, which draws its log odds towards zero.
+    """
+    high, low = (
+        {arm for arm in (first, second) if _is_rare(seen.values(arm, quantity))}
+        for quantity in (errors, hits)
+    )
+    if first in high or second in low:
+        return "at least"
+    return "at most" if second in high or first in low else ""
+
+
+def _is_rare(counts: Values) -> bool:
+    return bool(counts) and fmean(counts.values()) < FEW
+
+
 def in_points(seen: Seen, first: str, second: str) -> str:
-    """Mean accuracies of two arms, since log odds are hard to read."""
-    means = [fmean(values.values()) for arm in (first, second) if (values := seen.values(arm, held_out))]
-    return f"{means[0]:.2f} and {means[1]:.2f} %" if len(means) == 2 else ""
+    """Mean accuracies of two arms, since log odds are hard to read, and errors where one has few."""
+    found = [seen.values(arm, held_out) for arm in (first, second)]
+    if not all(found):
+        return ""
+    means = " and ".join(f"{fmean(values.values()):.2f}" for values in found)
+    counts = f", {counted_errors(seen, first, second)}" if limit_of(seen, first, second) else ""
+    return f"{means} %{counts}"
+
+
+def counted_errors(seen: Seen, first: str, second: str) -> str:
+    """Errors of two arms, of as many answers, over all seeds."""
+    wrong, right = (
+        [sum(seen.values(arm, one).values()) for arm in (first, second)] for one in (errors, hits)
+    )
+    return f"errors {wrong[0]:,.0f} and {wrong[1]:,.0f} of {wrong[0] + right[0]:,.0f}"
+
+
+def has_fitted(seen: Seen, arm: str, words: str) -> Part:
+    """An arm answers the examples that it was trained on, without which it was not trained enough to tell."""
+    return Part(
+        quantity=f"{words}, training accuracy",
+        prediction=AtLeast(FITTED, null=None),
+        values=seen.values(arm, fitted),
+        premise=True,
+    )
 
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:

@@ -139,7 +139,10 @@ class Claim(Registered, ABC):
         seen = self.see(rows, condition, scale, seeds)
         headline = headline_of(self.planned_as)
         parts, untestable = list(self.parts(seen)), self.untestable(scale)
-        return decide(self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable)
+        waiting = [] if seeds is None else seen.waiting
+        return decide(
+            self.kind, condition, scale, parts, seen, self.minimum_seeds, headline, untestable, waiting
+        )
 
     @property
     def planned_as(self) -> str:

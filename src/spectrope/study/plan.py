@@ -21,6 +21,19 @@ def deviations() -> Sequence[Mapping[str, str]]:
     return tomllib.loads(DEVIATIONS.read_text(encoding="utf-8"))["deviation"]
 
 
+def planned_times(scale: str, claim: str) -> int:
+    """How many seeds the plan has for each of a claim's; 1 unless it says more."""
+    return plan().get(scale, {}).get("times", {}).get(claim, 1)
+
+
+def added_seeds(scale: str) -> range:
+    """Seeds of a planned scale beyond those of every claim, which some headline part needs."""
+    if scale not in plan():
+        return range(0)
+    n = len(plan()[scale]["seeds"])
+    return range(n, n * max(plan()[scale].get("times", {"": 1}).values()))
+
+
 def headline_of(claim: str) -> str | None:
     """The quantity of the part that decides a claim; None if the plan does not know the claim."""
     planned = plan()["claims"].get(claim)

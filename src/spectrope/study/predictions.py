@@ -125,6 +125,36 @@ class AtLeast(OfMean):
 
 
 @dataclass(frozen=True)
+class AtLeastEach(OfMean):
+    """The mean over seeds is at least `interest` against each of several rivals, fixed for all seeds.
+
+    The values are the margins over the nearest rival, and `others` those over the rest. Each margin has to be
+    reproduced, or right in direction, for the prediction to be: an intersection–union test, which needs no
+    correction. One that is contradicted contradicts it, at a level corrected for their number (Bonferroni).
+    """
+
+    others: tuple[tuple[float, ...], ...] = ()
+
+    @classmethod
+    def of_margins(
+        cls, interest: float, unit: str, margins: Mapping[str, Values]
+    ) -> tuple[str, "AtLeastEach"]:
+        """The nearest rival by the mean over seeds, and the prediction that is judged by its margins."""
+        near = nearest(margins)
+        others = tuple(tuple(one.values()) for name, one in margins.items() if name != near)
+        return near, cls(interest, unit, others)
+
+    def words(self) -> str:
+        return f"at least {self.interest:g} {self.unit} over each"
+
+    def p_values(self, values: Float[np.ndarray, " s"]) -> tuple[float, float, float]:
+        margins = [values, *(np.array(one) for one in self.others)]
+        tested = [upward(one, self.interest, 0.0) if len(one) > 1 else (1.0, 1.0, 1.0) for one in margins]
+        reproduced, contradicted, direction = zip(*tested, strict=True)
+        return max(reproduced), min(1.0, len(margins) * min(contradicted)), max(direction)
+
+
+@dataclass(frozen=True)
 class AtMost(OfMean):
     """The mean over seeds is at most `interest`; with `null`, that much below no effect."""
 
@@ -178,9 +208,8 @@ class LostInRuns(Prediction):
     r"""An event is lost in at most a share `interest` more of runs than it is gained, with the same seeds.
 
     A value is 1 where a seed shows the event without a treatment and not with it, -1 where it is the other
-    way round, else 0. Seeds may differ in how ready they are to show it: an intercept for each in a logistic
-    model leaves the pairs that differ alone, and this compares those. Intervals and p-values are of the
-    difference of the two shares, exact for few pairs (`spectrope.stats.net_loss_p`).
+    way round, else 0. Intervals and p-values are of the difference of the two shares over all seeds, exact
+    for few pairs (`spectrope.stats.net_loss_p`).
     """
 
     interest: float = 0.2
@@ -203,6 +232,12 @@ def largest(candidates: Mapping[str, Values]) -> str:
         return len(values) >= MIN_SEEDS, float(np.mean(values)) if values else -np.inf
 
     return max(candidates, key=rank, default="some")
+
+
+def nearest(margins: Mapping[str, Values]) -> str:
+    """The rival of smallest mean margin among those that have any."""
+    means = {name: float(np.mean(list(values.values()))) for name, values in margins.items() if values}
+    return min(means, key=means.__getitem__, default=next(iter(margins), "none"))
 
 
 def upward(

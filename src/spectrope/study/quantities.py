@@ -137,6 +137,15 @@ def time_to_learn(row: StudyRow) -> float | None:
     return None if not last or not last[0] else min([*steps, last[0]]) / last[0]
 
 
+def reached(row: StudyRow) -> float | None:
+    """1 if held-out accuracy came within `REACHED` of the best possible one at some evaluation, else 0."""
+    table, ceiling = row.tables.get("metrics"), row.facts["bayes_accuracy"]
+    if table is None or ceiling is None:
+        return None
+    scores = table.filter(pl.col("split") == "test")["accuracy"]
+    return float((scores >= REACHED * ceiling).any())
+
+
 def _percent(row: StudyRow, name: str) -> float | None:
     value = row.facts[name]
     return None if value is None else 100 * value
@@ -173,12 +182,14 @@ class Seen:
         rows: Rows by arm and seed.
         left_out: A line for each row that exists but does not count.
         withdrawn: What corrections withdraw of the condition, in words.
+        waiting: Seeds of which some arm has no row that counts.
     """
 
     arms: tuple[str, ...]
     rows: Mapping[tuple[str, int], StudyRow]
     left_out: tuple[str, ...] = ()
     withdrawn: str = ""
+    waiting: tuple[int, ...] = ()
 
     @classmethod
     def of(
@@ -211,7 +222,10 @@ class Seen:
             for (name, seed), row in odd.items()
         )
         kept = {key: row for key, row in rows_by_arm.items() if key not in odd}
-        return cls(names, kept, (*lost, *left_out))
+        waiting = tuple(
+            seed for seed, group in arms.items() if any((name, seed) not in kept for name in group)
+        )
+        return cls(names, kept, (*lost, *left_out), waiting=waiting)
 
     @property
     def precision(self) -> str | None:

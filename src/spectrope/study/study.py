@@ -23,6 +23,7 @@ from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
+from spectrope.study.plan import planned_times
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRow, StudyRows, run_name
 from spectrope.study.verdict import ClaimVerdict
@@ -121,8 +122,8 @@ class Study:
         return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
 
     def seeds_of(self, claim: Claim) -> tuple[int, ...]:
-        """As many as the claim needs for each seed at `mini`; those of other seeds are others."""
-        times = claim.times if self.scale == EXPLORED_AT else 1
+        """As many as the claim needs for each seed at its scale; those of other seeds are others."""
+        times = claim.times if self.scale == EXPLORED_AT else planned_times(self.scale, claim.planned_as)
         return tuple(times * seed + more for seed in self.seeds for more in range(times))
 
     def verdicts(self, rows: StudyRows) -> list[ClaimVerdict]:

@@ -1,6 +1,6 @@
 """From the parts of a claim to one word, which its headline part decides."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +31,7 @@ class Part:
         paper: The same quantity in the paper, in the same unit, where it gives one.
         premise: Whether the claim has nothing to say unless this holds.
         saturated: Whether its arms cannot be told apart, since neither errs, or is right, often enough.
+        limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured; else empty.
         note: What a reader must know of it.
     """
 
@@ -40,6 +41,7 @@ class Part:
     paper: float | None = None
     premise: bool = False
     saturated: bool = False
+    limit: Literal["", "at least", "at most"] = ""
     note: str = ""
 
 
@@ -50,7 +52,7 @@ class PartResult:
     Args:
         part: The part.
         evidence: None with fewer than two seeds.
-        enough: Whether it has the seeds that a verdict takes.
+        enough: Whether it has the seeds that a verdict takes, and no planned one waits for a run.
         headline: Whether it decides the claim; the word of any other part is not corrected for their number.
     """
 
@@ -134,6 +136,7 @@ def decide(
     minimum: int,
     headline: str | None = None,
     untestable: str = "",
+    waiting: Collection[int] = (),
 ) -> ClaimVerdict:
     """Judge a claim by one part, which was named before; the others have intervals and decide nothing.
 
@@ -149,18 +152,19 @@ def decide(
         minimum: Seeds below which a part decides nothing.
         headline: Quantity of the part that decides; None takes the first that is no premise.
         untestable: Why the claim cannot be tested by such runs, whatever they show.
+        waiting: Planned seeds that wait for a run; a part without a value of each of them decides nothing.
     """
     named = [part.quantity for part in parts if not part.premise and headline in (None, part.quantity)]
     findings = tuple(
         PartResult(
             part=part,
             evidence=_weighed(part),
-            enough=len(part.values) >= minimum,
+            enough=len(part.values) >= minimum and set(waiting) <= part.values.keys(),
             headline=not part.premise and part.quantity in named[:1],
         )
         for part in parts
     )
-    word, reason = _whole(findings, seen, minimum, untestable)
+    word, reason = _whole(findings, seen, minimum, untestable, set(waiting))
     n_lost = len(seen.left_out)
     reason += f"; {n_lost} run{'s' * (n_lost != 1)} left out" if n_lost else ""
     return ClaimVerdict(
@@ -178,7 +182,9 @@ def _weighed(part: Part) -> Evidence | None:
     return part.prediction.weigh(np.array(list(part.values.values()))) if len(part.values) >= 2 else None
 
 
-def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str) -> tuple[Word, str]:
+def _whole(
+    findings: Sequence[PartResult], seen: Seen, minimum: int, untestable: str, waiting: set[int]
+) -> tuple[Word, str]:
     refused: Word = "not testable here"
     deciding = next((finding for finding in findings if finding.headline), None)
     if seen.rows and not findings:
@@ -187,14 +193,21 @@ def _whole(findings: Sequence[PartResult], seen: Seen, minimum: int, untestable:
         return refused, seen.withdrawn or ("no complete seed yet" if seen.rows else "not run")
     if untestable:
         return refused, untestable
-    if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
-        return refused, f"a control {_told(bad)}: {bad.part.quantity}"
     if deciding is None:
         return refused, "rows do not tell what its headline part is to judge"
     if not deciding.enough:
-        return refused, f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}"
+        return refused, _too_few(deciding, minimum, waiting)
+    if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
+        return refused, f"a control {_told(bad)}: {bad.part.quantity}"
     return deciding.word, WORDS[deciding.word]
 
 
 def _told(finding: PartResult) -> str:
     return "fails" if finding.word == "contradicted" else "is not shown to hold"
+
+
+def _too_few(deciding: PartResult, minimum: int, waiting: set[int]) -> str:
+    if deciding.n_seeds < minimum:
+        return f"{deciding.n_seeds} of at least {minimum} seeds for {deciding.part.quantity}"
+    n = len(waiting - deciding.part.values.keys())
+    return f"{n} planned seed{'s wait' if n > 1 else ' waits'} for runs of {deciding.part.quantity}"

@@ -191,7 +191,7 @@ def test_a_difference_about_the_smallest_of_interest_is_told_and_not_explained()
     told = "rows do not tell what its headline part is to judge"
     assert (verdict.word, verdict.reason, finding.n_seeds) == ("not testable here", told, 6)
     assert finding.evidence.interval.estimate == pytest.approx(4.0)
-    assert cell(finding).startswith("4.0 [")
+    assert cell(finding, verdict.word).startswith("4.0 [")
 
 
 def test_effects_are_there_for_the_figure():

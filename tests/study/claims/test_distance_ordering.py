@@ -1,9 +1,11 @@
 """Claim 1 on rows with known answers."""
 
+import numpy as np
 import pytest
 from tests.study.made import jitter, row, rows_of, together
 
 from spectrope.study.claims.distance_ordering import DistanceOrdering
+from spectrope.study.predictions import ALPHA, AtLeastEach
 from spectrope.study.quantities import speed, time_to_learn
 
 CLAIM = DistanceOrdering()
@@ -43,13 +45,61 @@ def test_encodings_that_all_err_nowhere_or_everywhere_cannot_be_told_apart(accur
     assert CLAIM.judge(rows).word == "saturated"
 
 
-def test_the_runner_up_of_each_seed_is_what_rope_is_compared_with():
+def test_rope_is_compared_with_one_rival_for_all_seeds():
     def tell(arm, seed):
-        return {"test": 90.0 if arm == ("nope" if seed % 2 else "t5") else 95.0 if arm == "rope" else 20.0}
+        return {"test": {"rope": 95.0, "nope": 90.0 + seed % 2, "t5": 90.0}.get(arm, 20.0)}
 
     first = CLAIM.judge(rows_of(CLAIM, tell)).headline
-    assert set(first.part.values.values()) == {min(first.part.values.values())}
-    assert first.evidence.interval.estimate == pytest.approx(2.944 - 2.197, abs=0.01)
+    assert first.part.note.startswith("nearest: NoPE; RoPE 95.00 %")
+    assert first.evidence.interval.estimate == pytest.approx(2.944 - (2.197 + 2.314) / 2, abs=0.01)
+
+
+def test_equal_encodings_contradict_no_more_often_than_the_level():
+    """Six arms of one distribution: with the best of each seed as the rival, half of these would."""
+    rng = np.random.default_rng(0)
+    words = []
+    for _ in range(400):
+        arms = rng.standard_normal((6, 6))
+        margins = {str(k): dict(enumerate(arms[0] - arms[k])) for k in range(1, 6)}
+        near, prediction = AtLeastEach.of_margins(0.2, "log odds", margins)
+        evidence = prediction.weigh(np.array(list(margins[near].values())))
+        words.append((evidence.p_reproduced <= ALPHA, evidence.p_contradicted <= ALPHA))
+    reproduced, contradicted = np.mean(words, axis=0)
+    assert reproduced <= 0.01
+    assert contradicted <= 0.04
+
+
+def test_one_rival_that_is_as_good_contradicts_whatever_the_others():
+    margins = {"near": dict.fromkeys(range(6), 0.0), "far": {seed: 3.0 + 0.1 * seed for seed in range(6)}}
+    for seed in range(6):
+        margins["near"][seed] += 0.01 * (seed - 2.5)
+    near, prediction = AtLeastEach.of_margins(0.2, "log odds", margins)
+    evidence = prediction.weigh(np.array(list(margins[near].values())))
+    assert near == "near"
+    assert evidence.p_contradicted <= ALPHA < evidence.p_reproduced
+
+
+@pytest.mark.parametrize("train", [60.0, 99.0])
+def test_rope_must_have_fitted_its_training_examples(train):
+    verdict = CLAIM.judge(rows_of(CLAIM, say(PAPER, train)))
+    assert verdict.word == ("reproduced" if train > 90 else "not testable here")
+    assert (verdict.reason == "a control fails: RoPE, training accuracy") == (train < 90)
+
+
+def test_a_margin_over_errors_too_few_to_count_is_a_lower_bound():
+    first = CLAIM.judge(rows_of(CLAIM, say(dict.fromkeys(PAPER, 90.0) | {"rope": 98.0}))).headline
+    assert first.part.limit == ""
+    rows = rows_of(CLAIM, lambda arm, seed: {"test": 100.0 if arm == "rope" else 90.0})
+    first = CLAIM.judge(rows).headline
+    assert first.part.limit == "at least"
+    assert "errors 0 and 3,600 of 36,000" in first.part.note
+
+
+def test_encodings_that_never_get_there_are_told():
+    found = {one.part.quantity: one.part for one in CLAIM.judge(rows_of(CLAIM, say(PAPER))).findings}
+    assert (
+        found["NoPE minus RoPE, time to learn"].note == "gets there: NoPE in 0 of 6 runs, RoPE in 6 of 6 runs"
+    )
 
 
 def test_the_time_to_learn_is_restricted_to_the_run():

@@ -63,7 +63,7 @@ def test_the_verdict_is_of_the_runs_at_those_rates():
     verdict = claim.judge(rows)
     assert (verdict.claim, verdict.word) == ("distance-ordering-tuned", "contradicted")
     first = verdict.findings[0]
-    told = "RoPE minus the best of the others, held-out accuracy"
+    told = "RoPE minus each other encoding, held-out accuracy"
     assert (first.part.quantity, first.word) == (told, "contradicted")
     rates = first.part.note.removeprefix("rates: ").split(", ")
     assert {"RoPE 0.003", "absolute 0.009"} < set(rates)

@@ -61,7 +61,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     left = "not testable here: not run"
-    line = next(line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE first"))
+    line = next(line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE ahead"))
     assert re.search(rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6 \| {left} \| {left} \|$", line)
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 0.2 log odds | 5.8 | 3." in line
@@ -284,8 +284,12 @@ def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path)
 
 
 def test_an_interval_of_another_level_says_so():
-    rows = rows_of(PartialDeposit(), lambda arm, seed: {"gaps": (40.0, 1.0, 1.0 + jitter(seed))}, seeds=12)
-    told = [cell(finding) for finding in PartialDeposit().judge(rows).findings]
+    def tell(arm, seed):
+        return {"gaps": (40.0, 1.0, 1.0 + jitter(seed) * int(arm))}
+
+    rows = rows_of(PartialDeposit(), tell, seeds=12)
+    verdict = PartialDeposit().judge(rows)
+    told = [cell(finding, verdict.word) for finding in verdict.findings]
     assert " at 99.3 % " in told[1]
     assert " at " not in told[0].split(";")[0]
 

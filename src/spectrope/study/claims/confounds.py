@@ -72,7 +72,7 @@ class Confounds(Claim, name="confounds"):
     """One switch at a time, from `controlled` on."""
 
     number = 11
-    title = "One confound alone accounts for each difference between `released` and `controlled`"
+    title = "NoPE on Task 1: one switch alone makes half of what parts `released` from `controlled`"
     statement = (
         "The public code differs from the text in switches R1 to R17. Where its results differ from those "
         "without any of them, one switch alone makes most of the difference."

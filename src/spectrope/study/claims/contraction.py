@@ -26,7 +26,7 @@ class ContractionClaim(Claim, name="contraction"):
     """Norms of logits with and without their rotation, and speed, over RoPE's base."""
 
     number = 8
-    title = "RoPE contracts the spectrum of the logits, which speeds training"
+    title = "RoPE contracts the spectrum of the logits of trained heads"
     statement = (
         "The Hadamard product with G_e contracts the spectrum of the logits, which stabilises and speeds "
         "optimisation (version 1; version 2 argues from gradients instead)."

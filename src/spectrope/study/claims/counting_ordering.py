@@ -65,7 +65,7 @@ class CountingTable(CountingClaim, name="counting-table"):
 class CountingBiases(CountingClaim, name="counting-biases"):
     """What both readings say of the other encodings."""
 
-    title = "Task 2: positional biases hurt, ALiBi most, and random overfits most"
+    title = "Task 2: ALiBi behind NoPE"
     statement = (
         "On a position-agnostic task positional biases mildly hurt; random overfits most; ALiBi suffers "
         "most; relative is like NoPE."

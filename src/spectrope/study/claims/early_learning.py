@@ -24,7 +24,7 @@ class EarlyLearning(Claim, name="early-learning"):
     """What theory predicts of early training in place of the paper's argument."""
 
     number = 10
-    title = "Early training goes as theory predicts: P1 to P5"
+    title = "RoPE contracts the tangent kernel before training (P1)"
     statement = (
         "In place of the paper's argument: RoPE contracts the tangent kernel (P1), not the curvature (P4); "
         "Task 1 is learned as fast as the kernel's modes over lags allow (P2); RoPE is slowest on Task 2 "

@@ -26,7 +26,7 @@ class Extrapolation(Claim, name="extrapolation"):
     """Train at one length, test at 1, 1.5, 2 and 4 times that."""
 
     number = 9
-    title = "The deposit goes with poor length extrapolation"
+    title = "Among runs of one encoding, larger gaps go with a greater loss on longer sequences"
     statement = (
         "The deposit is linked to poor length extrapolation (the authors have no direct evidence); mixing "
         "plain and rotated logits, αG_e + J, is suggested as a remedy."

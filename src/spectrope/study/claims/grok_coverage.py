@@ -25,7 +25,7 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
     """Test accuracy against what follows from the training pairs."""
 
     number = 15
-    title = "Grokking: coverage of label-equivalence classes decides the attainable test accuracy"
+    title = "Grokking: test accuracy rises with the share of a pair's class that trains"
     statement = (
         "Whether the test set is grokked is decided by which label-equivalence classes the training pairs "
         "cover, beside uniformity."
@@ -45,6 +45,7 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
         "some results had been seen. Student's t."
     )
     paper = "no number in the text"
+    ours = True
 
     def arms(self, condition: str, scale: str, seed: int) -> dict[str, GrokExperiment]:
         holes = {f"{kind}, k = {k}": held(kind, k, scale, seed) for kind in HELD for k in SIDES}

@@ -18,7 +18,7 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
     """Uniform embeddings beside a square or a strip of pairs that never train."""
 
     number = 13
-    title = "Grokking: uniformity is not sufficient, the training distribution decides too"
+    title = "Grokking: a square that never trains costs more test accuracy than as many random pairs"
     statement = (
         "Uniform embeddings do not suffice: with a square (both operands at most k) or a strip (the first at "
         "most k) held out of training, they become uniform and the test set is not grokked."

@@ -16,7 +16,7 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
     """Token uniformity with weight decay and without."""
 
     number = 12
-    title = "Grokking: weight decay drives embeddings to uniformity"
+    title = "Grokking: embeddings end more uniform with weight decay than without"
     statement = (
         "Where weight decay dominates the loss, minimising it arranges all tokens alike. (That such "
         "embeddings are necessary and sufficient for a local minimum of weight decay is no matter of runs: "

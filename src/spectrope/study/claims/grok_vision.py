@@ -45,7 +45,7 @@ class GrokVision(GrokClaim, name="grok-vision"):
     """ResNet-18 on images of polygons."""
 
     number = 16
-    title = "Grokking: ResNet-18 groks on designed images"
+    title = "Grokking: ResNet-18 answers 95 % of the test images"
     statement = "On images of four polygons whose label is the total number of sides, ResNet-18 groks."
     source = f"{BEYOND}, Sec. 6"
     prediction = (

@@ -39,7 +39,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     """The deposit under other optimisers and initialisations, and under controls of the coupling."""
 
     number = 10
-    title = "The deposit is intrinsic to multiplicative coupling"
+    title = "Early gradients gather in fewer heads under RoPE than under an additive control"
     statement = (
         "A deposit is intrinsic to encodings that multiply content by position: gradients then gather in one "
         "head, which additive encodings spare (version 2, by a gradient argument and ablations)."
@@ -48,7 +48,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     prediction = (
         "gap ≥ 10 points in a shallow layer under RoPE, whether by AdamW or SGD, from a usual or a small "
         "start, and under a rotation with shuffled phases; gap ≤ 10 there under a factorised additive table; "
-        "participation of heads in the gradient is smaller under RoPE by 0.1 or more"
+        "participation of heads in the gradient is smaller under RoPE by 0.1 or more (headline, by AdamW)"
     )
     test = (
         "Task 1; the gap as in claim 3. The additive control adds an inner product of two trained vectors "
@@ -59,6 +59,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     )
     paper = "no number in the text"
     conditions = ("controlled",)
+    ours = True
     unplanned = WHY
     tables = (ABLATION, "head_gradients")
 

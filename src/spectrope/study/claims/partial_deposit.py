@@ -21,7 +21,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
     """The place of the deposit against the number of heads that have RoPE."""
 
     number = 5
-    title = "Under partial RoPE the deposit moves deeper"
+    title = "RoPE on some of the heads moves the gaps deeper, for some number of heads"
     statement = (
         "The deposit moves to layer 1 or 2 (2 or 3 in the paper, which counts from 1) for some k of the "
         "heads with RoPE (shown for k = 2, 3, 5, 6, 13, 15 of 16)."
@@ -56,7 +56,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
         yield Part(
             quantity="runs of full RoPE with a deposit in layer 0",
             prediction=InRuns(SOME),
-            values=seen.values(whole, deposit((0,)), only_learned=True),
+            values=seen.values(whole, deposit((0,))),
             premise=True,
         )
         moves = {k: seen.minus(k, whole, depth, only_learned=True) for k in partial}

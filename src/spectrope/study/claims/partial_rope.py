@@ -17,7 +17,7 @@ class PartialRoPE(Claim, name="partial-rope"):
     """Accuracy against the number of heads that have RoPE."""
 
     number = 5
-    title = "Partial RoPE stays below full RoPE"
+    title = "RoPE on half of the heads stays below RoPE on all"
     statement = "RoPE on k of the heads stays below full RoPE."
     source = "Sec. 5.1, figure 5"
     prediction = (

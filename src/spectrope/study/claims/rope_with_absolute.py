@@ -22,7 +22,7 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     """The deposit when a sinusoid is added to the input."""
 
     number = 6
-    title = "With an absolute term, the deposit leaves layer 0 and is back from layer 1"
+    title = "RoPE with an absolute term: no head stands out in layer 0"
     statement = (
         "RoPE with an absolute input embedding has no deposit in layer 0; it reappears from layer 1 (layers "
         "1 and 2 in the paper, which counts from 1)."

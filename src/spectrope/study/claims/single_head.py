@@ -22,7 +22,7 @@ class SingleHead(Claim, name="single-head"):
     """The single-head deposit pattern."""
 
     number = 3
-    title = "A single-head deposit under RoPE on Task 1, and nowhere else"
+    title = "Task 1: under RoPE most runs have a single-head deposit in the first half of the layers"
     statement = (
         "Under RoPE, ablating one head of a shallow layer destroys Task 1 accuracy; the other encodings, "
         "and Task 2, show no such head."

@@ -73,7 +73,9 @@ class AtBestRates(Claim):
 
     def parts(self, seen: Seen) -> Iterator[Part]:
         for number, part in enumerate(self.inner.parts(seen)):
-            yield part if number else replace(part, note=f"rates: {', '.join(self._rates(seen))}")
+            yield (
+                part if number else replace(part, note=f"rates: {', '.join(self._rates(seen))}; {part.note}")
+            )
 
     def _tunings(self, condition: str, scale: str) -> dict[str, Tuning | None]:
         first = experiments(self.inner, condition, scale, 0)

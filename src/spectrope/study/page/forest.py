@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from spectrope.figures import GREEN, INK, LOSS, RED, Marks, Panel, legend, span
-from spectrope.study.verdict import ClaimVerdict, PartResult
+from spectrope.study.verdict import ClaimVerdict, PartResult, Word
 
 APPENDIX = "appendix"
 OUTCOMES = {
@@ -51,7 +51,7 @@ def _row(verdicts: Sequence[ClaimVerdict], unit: str) -> Iterator[Panel]:
     """The parts of one unit under each condition, on axes that the panels share."""
     findings = [[f for f in verdict.findings if f.part.prediction.unit == unit] for verdict in verdicts]
     order = list(dict.fromkeys(f.part.quantity for group in findings for f in group))
-    marks = [_marks(group) for group in findings]
+    marks = [_marks(group, verdict.word) for verdict, group in zip(verdicts, findings, strict=True)]
     ends = [
         row[end] for group in marks for rows in group.values() for row in rows for end in row.keys() & ENDS
     ]
@@ -62,12 +62,12 @@ def _row(verdicts: Sequence[ClaimVerdict], unit: str) -> Iterator[Panel]:
         yield Panel("", verdict.condition, layers, LINE * len(order))
 
 
-def _marks(findings: Sequence[PartResult]) -> dict[str, list[dict[str, Any]]]:
-    """What is drawn of some parts, by layer."""
+def _marks(findings: Sequence[PartResult], word: Word) -> dict[str, list[dict[str, Any]]]:
+    """What is drawn of some parts, by layer; the one that decides has the colour of the verdict."""
     intervals = [
         {
             "part": f.part.quantity,
-            "outcome": f.word if f.headline else APPENDIX,
+            "outcome": word if f.headline else APPENDIX,
             "low": f.evidence.interval.low,
             "high": f.evidence.interval.high,
             "value": f.evidence.interval.estimate,

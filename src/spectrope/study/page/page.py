@@ -26,7 +26,7 @@ from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, Study, merged, outstanding
-from spectrope.study.verdict import WORDS, ClaimVerdict, PartResult
+from spectrope.study.verdict import WORDS, ClaimVerdict, PartResult, Word
 
 FOREST = (
     "Points: seeds. Bars: intervals, of 95 % unless the table tells another level. Ticks: smallest effects "
@@ -94,13 +94,14 @@ class ClaimSection:
         return [[name, *self._line(name)] for name in parts]
 
     def _line(self, name: str) -> list[str]:
-        findings = [
-            next((f for f in verdict.findings if f.part.quantity == name), None) for verdict in self.verdicts
+        found = [
+            (verdict, next((f for f in verdict.findings if f.part.quantity == name), None))
+            for verdict in self.verdicts
         ]
-        first = next(finding for finding in findings if finding is not None).part
+        first = next(finding for _, finding in found if finding is not None).part
         predicted = first.prediction.words() + (" (premise)" if first.premise else "")
         paper = "" if first.paper is None else f"{first.paper:.1f}"
-        return [predicted, paper, *("" if one is None else cell(one) for one in findings)]
+        return [predicted, paper, *("" if one is None else cell(one, verdict.word) for verdict, one in found)]
 
 
 def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
@@ -203,12 +204,20 @@ def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
 
 
 def effect(finding: PartResult) -> str:
-    """Estimate, interval, unit and seeds of a part."""
+    """Estimate, interval, unit and seeds of a part; seeds that all agree have no interval."""
     assert finding.evidence is not None
-    interval = finding.evidence.interval
+    interval, values = finding.evidence.interval, finding.part.values.values()
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
+    limit = f"{finding.part.limit} " if finding.part.limit else ""
+    if interval.low == interval.high:
+        same = (
+            "tied"
+            if set(values) == {finding.part.prediction.null}
+            else f"{estimate} {finding.part.prediction.unit}"
+        )
+        return f"{same} in each of {finding.n_seeds} seeds"
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
-    return f"{estimate} [{low} to {high}]{level} {finding.part.prediction.unit}, n = {finding.n_seeds}"
+    return f"{limit}{estimate} [{low} to {high}]{level} {finding.part.prediction.unit}, n = {finding.n_seeds}"
 
 
 def number(finding: PartResult, value: float) -> str:
@@ -216,13 +225,13 @@ def number(finding: PartResult, value: float) -> str:
     return f"{value:{'.1f' if finding.part.prediction.unit == 'points' else '.2f'}}"
 
 
-def cell(finding: PartResult) -> str:
-    """Estimate and interval as the table of parts shows them; the word of the headline part alone."""
+def cell(finding: PartResult, word: Word) -> str:
+    """Estimate and interval as the table of parts shows them; that which decides has the verdict's word."""
     note = f"; {finding.part.note}" if finding.part.note else ""
     if finding.evidence is None:
         return f"{finding.n_seeds} seed{'s' * (finding.n_seeds != 1)}" + note * bool(finding.n_seeds)
-    word = f" **{finding.word}**" if finding.headline else ""
-    return f"{effect(finding)}{word}{note}"
+    decided = f" **{word}**" if finding.headline and word != "not testable here" else ""
+    return f"{effect(finding)}{decided}{note}"
 
 
 def unnamed(rows: StudyRows) -> int:

@@ -2,10 +2,16 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, multinomial
 
 from spectrope.core.errors import ConfigError
-from spectrope.stats.power import detectable_difference, detectable_equality, detectable_proportion
+from spectrope.stats.paired import net_loss_p
+from spectrope.stats.power import (
+    detectable_difference,
+    detectable_equality,
+    detectable_loss,
+    detectable_proportion,
+)
 from spectrope.stats.seeds import seed_proportion, t_interval
 
 
@@ -50,6 +56,20 @@ def test_a_share_beyond_another_than_half_takes_fewer_runs():
 def test_five_of_five_tell_nothing():
     assert detectable_proportion(5) is None
     assert detectable_proportion(6) == pytest.approx(0.8 ** (1 / 6))
+
+
+def test_a_loss_is_detected_as_often_as_promised():
+    unchanged, share = detectable_loss(18, 0.2)
+    assert unchanged == (net_loss_p(0, 0, 18, 0.2)[0] <= 0.025)
+    detected = [k for k in range(19) if net_loss_p(k, 0, 18, 0.2)[1] <= 0.025]
+    assert sum(multinomial.pmf([k, 18 - k], 18, [share, 1 - share]) for k in detected) == pytest.approx(0.8)
+
+
+def test_six_pairs_decide_nothing_about_losses_and_twelve_only_that_there_are_some():
+    assert detectable_loss(6, 0.2) == (False, None)
+    unchanged, share = detectable_loss(12, 0.2)
+    assert not unchanged
+    assert share is not None
 
 
 def test_too_few_are_refused():

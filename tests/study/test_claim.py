@@ -335,6 +335,17 @@ def test_the_power_of_a_plan_is_stated():
     )
 
 
+def test_the_power_of_paired_events_says_what_too_few_pairs_cannot_show():
+    (dropout,) = chosen_claims(("dropout",))
+    assert "never that it is reproduced, and that it is contradicted in no case" in dropout.power(
+        range(6), StudyRows()
+    )
+    assert (
+        "that it is reproduced where no run changes, and that it is contradicted where 57 % of runs lose the "
+        "deposit" in dropout.power(range(18), StudyRows())
+    )
+
+
 def test_the_power_of_equality_is_of_no_difference():
     class Alike(Toy):
         def parts(self, seen):

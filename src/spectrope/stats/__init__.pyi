@@ -18,6 +18,7 @@ __all__ = [
     "confidence_sequence",
     "detectable_difference",
     "detectable_equality",
+    "detectable_loss",
     "detectable_proportion",
     "difference_intervals",
     "ends",
@@ -56,7 +57,7 @@ from .paired import (
     net_loss_interval,
     net_loss_p,
 )
-from .power import detectable_difference, detectable_equality, detectable_proportion
+from .power import detectable_difference, detectable_equality, detectable_loss, detectable_proportion
 from .randomisation import RandomisationTest, randomisation_test
 from .rank import rank_correlation, spearman
 from .ratio import RatioMoments, ratio_exceedance_p, ratio_lower_bound

@@ -4,6 +4,7 @@ import numpy as np
 from scipy import integrate, optimize, stats
 
 from spectrope.core import ConfigError
+from spectrope.stats.paired import net_loss_p
 
 
 def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> float:
@@ -64,6 +65,22 @@ def detectable_proportion(
     if enough is None:
         return None
     return float(stats.beta.ppf(power, enough, n - enough + 1))
+
+
+def detectable_loss(
+    n: int, excess: float, level: float = 0.95, power: float = 0.8
+) -> tuple[bool, float | None]:
+    """Power of the test of "an event is lost in at most `excess` more runs than gain it" (`net_loss_p`).
+
+    Returns:
+        Whether n unchanged pairs are enough to confirm the statement, and the smallest share of runs that
+        lose the event, none gaining it, at which it is rejected with the given power; None where n pairs
+        cannot reject it even if all of them lose the event.
+    """
+    alpha = (1 - level) / 2
+    unchanged = net_loss_p(0, 0, n, excess)[0] <= alpha
+    enough = next((k for k in range(n + 1) if net_loss_p(k, 0, n, excess)[1] <= alpha), None)
+    return unchanged, None if enough is None else float(stats.beta.ppf(power, enough, n - enough + 1))
 
 
 def _critical(n: int, level: float) -> float:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from spectrope.stats import detectable_difference, detectable_equality, detectable_proportion
-from spectrope.study.predictions import InRuns, OfMean, Within
+from spectrope.stats import detectable_difference, detectable_equality, detectable_loss, detectable_proportion
+from spectrope.study.predictions import InRuns, LostInRuns, OfMean, Within
 from spectrope.study.verdict import Part
 
 NEGLIGIBLE = 1e-6  # Rounding.
@@ -20,7 +20,8 @@ def power_of(parts: Sequence[Part], n: int) -> str:
     """
     premises = [part for part in parts if part.premise]
     parts = [part for part in parts if not part.premise]
-    lines = [*_of_means(parts, n), *_of_equality(parts, n), *_of_shares(parts, n), *_of_premises(premises, n)]
+    kinds = (_of_means, _of_equality, _of_shares, _of_losses)
+    lines = [*(line for kind in kinds for line in kind(parts, n)), *_of_premises(premises, n)]
     if not lines:
         return "No part can be told before there are runs."
     return f"{n} seeds show, four times in five, {'; '.join(lines)}."
@@ -54,6 +55,17 @@ def _of_shares(parts: Sequence[Part], n: int) -> Iterator[str]:
         most = "no majority" if share is None else f"a majority of {100 * share:.0f} %"
         few = "no minority" if share is None else f"a minority of {100 * (1 - share):.0f} %"
         yield f"that it is reproduced for {most} of runs and contradicted for {few}"
+
+
+def _of_losses(parts: Sequence[Part], n: int) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part.prediction, LostInRuns):
+            unchanged, share = detectable_loss(n, part.prediction.interest)
+            kept = (
+                "that it is reproduced where no run changes" if unchanged else "never that it is reproduced"
+            )
+            lost = "in no case" if share is None else f"where {100 * share:.0f} % of runs lose the deposit"
+            yield f"{kept}, and that it is contradicted {lost}"
 
 
 def _of_premises(premises: Sequence[Part], n: int) -> Iterator[str]:

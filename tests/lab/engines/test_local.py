@@ -1,5 +1,6 @@
 """Plans on this machine: the same results from any number of workers, one place that stops them all."""
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -299,7 +300,8 @@ def test_a_second_error_hides_the_first_no_more(tmp_path):
 def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
     def kill(progress):
         for worker in multiprocessing.active_children()[: progress.done > 3]:
-            os.kill(worker.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # Already dead, from the event before.
+                os.kill(worker.pid, signal.SIGKILL)
 
     plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
     with pytest.raises(EngineError, match="a worker process died, as when memory runs out; the same command"):

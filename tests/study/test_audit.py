@@ -1,6 +1,7 @@
 """Rows against the plan, in a repository made for it."""
 
 import subprocess
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.study.made import row
@@ -8,21 +9,26 @@ from tests.study.made import row
 from spectrope.cli import main
 from spectrope.core.errors import StoreError
 from spectrope.lab.training.scales import experiment
-from spectrope.study.audit import audit, is_named
+from spectrope.study.audit import audit
+from spectrope.study.plan import is_named
 from spectrope.study.rows import StudyRows
+
+
+def git_of(root):
+    def git(*words):
+        name = ("-c", "user.name=a", "-c", "user.email=a@b")
+        done = subprocess.run(
+            ("git", "-C", str(root), *name, *words), capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    return git
 
 
 @pytest.fixture
 def repository(tmp_path):
     """A repository, and a way to commit all of it that gives the commit's name."""
-
-    def git(*words):
-        name = ("-c", "user.name=a", "-c", "user.email=a@b")
-        done = subprocess.run(
-            ("git", "-C", str(tmp_path), *name, *words), capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
-
+    git = git_of(tmp_path)
     git("init", "-q")
 
     def commit(message):
@@ -37,7 +43,7 @@ def put(folder, commits):
     rows = StudyRows(folder / "mid.jsonl")
     for seed, commit in enumerate(commits, len(rows)):
         one = experiment("distance", "rope", scale="mini", seed=100 * len(commits) + seed)
-        rows.add(row(one, commit=commit))
+        rows.add(row(one, commit=commit, finished_at=datetime.now(UTC).isoformat()))
 
 
 def test_rows_of_clean_commits_with_the_plan_pass(repository):
@@ -113,3 +119,49 @@ def test_the_command_tells_of_rows_that_are_older_than_the_plan(tmp_path, capsys
     (tmp_path / "mid.jsonl").rename(tmp_path / "mini.jsonl")
     assert main(["claims", "audit", "--scale", "mini", "--rows", str(tmp_path)]) == 0
     assert "all of these are exploratory" in capsys.readouterr().out
+
+
+def test_a_row_that_ended_before_its_commit_or_after_it_was_added_is_misplaced(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    first = commit("plan")
+    rows = StudyRows(root / "mid.jsonl")
+    now = datetime.now(UTC)
+    for seed, shift in enumerate((timedelta(0), timedelta(days=-1), timedelta(days=1))):
+        one = experiment("distance", "rope", scale="mini", seed=seed)
+        rows.add(row(one, commit=first, finished_at=(now + shift).isoformat()))
+    before = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (before.waiting, before.misplaced, before.passes) == (3, 0, True)
+    commit("rows")
+    after = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (after.waiting, after.misplaced, after.passes) == (0, 2, False)
+
+
+def test_a_row_of_a_commit_beside_the_one_that_added_it_is_misplaced(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    first = commit("plan")
+    aside = git_of(root)("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "aside")[:12]
+    rows = StudyRows(root / "mid.jsonl")
+    for seed, name in enumerate((first, aside)):
+        one = experiment("distance", "rope", scale="mini", seed=seed)
+        rows.add(row(one, commit=name, finished_at=datetime.now(UTC).isoformat()))
+    commit("rows")
+    assert audit(root / "mid.jsonl", root / "plan.toml").misplaced == 1
+
+
+def test_versions_of_the_analysis_are_listed_from_the_first_row_on(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    (root / "code").mkdir()
+    (root / "code" / "words.py").write_text("1\n")
+    first = commit("plan and code")
+    (root / "code" / "words.py").write_text("2\n")
+    commit("before any row")
+    put(root, [first])
+    commit("rows")
+    (root / "code" / "words.py").write_text("3\n")
+    commit("another analysis")
+    audited = audit(root / "mid.jsonl", root / "plan.toml", (root / "code",))
+    assert [(one.subject, one.rows) for one in audited.analysis] == [("rows", 1), ("another analysis", 1)]
+    assert len({one.digest for one in audited.analysis}) == 2

@@ -380,3 +380,18 @@ def test_a_row_without_scores_gives_no_value():
     lost = replace(row(one), facts=row(one).facts | {"test_accuracy": None})
     seen = Seen.of(StudyRows.of([lost]), {0: {"rope": one}})
     assert seen.values("rope", held_out) == {}
+
+
+def test_at_a_planned_scale_rows_of_uncommitted_code_are_left_out_by_name():
+    single = chosen_claims(("single-head",))[0]
+    arms = [single.arms("controlled", "mid", seed)["distance/rope"] for seed in range(3)]
+    commits = ("0123456789ab", "0123456789ab-dirty", None)
+    rows = StudyRows.of(row(one, commit=name) for one, name in zip(arms, commits, strict=True))
+    seen = single.see(rows, "controlled", "mid", range(3))
+    assert [seed for _, seed in seen.rows] == [0]
+    assert [line.split("), ")[1] for line in seen.left_out] == [
+        "made by code that was not committed (0123456789ab-dirty)",
+        "made by code that was not committed (None)",
+    ]
+    explored = StudyRows.of([row(single.arms("controlled", "mini", 6)["distance/rope"], commit=None)])
+    assert single.see(explored, "controlled", "mini", (0,)).rows

@@ -318,5 +318,6 @@ def test_other_seeds_of_a_study_are_other_seeds_of_each_claim(claim):
     early, late = (
         Study((claim,), claim.conditions, "mini", tuple(range(first, first + 6))) for first in (0, 6)
     )
-    assert early.seeds_of(claim) == tuple(range(6 * claim.times))
-    assert not set(early.seeds_of(claim)) & set(late.seeds_of(claim))
+    first = claim.conditions[0]
+    assert early.seeds_of(claim, first) == tuple(range(6 * claim.times))
+    assert not set(early.seeds_of(claim, first)) & set(late.seeds_of(claim, first))

@@ -37,6 +37,8 @@ DEPTHS = {"first half": 1 / 2, "first two thirds": 2 / 3}  # Of the layers, in w
 # Where the own number of a scale leaves a task half learned: Task 2 was at 70 to 82 % on explored seeds.
 EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
 
+WHOLE = ("mid", "paper")  # Scales at which claims about one task's figures run the other task's as well.
+
 EXPLORED_RATES = (
     "of seeds 0 to 5 at `mini`, which do not count, 4 gave RoPE a deposit in layer 0 without dropout and "
     "none at the paper's rate, 0.1."

@@ -9,7 +9,7 @@ from spectrope.core import ConfigError, Registered, Registry
 from spectrope.lab import SCALES, AnyExperiment, Job
 from spectrope.stats import MIN_SEEDS
 from spectrope.study.conditions import THROWN
-from spectrope.study.plan import headline_of
+from spectrope.study.plan import headline_of, planned_scales
 from spectrope.study.power import power_of
 from spectrope.study.quantities import ABLATION, Seen, own_ablation
 from spectrope.study.rows import StudyRows
@@ -116,7 +116,8 @@ class Claim(Registered, ABC):
         """
         arms = {seed: self.arms(condition, scale, seed) for seed in sorted(numbers)}
         lost = rows.lost(one for group in arms.values() for one in group.values())
-        seen = Seen.of(rows, arms, tuple(map(str, lost)), precision)
+        committed = scale in planned_scales()
+        seen = Seen.of(rows, arms, tuple(map(str, lost)), precision, committed=committed)
         return replace(seen, withdrawn=rows.withdrawals.told(condition))
 
     def numbers(self, seeds: Sequence[int], scale: str) -> list[int]:

@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from spectrope.core import ConfigError
+from spectrope.core import ConfigError, commit
 from spectrope.lab import Experiment, Job, experiment, trial
 from spectrope.study.arms import TASKS
-from spectrope.study.plan import plan
+from spectrope.study.plan import is_named, plan, planned_scales
 from spectrope.study.rows import StudyRows
 
 
@@ -135,13 +135,19 @@ def piloted() -> list[str]:
 
 
 def require_frozen(scale: str) -> None:
-    """Refuse runs that would count at a scale whose rate and epochs the plan does not have yet.
+    """Refuse runs that could not count at a planned scale.
 
     Raises:
-        ConfigError: If the plan leaves them to pilots, and has not taken up what these chose.
+        ConfigError: If the plan leaves rate and epochs to pilots, and has not taken up what these chose; or
+            if the package differs from its last commit, or has none.
     """
     if scale in piloted() and "chosen" not in plan()[scale]:
         raise ConfigError(
             f"scale {scale!r} waits for its rates and epochs; `spectrope claims pilots` chooses them, and "
             f"[{scale}.chosen] in the plan fixes them before the first row."
+        )
+    if scale in planned_scales() and not is_named(commit()):
+        raise ConfigError(
+            f"a row at scale {scale!r} counts only if its code is committed, and this is {commit()}; commit "
+            "the changes in the package, or use a checkout of a commit."
         )

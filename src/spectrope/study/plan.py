@@ -1,5 +1,6 @@
 """The preregistered plan for scale `mid`, which verdicts, audit and tests read."""
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -8,6 +9,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("preregistration.toml")
 DEVIATIONS = Path(__file__).with_name("deviations.toml")
+HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
 @cache
@@ -21,17 +23,19 @@ def deviations() -> Sequence[Mapping[str, str]]:
     return tomllib.loads(DEVIATIONS.read_text(encoding="utf-8"))["deviation"]
 
 
-def planned_times(scale: str, claim: str) -> int:
-    """How many seeds the plan has for each of a claim's; 1 unless it says more."""
-    return plan().get(scale, {}).get("times", {}).get(claim, 1)
+def is_named(commit: str | None) -> bool:
+    """Whether this is the name of a commit, and not of code that differs from one or comes without any."""
+    return bool(HASH.fullmatch(commit or ""))
 
 
-def added_seeds(scale: str) -> range:
-    """Seeds of a planned scale beyond those of every claim, which some headline part needs."""
-    if scale not in plan():
-        return range(0)
-    n = len(plan()[scale]["seeds"])
-    return range(n, n * max(plan()[scale].get("times", {"": 1}).values()))
+def planned_times(scale: str, claim: str, condition: str) -> int:
+    """The factor by which a claim has more seeds than others under a condition; 1 unless the plan says so."""
+    return plan().get(scale, {}).get("times", {}).get(condition, {}).get(claim, 1)
+
+
+def planned_scales() -> list[str]:
+    """The scales that the plan covers, in its order."""
+    return list(dict.fromkeys(section["scale"] for section in plan().values() if "scale" in section))
 
 
 def headline_of(claim: str) -> str | None:

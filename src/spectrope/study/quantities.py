@@ -11,6 +11,7 @@ import polars as pl
 from spectrope.lab import AnyExperiment, Experiment
 from spectrope.study.conditions import RELEASED
 from spectrope.study.corrections import is_latent
+from spectrope.study.plan import is_named
 from spectrope.study.predictions import Values
 from spectrope.study.rows import StudyRow, StudyRows
 
@@ -198,6 +199,8 @@ class Seen:
         arms: Mapping[int, Mapping[str, AnyExperiment]],
         lost: tuple[str, ...] = (),
         precision: str | None = None,
+        *,
+        committed: bool = False,
     ) -> "Seen":
         """Look up each arm of each seed; rows in another precision are left out, by name.
 
@@ -206,6 +209,7 @@ class Seen:
             arms: The claim's arms by seed.
             lost: A line for each of their rows that could not be read.
             precision: The one that counts; None takes that of most.
+            committed: Whether rows of code that was not committed are left out as well.
         """
         names = tuple(dict.fromkeys(name for group in arms.values() for name in group))
         rows_by_arm = {
@@ -216,10 +220,20 @@ class Seen:
         }
         if precision is None and rows_by_arm:
             precision = Counter(row.facts["precision"] for row in rows_by_arm.values()).most_common(1)[0][0]
-        odd = {key: row for key, row in rows_by_arm.items() if row.facts["precision"] != precision}
+        odd = {
+            key: f"computed in {row.facts['precision']}, not {precision}"
+            for key, row in rows_by_arm.items()
+            if row.facts["precision"] != precision
+        }
+        if committed:
+            odd |= {
+                key: f"made by code that was not committed ({row.facts['commit']})"
+                for key, row in rows_by_arm.items()
+                if not is_named(row.facts["commit"])
+            }
         left_out = tuple(
-            f"{name}, seed {seed} (run {row.run}), computed in {row.facts['precision']}, not {precision}"
-            for (name, seed), row in odd.items()
+            f"{name}, seed {seed} (run {rows_by_arm[name, seed].run}), {why}"
+            for (name, seed), why in odd.items()
         )
         kept = {key: row for key, row in rows_by_arm.items() if key not in odd}
         waiting = tuple(

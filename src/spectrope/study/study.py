@@ -23,9 +23,10 @@ from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
-from spectrope.study.plan import planned_times
+from spectrope.study.plan import planned_scales, planned_times
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRow, StudyRows, run_name
+from spectrope.study.schedule import scheduled
 from spectrope.study.verdict import ClaimVerdict
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.
@@ -110,20 +111,24 @@ class Study:
         return [name for name in THROWN if any(name in claim.conditions for claim in self.claims)]
 
     def jobs(self, rows: StudyRows | None = None) -> list[Job]:
-        """What there is to do, claim by claim; a run that several claims need comes once, with all tables.
+        """What there is to do; a run that several claims need comes once, with all tables.
+
+        At a scale that the plan covers these are its runs, in its order; elsewhere all, claim by claim.
 
         Args:
             rows: What there is already, for claims that plan by it.
         """
-        return merged(job for claim, name in self.cases() for job in self.jobs_of(claim, name, rows))
+        jobs = (job for claim, name in self.cases() for job in self.jobs_of(claim, name, rows))
+        return scheduled(merged(jobs), self.scale)
 
     def jobs_of(self, claim: Claim, condition: str, rows: StudyRows | None = None) -> list[Job]:
-        """What one claim needs under one condition."""
-        return claim.jobs(condition, self.scale, self.seeds_of(claim), rows)
+        """What one claim needs under one condition, as far as the plan has it."""
+        return scheduled(claim.jobs(condition, self.scale, self.seeds_of(claim, condition), rows), self.scale)
 
-    def seeds_of(self, claim: Claim) -> tuple[int, ...]:
+    def seeds_of(self, claim: Claim, condition: str) -> tuple[int, ...]:
         """As many as the claim needs for each seed at its scale; those of other seeds are others."""
-        times = claim.times if self.scale == EXPLORED_AT else planned_times(self.scale, claim.planned_as)
+        planned = planned_times(self.scale, claim.planned_as, condition)
+        times = claim.times if self.scale == EXPLORED_AT else planned
         return tuple(times * seed + more for seed in self.seeds for more in range(times))
 
     def verdicts(self, rows: StudyRows) -> list[ClaimVerdict]:
@@ -131,19 +136,21 @@ class Study:
         return [self._verdict(claim, condition, rows) for claim, condition in self.cases()]
 
     def _verdict(self, claim: Claim, condition: str, rows: StudyRows) -> ClaimVerdict:
-        verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim))
+        verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim, condition))
         jobs = self.jobs_of(claim, condition, rows)
+        if not jobs and self.scale in planned_scales():
+            return replace(verdict, word="not testable here", reason=f"not planned at {self.scale}")
         n_left = len(outstanding(jobs, rows))
         to_do = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
         return replace(verdict, reason=verdict.reason + to_do)
 
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""
-        return claim.see(rows, condition, self.scale, self.seeds_of(claim))
+        return claim.see(rows, condition, self.scale, self.seeds_of(claim, condition))
 
     def power(self, claim: Claim, rows: StudyRows) -> str:
         """What the planned seeds can show of a claim."""
-        return claim.power(self.seeds_of(claim), rows, self.scale)
+        return claim.power(self.seeds_of(claim, claim.conditions[0]), rows, self.scale)
 
 
 def spans(seeds: Iterable[int]) -> list[str]:

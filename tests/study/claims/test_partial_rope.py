@@ -36,4 +36,14 @@ def test_the_public_code_adds_nothing_to_partial_rope_whatever_the_number_of_hea
 
 
 def test_at_the_paper_s_width_the_paper_s_numbers_are_run():
-    assert list(CLAIM.arms("controlled", "paper", 0)) == ["0", "1", "2", "3", "5", "6", "13", "15", "16"]
+    counts = ["0", "1", "2", "3", "5", "6", "13", "15", "16"]
+    assert list(CLAIM.arms("controlled", "paper", 0)) == [*counts, *(f"counting/{k}" for k in counts)]
+
+
+def test_at_mid_task_2_has_parts_of_its_own():
+    rows = rows_of(CLAIM, lambda arm, seed: {"test": 90.0 + jitter(seed)}, scale="mid")
+    verdict = CLAIM.judge(rows, "controlled", "mid")
+    assert [finding.part.quantity for finding in verdict.findings if "Task 2" in finding.part.quantity] == [
+        f"Task 2, RoPE on all heads minus on {words}, held-out accuracy"
+        for words in ("half of them", "4", "12")
+    ]

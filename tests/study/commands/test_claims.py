@@ -113,6 +113,16 @@ def test_no_run_counts_before_the_plan_has_its_rate(tmp_path, capsys, monkeypatc
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("name", ["0123456789ab-dirty", "version 0.1.0"])
+def test_no_run_at_a_planned_scale_comes_from_code_that_is_not_committed(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.setattr(pilots, "plan", lambda: {"mid": {"pilots": {}, "chosen": {}}})
+    monkeypatch.setattr(pilots, "commit", lambda: name)
+    line = refused(capsys, "claims", "run", "1", "--scale", "mid")
+    assert f"a row at scale 'mid' counts only if its code is committed, and this is {name}" in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
 def test_rates_are_not_tuned_where_pilots_choose_them(capsys):
     line = refused(capsys, "claims", "run", "1", "--scale", "mid", "--tune", "--dry-run")
     assert "--tune is not planned at mid, where pilots choose one rate for all." in line

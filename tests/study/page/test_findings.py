@@ -1,5 +1,7 @@
 """Sentences of the page say what the rows say, and no more."""
 
+from dataclasses import replace
+
 import pytest
 from tests.study.made import jitter, row
 
@@ -41,14 +43,22 @@ def test_rope_first_tells_errors_and_what_the_other_conditions_show():
     rows += ordering("described", {"rope": 95.0}) + ordering("released", {"random": 99.0})
     (told,) = sentences(rows)
     assert told.startswith("**RoPE is first and fastest on Task 1 under `controlled`.**")
-    assert "4.0 points: RoPE errs on 0 of 36,000 answers, absolute, the next, on 1,440." in told
-    assert "after 25 % of the steps, the next one after 75 %" in told
-    assert "Under `described` it leads: 5.0 points" in told
-    assert "Under `released` it falls behind: -9.0 points" in told
-    assert "rates of their own" not in told
+    assert "It is 4.0 points ahead of absolute, the nearest: RoPE errs on 0 of 36,000 answers" in told
+    assert "absolute on 1,440." in told
+    assert "after 25 % of the steps, the next encoding after 75 %" in told
+    assert "Under `described` it leads: +5.0 points against" in told
+    assert "Under `released` it falls behind: -9.0 points against random, the nearest" in told
+    assert "rate of its own" not in told
 
 
-def test_at_best_rates_both_factors_are_told():
+def test_a_lead_of_models_that_did_not_fit_their_training_examples_says_so():
+    rows = ordering("controlled", {"rope": 100.0, "sinusoidal": 96.0}, fast)
+    rows += [replace(one, facts=one.facts | {"train_accuracy": 0.7}) for one in ordering("described", {})]
+    (told,) = sentences(rows)
+    assert "Under `described`, where RoPE answers only 70.0 % of its training examples, too few" in told
+
+
+def test_at_best_rates_the_nearest_encoding_and_errors_are_reported():
     rows = ordering("controlled", {"rope": 99.0, "sinusoidal": 90.0}, fast)
     first = experiments(DistanceOrdering(), "controlled", "mini", 0)
     rows += [row(trial, test=50.0) for one in first.values() for trial in grid(one)]
@@ -60,9 +70,9 @@ def test_at_best_rates_both_factors_are_told():
     ]
     (told,) = sentences(rows)
     assert (
-        "At learning rates of their own the margin is 0.9 points: RoPE errs on 36 of 36,000 answers" in told
+        "With a learning rate of its own for each encoding, the nearest is absolute, 0.9 points behind: RoPE "
+        "errs on 36 of 36,000 answers, absolute on 360." in told
     )
-    assert "by a factor of 9, which is 11 at one rate for all." in told
 
 
 @pytest.mark.parametrize("other", [{"rope": 80.0}, {}])

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 from spectrope.encodings import EncodingConfig, Group, NoPE, PerHead, RoPE
 from spectrope.lab import SCALES
-from spectrope.study.arms import Arms, ahead, planned
+from spectrope.study.arms import WHOLE, Arms, ahead, planned
 from spectrope.study.claim import Claim
 from spectrope.study.quantities import Seen
 from spectrope.study.verdict import Part
 
 SHOWN = (0, 1, 2, 3, 5, 6, 13, 15, 16)  # Numbers of RoPE heads that the paper shows, of 16.
+COUNTING = "counting/"  # How arms of Task 2 begin.
 LATER = "; at `mini` all numbers of heads but 0, 1, 4, 7 and 8 were added once these had run"
 
 
@@ -24,8 +25,8 @@ class PartialRoPE(Claim, name="partial-rope"):
         "odds(H heads) ≥ 1.22 odds(k heads) of a right held-out answer, k = H/2 (headline) and 0 < k < H"
     )
     test = (
-        "Task 1; differences of log odds paired by seed, Student's t. No head has RoPE at k = 0. That Task "
-        "2 suffers too, which the text says without a number, is not tested. Under `released` no number of "
+        "Task 1, and at `mid` and `paper` Task 2, which suffers too by the text; differences of log "
+        "odds paired by seed, Student's t. No head has RoPE at k = 0. Under `released` no number of "
         "heads has the absolute term that the public code adds to full RoPE elsewhere (R3)."
     )
     paper = "figure 5; no number in the text"
@@ -33,18 +34,23 @@ class PartialRoPE(Claim, name="partial-rope"):
 
     def arms(self, condition: str, scale: str, seed: int) -> Arms:
         n_heads = SCALES[scale]["distance"].model.n_heads
+        tasks = {"": "distance", COUNTING: "counting"} if scale in WHOLE else {"": "distance"}
         return {
-            str(k): planned("distance", encoding, scale=scale, condition=condition, seed=seed)
+            f"{prefix}{k}": planned(task, encoding, scale=scale, condition=condition, seed=seed)
+            for prefix, task in tasks.items()
             for k, encoding in by_count(condition, scale, n_heads).items()
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
-        counts = sorted(map(int, seen.arms)) or [0]
+        counts = sorted(int(arm) for arm in seen.arms if arm.isdigit()) or [0]
         some = counts[1:-1]
         half = min(some, key=lambda k: abs(2 * k - counts[-1]), default=0)
-        for k in (half, *(k for k in some if k != half)):
-            words = "half of them" if k == half else f"{k}"
-            yield ahead(seen, str(counts[-1]), str(k), f"RoPE on all heads minus on {words}")
+        for prefix, task in {"": "", COUNTING: "Task 2, "}.items():
+            for k in (half, *(k for k in some if k != half)):
+                words = "half of them" if k == half else f"{k}"
+                arms = (f"{prefix}{counts[-1]}", f"{prefix}{k}")
+                if set(arms) <= set(seen.arms) or not prefix:
+                    yield ahead(seen, *arms, f"{task}RoPE on all heads minus on {words}")
 
 
 def counts_of(scale: str, n_heads: int) -> tuple[int, ...]:

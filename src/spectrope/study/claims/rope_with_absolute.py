@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from spectrope.encodings import RoPE, Sum
 from spectrope.lab import SCALES
 from spectrope.study.arms import (
+    WHOLE,
     WITHOUT_DROPOUT,
     Arms,
     distance_at,
     no_head_stands_out,
     one_head_stands_out,
+    planned,
     runs_with_a_deposit,
 )
 from spectrope.study.claim import Claim
@@ -34,7 +36,8 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     )
     test = (
         "The gap as in claim 3. Where RoPE alone has no deposit in layer 0, none can be gone, and the claim "
-        "cannot be tested. Under `released` RoPE alone is that of the public code's partial RoPE, on all "
+        "cannot be tested. At `mid` and `paper` it also runs with the scale's dropout, and on Task 2. "
+        "Under `released` RoPE alone is that of the public code's partial RoPE, on all "
         f"heads, and RoPE + absolute its RoPE of every other figure (R3). {WITHOUT_DROPOUT}"
     )
     paper = "figure 6; no number in the text"
@@ -46,8 +49,14 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         alone = full_rope(condition, SCALES[scale]["distance"].model.n_heads)
         both = RoPE.Config() if condition == "released" else Sum.Config()  # R3 adds the absolute term.
         encodings = {"alone": alone, "both": both}
-        return {
+        arms = {
             name: distance_at(0.0, encoding, condition, scale, seed) for name, encoding in encodings.items()
+        }
+        if scale not in WHOLE:
+            return arms
+        return arms | {
+            "both with dropout": planned("distance", both, scale=scale, condition=condition, seed=seed),
+            "counting/both": planned("counting", both, scale=scale, condition=condition, seed=seed),
         }
 
     def parts(self, seen: Seen) -> Iterator[Part]:
@@ -57,3 +66,6 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         yield no_head_stands_out(seen, "both", f"{both}gap in layer 0", (0,))
         yield one_head_stands_out(seen, "both", f"{both}gap from layer 1", later)
         yield runs_with_a_deposit(seen, "both", f"{both}runs with a deposit from layer 1", later)
+        others = {"both with dropout": "at the scale's dropout", "counting/both": "Task 2"}
+        for arm in (name for name in others if name in seen.arms):
+            yield no_head_stands_out(seen, arm, f"{both}{others[arm]}, gap in layer 0", (0,))

@@ -53,9 +53,10 @@ from spectrope.study.commands._common import Results, timed
 from spectrope.study.commands._pilots import RunPilots
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
-from spectrope.study.pilots import piloted, require_frozen
+from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
+from spectrope.study.schedule import affordable, spent_seconds
 from spectrope.study.study import (
     RESULTS,
     SHIPPED,
@@ -228,20 +229,39 @@ class RunClaims(Asked, EngineOptions):
         precision = usual if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
         workers = max(1, min(self._workers, len(jobs)))
-        costs = self._costs(jobs, workers)
-        show_plan(study, rows, dict(zip((job.experiment for job in left), costs, strict=True)), workers)
+        costs = dict(zip((job.experiment for job in left), self._costs(jobs, workers), strict=True))
+        jobs = self._within_budget(jobs, costs, rows)
+        costs = {job.experiment: costs[job.experiment] for job in jobs}
+        show_plan(study, rows, costs, workers)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Where an experiment leaves its precision open: {precision}.")
         if left and not self.dry_run:
-            pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
+            expected = costs.values()
+            pace = Pace([c.training for c in expected], [c.measuring for c in expected], workers)
             try:
-                with plan_bar([job.experiment.label for job in left], pace) as watch:
+                with plan_bar([job.experiment.label for job in jobs], pace) as watch:
                     carry_out(jobs, rows, self.runs, engine, watch)
             except Interrupted:
                 raise
             except SpectropeError as mistake:
                 return mistake
         return None
+
+    def _within_budget(
+        self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows
+    ) -> list[Job]:
+        """The jobs that the core-hours of the plan still allow; says how many they do not."""
+        pilots = Pilots(self.scale).file(self.rows) if self.scale in piloted() else None
+        spent = spent_seconds(rows, StudyRows.load(pilots) if pilots else (), self.scale)
+        seconds = [costs[job.experiment].training for job in jobs]
+        fitting = affordable(jobs, seconds, spent, self.scale)
+        if len(fitting) < len(jobs):
+            used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
+            say(
+                f"{len(jobs) - len(fitting)} runs exceed the plan's core-hours and are left out; "
+                f"spent so far: {used or 'none'}."
+            )
+        return fitting
 
     def _tuned(self, claims: list[Claim], rows: StudyRows) -> list[Claim]:
         if self.scale in piloted():
@@ -322,7 +342,7 @@ class ReportClaims(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRows:
-    """Show by commits and hashes that results are younger than the plan, and what was known when it changed.
+    """Check by commits and hashes that results are younger than the plan, and list its later versions.
 
     Examples:
     $ spectrope claims audit
@@ -342,29 +362,44 @@ class AuditRows:
         audited = audit(self.rows / f"{self.scale}.jsonl")
         if self.json:
             print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
-        lines = [
-            (
-                one.digest,
-                one.commit,
-                one.when,
-                str(one.rows),
-                str(audited.under.get(one.digest, 0)),
-                one.subject,
+        columns = ("SHA-256", "commit", "date", "rows by then", "subject")
+        table(
+            "Versions of the plan, and runs made under each",
+            (*columns[:4], "runs", "subject"),
+            [
+                (
+                    one.digest,
+                    one.commit,
+                    one.when,
+                    str(one.rows),
+                    str(audited.under.get(one.digest, 0)),
+                    one.subject,
+                )
+                for one in audited.versions
+            ],
+        )
+        if audited.analysis:
+            table(
+                "Versions of the analysis since the first row",
+                columns,
+                [(one.digest, one.commit, one.when, str(one.rows), one.subject) for one in audited.analysis],
             )
-            for one in audited.versions
-        ]
-        table("Plan", ("SHA-256", "commit", "date", "rows by then", "rows under it", "subject"), lines)
         say(
-            f"{audited.rows} rows at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
+            f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
             f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
-            "without the plan."
+            f"without the plan. {audited.waiting} rows are not committed yet; {audited.misplaced} contradict "
+            "the history: their commit is no ancestor of the one that added them, or they ended before the "
+            "former or after the latter."
         )
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
         elif not audited.passes:
             raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
         else:
-            say("Each row is of a clean commit that has the plan.")
+            say(
+                "Each row is of a clean commit that has the plan. What a row says of its commit is believed "
+                "as far as the history of the file of rows does not contradict it."
+            )
 
 
 ClaimsAction = (

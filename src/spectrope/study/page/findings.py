@@ -1,14 +1,14 @@
 """What the rows say, in sentences: each computed from rows, and left out where these are not there."""
 
 from collections.abc import Iterable, Iterator
-from math import exp
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
-from spectrope.stats import MIN_SEEDS, t_interval
-from spectrope.study.arms import NAMES, RIVALS, TASKS
+from spectrope.stats import MIN_SEEDS, Interval, t_interval
+from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS
 from spectrope.study.claim import Claim
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -17,12 +17,13 @@ from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.claims.tuned import DistanceOrderingTuned
 from spectrope.study.conditions import SWITCHES
 from spectrope.study.page.deposits import wide
-from spectrope.study.predictions import Values
+from spectrope.study.predictions import Values, nearest
 from spectrope.study.quantities import (
     Quantity,
     Seen,
     deposit,
     errors,
+    fitted,
     held_out,
     hits,
     log_odds,
@@ -88,27 +89,26 @@ def _as_described(study: Study, rows: StudyRows, names: Iterable[str], shared: s
 
 
 def _rope_first(study: Study, rows: StudyRows) -> Iterator[str]:
-    """RoPE against the runner-up in points and errors: without confounds, at best rates, with confounds."""
+    """RoPE against the nearest other encoding in points and errors, at one rate for all and at best rates."""
     seen = _seen(DistanceOrdering(), study, rows)
-    plain = _margins(seen)
+    plain = _lead(seen)
     if plain is None:
         return
     speed = {name: _mean(_values(seen, name, time_to_learn)) for name in NAMES}
     later = min(speed[rival] for rival in RIVALS)
-    if plain[1] <= 0 or speed["rope"] >= later:
+    if plain.odds.low <= 0 or speed["rope"] >= later:
         return
     sentence = (
-        f"**RoPE is first and fastest on Task 1 under `controlled`.** It leads the runner-up of each seed by "
-        f"{plain[0]:.1f} points: {_errors(seen)}. It reaches 90 % of what is possible after "
-        f"{100 * speed['rope']:.0f} % of the steps, the next one after {100 * later:.0f} % (a run that never "
-        "gets there counts with all of them)."
+        f"**RoPE is first and fastest on Task 1 under `controlled`.** It is {plain.points:.1f} points ahead "
+        f"of {NAMES[plain.rival]}, the nearest: {_errors(seen, plain.rival)}. It reaches 90 % of what is "
+        f"possible after {100 * speed['rope']:.0f} % of the steps, the next encoding after "
+        f"{100 * later:.0f} % (a run that never gets there counts with all of them)."
     )
     at_best = _seen(DistanceOrderingTuned(rows), study, rows)
-    if tuned := _margins(at_best):
+    if (tuned := _lead(at_best)) is not None:
         sentence += (
-            f" At learning rates of their own the margin is {tuned[0]:.1f} points: {_errors(at_best)}. With "
-            "half an error added to each run, the odds of an error differ by a factor of "
-            f"{_factor(tuned[1])}, which is {_factor(plain[1])} at one rate for all."
+            f" With a learning rate of its own for each encoding, the nearest is {NAMES[tuned.rival]}, "
+            f"{tuned.points:.1f} points behind: {_errors(at_best, tuned.rival)}."
         )
     yield sentence + "".join(_with_confounds(study, rows))
 
@@ -117,24 +117,29 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
     """The same lead under the text and the public code, where its rows are there."""
     for condition in ("described", "released"):
         seen = _seen(DistanceOrdering(), study, rows, condition)
-        margins = _lead(seen, log_odds)
-        if len(margins) < MIN_SEEDS:
+        lead = _lead(seen)
+        if lead is None or lead.n < MIN_SEEDS:
             continue
-        lead, points = t_interval(np.array(list(margins.values()))), _mean(_lead(seen, held_out))
-        said = "leads" if lead.low > 0 else "falls behind" if lead.high < 0 else "is not shown to lead"
+        trained = _mean(_values(seen, "rope", fitted))
+        untrained = (
+            f", where RoPE answers only {trained:.1f} % of its training examples, too few for a verdict,"
+            if trained < FITTED
+            else ""
+        )
+        ahead, behind = lead.odds.low > 0, lead.odds.high < 0
+        said = "leads" if ahead else "falls behind" if behind else "is not shown to lead"
         yield (
-            f" Under `{condition}` it {said}: {points:.1f} points against the best other encoding of each "
-            f"seed, {lead.estimate:.2f} [{lead.low:.2f} to {lead.high:.2f}] log odds."
+            f" Under `{condition}`{untrained} it {said}: {lead.points:+.1f} points against "
+            f"{NAMES[lead.rival]}, the nearest, {lead.odds.estimate:+.2f} [{lead.odds.low:+.2f} to "
+            f"{lead.odds.high:+.2f}] log odds."
         )
 
 
-def _errors(seen: Seen) -> str:
-    """Errors of RoPE and of the encoding that errs least after it, over all seeds."""
-    wrong = {name: sum(_values(seen, name, errors).values()) for name in NAMES}
-    asked = sum(_values(seen, "rope", errors).values()) + sum(_values(seen, "rope", hits).values())
-    rival = min(RIVALS, key=lambda name: wrong[name])
-    own = f"RoPE errs on {wrong['rope']:,.0f} of {asked:,.0f} answers"
-    return f"{own}, {NAMES[rival]}, the next, on {wrong[rival]:,.0f}"
+def _errors(seen: Seen, rival: str) -> str:
+    """Errors of RoPE and of another encoding over all seeds."""
+    wrong = {name: sum(_values(seen, name, errors).values()) for name in ("rope", rival)}
+    asked = wrong["rope"] + sum(_values(seen, "rope", hits).values())
+    return f"RoPE errs on {wrong['rope']:,.0f} of {asked:,.0f} answers, {NAMES[rival]} on {wrong[rival]:,.0f}"
 
 
 def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
@@ -155,10 +160,11 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     }
     shares = sorted(counts.items(), key=lambda item: -item[1][0] / item[1][1])
     deposits_by_name = ", ".join(f"{NAMES[name]} {some:.0f} of {of}" for name, (some, of) in shares)
-    decides = "decides" if lost > gained and p <= LEVEL else "is not shown to decide"
+    shown = lost > gained and p <= LEVEL
+    words = "removes deposits of RoPE" if shown else "is not shown to remove deposits of RoPE"
     yield (
-        f"**At this scale dropout {decides} whether RoPE deposits** (exploratory, in models of {n} layers, "
-        f"until `mid` has spoken). In the first two thirds of the layers RoPE has a deposit in "
+        f"**In models of {n} layers dropout {words}** (exploratory, and no verdict on claim 4, which takes "
+        f"models as deep as the paper's). In the first two thirds of the layers RoPE has a deposit in "
         f"{sum(without[s] for s in both):.0f} of {len(both)} runs without dropout and in "
         f"{sum(with_it[s] for s in both):.0f} of the same seeds at 0.1: {lost} lost, {gained} gained (exact "
         f"McNemar p = {p:.2g}). At 0.1, runs with a deposit in any layer: {deposits_by_name}."
@@ -182,27 +188,42 @@ def _padding(study: Study, rows: StudyRows) -> Iterator[str]:
         )
 
 
-def _margins(seen: Seen) -> tuple[float, float] | None:
-    """RoPE's mean lead over the best other encoding of each seed, in points and in log odds."""
-    leads = [_lead(seen, quantity) for quantity in (held_out, log_odds)]
-    return (_mean(leads[0]), _mean(leads[1])) if all(leads) else None
+class Lead(NamedTuple):
+    """How far RoPE is ahead of the encoding that comes nearest to it on average.
+
+    Args:
+        rival: That encoding.
+        points: Mean difference of held-out accuracies.
+        odds: Of the log odds of a right held-out answer, paired by seed.
+        n: Seeds that all encodings have.
+    """
+
+    rival: str
+    points: float
+    odds: Interval
+    n: int
 
 
-def _lead(seen: Seen, quantity: Quantity) -> Values:
-    gaps = [seen.minus("rope", rival, quantity) for rival in RIVALS]
-    return {seed: min(gap[seed] for gap in gaps) for seed in set.intersection(*map(set, gaps))}
+def _lead(seen: Seen) -> Lead | None:
+    """None with fewer than two seeds that all encodings have."""
+    seeds = seen.complete(("rope", *RIVALS), log_odds)
+    if len(seeds) < 2:
+        return None
+    margins = {
+        rival: {seed: value for seed, value in seen.minus("rope", rival, log_odds).items() if seed in seeds}
+        for rival in RIVALS
+    }
+    rival = nearest(margins)
+    points = [value for seed, value in seen.minus("rope", rival, held_out).items() if seed in seeds]
+    return Lead(rival, fmean(points), t_interval(np.array(list(margins[rival].values()))), len(seeds))
 
 
 def _seen(claim: Claim, study: Study, rows: StudyRows, condition: str = "controlled") -> Seen:
-    return claim.see(rows, condition, study.scale, study.seeds_of(claim))
+    return claim.see(rows, condition, study.scale, study.seeds_of(claim, condition))
 
 
 def _values(seen: Seen, arm: str, quantity: Quantity) -> Values:
     return seen.values(arm, quantity)
-
-
-def _factor(margin: float) -> str:
-    return f"{exp(margin):.0f}"
 
 
 def _mean(values: Values) -> float:

@@ -14,14 +14,13 @@ import numpy as np
 from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
 from spectrope.lab import Job
 from spectrope.stats import MIN_SEEDS, holm
-from spectrope.study.audit import is_named
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.deposits import deposit_factors
 from spectrope.study.page.extras.base import EXTRAS
 from spectrope.study.page.findings import findings
 from spectrope.study.page.forest import WIDTH, forest
-from spectrope.study.plan import deviations
+from spectrope.study.plan import deviations, is_named
 from spectrope.study.predictions import ALPHA, LEVEL
 from spectrope.study.quantities import shallow
 from spectrope.study.rows import StudyRows

@@ -1,0 +1,99 @@
+"""The runs that the plan has for a scale, in the order in which they are made, and the time they may take."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from spectrope.lab import AnyExperiment, Job
+from spectrope.study.claim import CLAIMS
+from spectrope.study.plan import plan
+from spectrope.study.rows import StudyRow
+
+
+class Slot(NamedTuple):
+    """Where a planned run stands.
+
+    Args:
+        place: Its rank in the order.
+        section: The section of the plan whose `core_hours` it draws on.
+    """
+
+    place: int
+    section: str
+
+
+@cache
+def schedule(scale: str) -> Mapping[AnyExperiment, Slot]:
+    """The planned runs of a scale; empty if the plan does not cover it."""
+    runs: dict[AnyExperiment, Slot] = {}
+    for section, planned in plan().items():
+        for entry in planned.get("order", ()) if planned.get("scale") == scale else ():
+            for run in _runs(entry, planned, scale):
+                runs.setdefault(run, Slot(len(runs), section))
+    return runs
+
+
+def scheduled(jobs: Iterable[Job], scale: str) -> list[Job]:
+    """The jobs whose runs the plan has, in its order; all of them, as they are, at a scale without a plan."""
+    slots = schedule(scale)
+    if not slots:
+        return list(jobs)
+    return sorted((job for job in jobs if job.experiment in slots), key=lambda job: slots[job.experiment])
+
+
+def affordable(
+    jobs: Sequence[Job], seconds: Sequence[float], spent: Mapping[str, float], scale: str
+) -> list[Job]:
+    """The first jobs that fit into what is left of the plan's core-hours.
+
+    Args:
+        jobs: In the plan's order.
+        seconds: What each is expected to take on one core.
+        spent: Seconds that the runs of each section have taken, pilots included.
+        scale: Theirs.
+
+    Returns:
+        Of each section, the jobs before the first one that does not fit; all jobs at a scale without a plan.
+    """
+    slots, used, closed = schedule(scale), dict(spent), set[str]()
+    fitting: list[Job] = []
+    for job, cost in zip(jobs, seconds, strict=True):
+        if (slot := slots.get(job.experiment)) is not None:
+            used[slot.section] = used.get(slot.section, 0.0) + cost
+            if used[slot.section] > 3600 * plan()[slot.section]["core_hours"]:
+                closed.add(slot.section)
+            if slot.section in closed:
+                continue
+        fitting.append(job)
+    return fitting
+
+
+def spent_seconds(rows: Iterable[StudyRow], pilots: Iterable[StudyRow], scale: str) -> dict[str, float]:
+    """Seconds on one core that the training of planned runs has taken, by section of the plan.
+
+    Args:
+        rows: All rows of the scale.
+        pilots: Rows of its pilots, which draw on the section that plans them.
+        scale: Theirs.
+    """
+    slots = schedule(scale)
+    counted = [(slots[row.experiment].section, row) for row in rows if row.experiment in slots]
+    counted += [(scale, row) for row in pilots]
+    spent: dict[str, float] = {}
+    for section, row in counted:
+        threads = (row.facts["machine"] or {}).get("threads")
+        cores = threads if isinstance(threads, int) else 1
+        spent[section] = spent.get(section, 0.0) + cores * (row.facts["seconds"] or 0.0)
+    return spent
+
+
+def _runs(entry: Mapping[str, Any], planned: Mapping[str, Any], scale: str) -> Iterator[AnyExperiment]:
+    """Arm by arm, then condition by condition, then seed by seed."""
+    claim = CLAIMS[entry["claim"]]()
+    conditions = entry.get("conditions", planned["conditions"])
+    for arm in entry["arms"]:
+        for condition in conditions:
+            for seed in entry.get("seeds", planned["seeds"]):
+                arms = claim.arms(condition, scale, seed)
+                if arm in arms:
+                    yield arms[arm]

@@ -1,0 +1,82 @@
+"""The plan's runs: their order, what is left out, and the core-hours that end them."""
+
+import pytest
+from tests.study.made import row
+
+from spectrope.lab.job import Job
+from spectrope.lab.training.scales import experiment
+from spectrope.study.arms import planned
+from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.single_head import SingleHead
+from spectrope.study.plan import plan
+from spectrope.study.rows import StudyRows
+from spectrope.study.schedule import affordable, schedule, scheduled, spent_seconds
+from spectrope.study.study import Study
+
+ROPE, NOPE = (planned("distance", name, scale="mid", seed=0) for name in ("rope", "nope"))
+HOUR = 3600.0
+
+
+def test_every_arm_that_the_plan_lists_exists():
+    claims = {claim.kind: claim for claim in chosen_claims(())}
+    for section in plan().values():
+        for entry in section.get("order", ()):
+            conditions = entry.get("conditions", section["conditions"])
+            arms = {arm for name in conditions for arm in claims[entry["claim"]].arms(name, "mid", 0)}
+            assert set(entry["arms"]) <= arms
+
+
+def test_the_first_runs_are_those_of_rope_then_of_nope_under_both_conditions():
+    first = list(schedule("mid"))[:24]
+    assert [one.encoding_name for one in first] == ["rope"] * 12 + ["nope"] * 12
+    assert [one.condition for one in first] == 2 * (["controlled"] * 6 + ["released"] * 6)
+    assert [one.seed for one in first] == 4 * list(range(6))
+    assert {one.task.kind for one in first} == {"distance"}
+
+
+def test_a_study_at_a_planned_scale_runs_what_the_plan_has_in_its_order():
+    jobs = Study((SingleHead(),), ("controlled",), "mid", tuple(range(6))).jobs()
+    places = [schedule("mid")[job.experiment].place for job in jobs]
+    assert places == sorted(places)
+    listed = {(job.experiment.task.kind, job.experiment.encoding_name) for job in jobs}
+    assert ("distance", "random") in listed
+    assert ("counting", "alibi") not in listed
+
+
+def test_conditions_and_seeds_beyond_the_plan_have_no_runs():
+    six = tuple(range(6))
+    assert not Study((SingleHead(),), ("described",), "mid", six).jobs()
+    assert not Study((SingleHead(),), ("controlled",), "mid", (20, 21)).jobs()
+    (verdict,) = Study((SingleHead(),), ("described",), "mid", six).verdicts(StudyRows())
+    assert (verdict.word, verdict.reason) == ("not testable here", "not planned at mid")
+
+
+def test_a_scale_without_a_plan_is_left_alone():
+    job = Job(experiment("distance", "rope", scale="mini"), ())
+    assert scheduled([job], "mini") == [job]
+    assert affordable([job], [1e9], {}, "mini") == [job]
+
+
+@pytest.mark.parametrize(("spent", "n"), [(0.0, 2), (38.5, 1), (39.5, 0)])
+def test_core_hours_end_the_runs_of_their_section(spent, n):
+    jobs = [Job(ROPE, ()), Job(NOPE, ())]
+    fitting = affordable(jobs, [HOUR, HOUR], {"mid": spent * HOUR}, "mid")
+    assert fitting == jobs[:n]
+
+
+def test_a_shorter_run_does_not_overtake_one_that_does_not_fit():
+    jobs = [Job(ROPE, ()), Job(NOPE, ())]
+    assert affordable(jobs, [HOUR, 1.0], {"mid": 39.5 * HOUR}, "mid") == []
+
+
+def test_grokking_has_hours_of_its_own():
+    (grok, *_) = (one for one, slot in schedule("mid").items() if slot.section == "grokking")
+    jobs = [Job(ROPE, ()), Job(grok, ())]
+    assert affordable(jobs, [HOUR, HOUR], {"mid": 40 * HOUR}, "mid") == jobs[1:]
+
+
+def test_time_is_counted_on_one_core_with_that_of_pilots():
+    twice = row(NOPE, seconds=50.0, machine={"threads": 2})
+    rows = [row(ROPE, seconds=100.0), twice, row(experiment("counting", "alibi", scale="mid"), seconds=7.0)]
+    pilots = [row(experiment("distance", "rope", scale="mid", seed=1000), seconds=30.0)]
+    assert spent_seconds(rows, pilots, "mid") == {"mid": 230.0}

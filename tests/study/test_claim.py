@@ -17,6 +17,7 @@ from spectrope.stats.seeds import MIN_SEEDS, seed_proportion
 from spectrope.store.records import Complaint
 from spectrope.study.claim import CLAIMS, Claim, chosen_claims
 from spectrope.study.conditions import THROWN
+from spectrope.study.power import power_of
 from spectrope.study.predictions import ALPHA, AtLeast, AtMost, InRuns, LostInRuns, Within, largest, one_sided
 from spectrope.study.quantities import Seen, held_out
 from spectrope.study.rows import StudyRows, run_name
@@ -83,7 +84,7 @@ class TestVerdict:
 
     def test_says_nothing_without_its_premise(self):
         verdict = Toy().judge(rows_of(Toy(), say(90.0, nope=20.0)))
-        told = "a control fails: accuracy under NoPE"
+        told = "its premise fails: accuracy under NoPE"
         assert (verdict.word, verdict.reason) == ("not testable here", told)
 
     @pytest.mark.parametrize("rope", [60.0, 90.0])
@@ -335,15 +336,17 @@ def test_the_power_of_a_plan_is_stated():
     )
 
 
-def test_the_power_of_paired_events_says_what_too_few_pairs_cannot_show():
+def test_the_power_of_paired_events_says_what_they_can_show():
     (dropout,) = chosen_claims(("dropout",))
-    assert "never that it is reproduced, and that it is contradicted in no case" in dropout.power(
-        range(6), StudyRows()
-    )
+    assert dropout.power(range(6), StudyRows()) == "6 seeds decide nothing; 17 are the fewest."
     assert (
         "that it is reproduced where no run changes, and that it is contradicted where 57 % of runs lose the "
         "deposit" in dropout.power(range(18), StudyRows())
     )
+    lost = next(
+        part for part in dropout.foreseen(Seen(("rope/0", "rope/0.1"), {})) if "lost" in part.quantity
+    )
+    assert "never that it is reproduced, and that it is contradicted in no case" in power_of([lost], 6)
 
 
 def test_the_power_of_equality_is_of_no_difference():

@@ -123,7 +123,7 @@ def test_described_latent_attention_is_deepseeks_without_a_norm_after_the_last_l
 
 @pytest.mark.parametrize("scale", list(SCALES))
 @pytest.mark.parametrize("encoding", ["rope", "mla"])
-def test_betas_and_sites_of_dropout_are_the_same_at_every_scale(scale, encoding):
+def test_betas_and_sites_of_dropout_are_as_stated_at_every_scale(scale, encoding):
     controlled, described, released = (
         experiment("distance", encoding, scale=scale, condition=condition) for condition in THROWN
     )

@@ -26,8 +26,8 @@ def made(loss, jobs=None, rows=None):
 
 def test_the_first_runs_are_each_rate_of_each_encoding_and_seed_on_each_task():
     runs = [job.experiment for job in PILOTS.jobs(StudyRows())]
-    assert len(runs) == len(set(runs)) == 2 * 3 * 2 * 3
-    assert {one.training.learning_rate for one in runs} == {3e-4, 1e-3, 3e-3}
+    assert len(runs) == len(set(runs)) == 2 * 4 * 2 * 3
+    assert {one.training.learning_rate for one in runs} == {3e-4, 1e-3, 3e-3, 1e-2}
     assert {one.seed for one in runs} == {1000, 1001, 1002}
     assert {one.encoding_name for one in runs} == {"rope", "nope"}
     assert {(one.condition, one.scale, one.tuning) for one in runs} == {("controlled", "mid", "trial")}
@@ -61,18 +61,21 @@ def test_equal_rates_leave_the_smaller_and_divergence_loses():
     assert PILOTS.best_rate("distance", rows) == RateAndEpochs(1e-3, 4)
 
 
-def test_then_come_twice_the_epochs_of_rope_at_that_rate():
+def test_then_come_twice_the_epochs_at_that_rate():
     rows = made(lambda task, encoding, rate, epochs, seed: rate)
     left = [job for job in PILOTS.jobs(rows) if not rows.covers(job)]
     runs = [job.experiment for job in left]
     assert {(one.task.kind, one.training.epochs) for one in runs} == {("distance", 8), ("counting", 12)}
-    assert {(one.encoding_name, one.training.learning_rate) for one in runs} == {("rope", 3e-4)}
-    assert len(runs) == 6
+    assert {(one.encoding_name, one.training.learning_rate) for one in runs} == {
+        ("rope", 3e-4),
+        ("nope", 3e-4),
+    }
+    assert len(runs) == 12
     assert PILOTS.choice("distance", rows) is None
 
 
 @pytest.mark.parametrize(("gained", "epochs"), [(0.101, 8), (0.099, 4)])
-def test_more_epochs_are_taken_where_ropes_mean_loss_falls_by_a_tenth(gained, epochs):
+def test_more_epochs_are_taken_where_the_mean_loss_falls_by_a_tenth(gained, epochs):
     def loss(task, encoding, rate, epochs, seed):
         level = 1.0 + 0.1 * (seed - 1001) + (rate != 1e-3)
         return level * (1 - gained) if epochs == 8 else level
@@ -86,8 +89,8 @@ def test_nothing_is_chosen_until_every_run_is_there():
     rows = made(lambda *of: 1.0, jobs=PILOTS.jobs(StudyRows())[:-1])
     assert PILOTS.best_rate("distance", rows) == RateAndEpochs(3e-4, 4)
     assert PILOTS.best_rate("counting", rows) is None
-    assert [len(names) for _, names in PILOTS.settings("distance", rows)] == [2, 2, 2, 1]
-    assert [len(names) for _, names in PILOTS.settings("counting", rows)] == [2, 2, 2]
+    assert [one.epochs for one in PILOTS.settings("distance", rows)] == [4, 4, 4, 4, 8]
+    assert [one.epochs for one in PILOTS.settings("counting", rows)] == [6, 6, 6, 6]
 
 
 def test_their_rows_are_in_a_file_apart(tmp_path):

@@ -10,7 +10,7 @@ from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, schedule, scheduled, spent_seconds
+from spectrope.study.schedule import affordable, in_turn, schedule, scheduled, spent_seconds
 from spectrope.study.study import Study
 
 ROPE, NOPE = (planned("distance", name, scale="mid", seed=0) for name in ("rope", "nope"))
@@ -80,3 +80,16 @@ def test_time_is_counted_on_one_core_with_that_of_pilots():
     rows = [row(ROPE, seconds=100.0), twice, row(experiment("counting", "alibi", scale="mid"), seconds=7.0)]
     pilots = [row(experiment("distance", "rope", scale="mid", seed=1000), seconds=30.0)]
     assert spent_seconds(rows, pilots, "mid") == {"mid": 230.0}
+
+
+def test_naming_a_later_claim_does_not_change_the_order():
+    first, *_, later = (one for one, slot in schedule("mid").items() if slot.section == "mid")
+    assert in_turn([Job(later, ())], StudyRows(), "mid") == []
+    assert in_turn([Job(first, ())], StudyRows(), "mid") == [Job(first, ())]
+    earlier = StudyRows.of(row(one) for one in schedule("mid") if one != later)
+    assert in_turn([Job(later, ())], earlier, "mid") == [Job(later, ())]
+
+
+def test_grokking_waits_for_no_run_of_the_first_paper():
+    grok = next(one for one, slot in schedule("mid").items() if slot.section == "grokking")
+    assert in_turn([Job(grok, ())], StudyRows(), "mid") == [Job(grok, ())]

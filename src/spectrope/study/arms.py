@@ -5,13 +5,12 @@ from dataclasses import replace
 from functools import cache
 from math import log
 from statistics import fmean
-from typing import Literal
 
 from spectrope.encodings import EncodingConfig
 from spectrope.lab import DEFAULT_RULE, Experiment, experiment
 from spectrope.study.predictions import AtLeast, AtMost, InRuns, Values
 from spectrope.study.quantities import Seen, deposit, errors, fitted, gap, held_out, hits, log_odds
-from spectrope.study.verdict import Part
+from spectrope.study.verdict import Limit, Part
 
 # The paper's six encodings, in the digest's names. Its "relative" is T5's in the text, a learned table in its
 # code; switch R4 turns the one into the other, so both stand under the same name.
@@ -30,9 +29,7 @@ ACCURACY = 2.0  # Smallest difference in accuracy of interest, in points.
 ODDS = 0.2  # The same in log odds: 5 points at 50 %, 3 at 80 %, 0.2 at 99 %.
 TIME = 0.1  # Smallest difference in the time to learn, as a share of the run's steps.
 FEW = 5  # Examples per run: fewer errors, or right answers, tell no two arms apart.
-FITTED = (
-    90.0  # Percent of the training examples that a model answers once it has been trained enough to compare.
-)
+FITTED = 90.0  # Percent of the training examples; below it, training counts as unfinished.
 DEPTHS = {"first half": 1 / 2, "first two thirds": 2 / 3}  # Of the layers, in which a deposit is shallow.
 # Where the own number of a scale leaves a task half learned: Task 2 was at 70 to 82 % on explored seeds.
 EPOCHS: Mapping[tuple[str, str], int] = {("mini", "counting"): 12}
@@ -82,6 +79,7 @@ def ahead(
         paper=paper,
         saturated=saturated(seen, arms),
         limit=limit_of(seen, *arms),
+        untrained=untrained(seen, arms),
         note=in_points(seen, *arms),
     )
 
@@ -93,18 +91,20 @@ def saturated(seen: Seen, arms: Iterable[str]) -> bool:
     return max(wrong) < FEW or max(right) < FEW
 
 
-def limit_of(seen: Seen, first: str, second: str) -> Literal["", "at least", "at most"]:
+def limit_of(seen: Seen, first: str, second: str) -> Limit:
     """How a difference of log odds bounds the true one, where an arm is hardly ever wrong, or right.
 
-    Half an example then stands in for what was not seen, which draws its log odds towards zero.
+    Half an example then stands in for what was not seen, which draws its log odds towards zero. Where that
+    moves the difference both ways, it is not measured at all.
     """
-    high, low = (
+    always, never = (
         {arm for arm in (first, second) if _is_rare(seen.values(arm, quantity))}
         for quantity in (errors, hits)
     )
-    if first in high or second in low:
-        return "at least"
-    return "at most" if second in high or first in low else ""
+    over, under = first in always or second in never, second in always or first in never
+    if over and under:
+        return "not measured"
+    return "at least" if over else "at most" if under else ""
 
 
 def _is_rare(counts: Values) -> bool:
@@ -129,14 +129,19 @@ def counted_errors(seen: Seen, first: str, second: str) -> str:
     return f"errors {wrong[0]:,.0f} and {wrong[1]:,.0f} of {wrong[0] + right[0]:,.0f}"
 
 
-def has_fitted(seen: Seen, arm: str, words: str) -> Part:
-    """An arm answers the examples that it was trained on, without which it was not trained enough to tell."""
-    return Part(
-        quantity=f"{words}, training accuracy",
-        prediction=AtLeast(FITTED, null=None),
-        values=seen.values(arm, fitted),
-        premise=True,
-    )
+def untrained(seen: Seen, arms: Iterable[str]) -> str:
+    """The arms that answer less than `FITTED` of their training examples, and how many they answer.
+
+    Longer training may change what a comparison of such arms shows, whichever of them it concerns.
+    """
+    means = {arm: fmean(values.values()) for arm in arms if (values := seen.values(arm, fitted))}
+    return ", ".join(f"{arm_name(arm)} {mean:.1f} %" for arm, mean in means.items() if mean < FITTED)
+
+
+def arm_name(arm: str) -> str:
+    """An encoding, or a number of heads with RoPE, in words, from the last part of an arm's name."""
+    last = arm.rpartition("/")[2]
+    return NAMES_AND_MLA.get(last, f"RoPE on {last} heads")
 
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:
@@ -169,10 +174,21 @@ def one_head_stands_out(
     return Part(quantity=words, prediction=AtLeast(GAP, null=None), values=values, premise=premise, note=note)
 
 
-def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
-    """The gap is at most that of the deposit rule in each of some layers, of models that learned or not."""
+def no_head_stands_out(
+    seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None, *, only_learned: bool = False
+) -> Part:
+    """The gap is at most that of the deposit rule in each of some layers.
+
+    Args:
+        seen: The claim's rows.
+        arm: Whose.
+        words: Name of the arm and the layers.
+        layers: Counted from 0; None means all.
+        only_learned: Whether models that have not learned the task, which have no drop to show, are left out.
+    """
     note = f"in any layer, {counted_deposits(seen, arm)}"
-    return Part(quantity=words, prediction=AtMost(GAP), values=seen.values(arm, gap(layers)), note=note)
+    values = seen.values(arm, gap(layers), only_learned=only_learned)
+    return Part(quantity=words, prediction=AtMost(GAP), values=values, note=note)
 
 
 def counted_deposits(seen: Seen, arm: str) -> str:

@@ -1,6 +1,6 @@
 """Pilot runs, which fix rate and epochs of a planned scale by the plan's rules before its first row."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -28,7 +28,7 @@ class Pilots:
 
     Rates are compared at the scale's own number of epochs, by the loss on a fifth of the training examples,
     averaged over encodings and seeds; then a multiple of that number, at the chosen rate, by the relative
-    change of one encoding's loss.
+    change of that mean.
 
     Args:
         scale: Name of the scale, and of its section of the plan.
@@ -62,18 +62,16 @@ class Pilots:
         """All runs that the rows so far ask for: those of each rate, then those of more epochs."""
         rated = [self._runs(task, setting) for task in TASKS for setting in self._rates(task)]
         longer = [
-            self._runs(task, self._longer(short), self._judge)
+            self._runs(task, self._longer(short))
             for task in TASKS
             if (short := self.best_rate(task, rows)) is not None
         ]
         runs = (one for group in (*rated, *longer) for one in group)
         return [Job(one, (), self.planned["precision"]) for one in runs]
 
-    def losses(
-        self, task: str, setting: RateAndEpochs, rows: StudyRows, names: Iterable[str] = ()
-    ) -> list[float]:
+    def losses(self, task: str, setting: RateAndEpochs, rows: StudyRows) -> list[float]:
         """Validation loss of each run in nats, infinite if training diverged; empty until all are there."""
-        found = [rows.get(one) for one in self._runs(task, setting, names)]
+        found = [rows.get(one) for one in self._runs(task, setting)]
         facts = [row.facts["test_loss"] for row in found if row is not None]
         return [inf if loss is None else loss for loss in facts] if len(facts) == len(found) else []
 
@@ -90,21 +88,15 @@ class Pilots:
         if short is None:
             return None
         long = self._longer(short)
-        before, after = (self.losses(task, setting, rows, self._judge) for setting in (short, long))
+        before, after = (self.losses(task, setting, rows) for setting in (short, long))
         if not after:
             return None
         return long if fmean(after) <= (1 - self.planned["least_gain"]) * fmean(before) else short
 
-    def settings(self, task: str, rows: StudyRows) -> list[tuple[RateAndEpochs, Sequence[str]]]:
-        """Every setting that there is to compare, with the encodings that are."""
+    def settings(self, task: str, rows: StudyRows) -> list[RateAndEpochs]:
+        """Every setting that there is to compare."""
         short = self.best_rate(task, rows)
-        long = [] if short is None else [self._longer(short)]
-        everyone = tuple(self.planned["encodings"])
-        return [*((one, everyone) for one in self._rates(task)), *((one, self._judge) for one in long)]
-
-    @property
-    def _judge(self) -> tuple[str, ...]:
-        return (self.planned["epoch_encoding"],)
+        return [*self._rates(task), *([] if short is None else [self._longer(short)])]
 
     def _longer(self, short: RateAndEpochs) -> RateAndEpochs:
         return replace(short, epochs=short.epochs * self.planned["longer"])
@@ -113,9 +105,9 @@ class Pilots:
         epochs = self.planned["epochs"][task]
         return [RateAndEpochs(rate, epochs) for rate in self.planned["rates"]]
 
-    def _runs(self, task: str, setting: RateAndEpochs, names: Iterable[str] = ()) -> list[Experiment]:
-        encodings = tuple(names) or tuple(self.planned["encodings"])
-        return [self._run(task, name, setting, seed) for name in encodings for seed in self.seeds]
+    def _runs(self, task: str, setting: RateAndEpochs) -> list[Experiment]:
+        names = self.planned["encodings"]
+        return [self._run(task, name, setting, seed) for name in names for seed in self.seeds]
 
     def _run(self, task: str, encoding: str, setting: RateAndEpochs, seed: int) -> Experiment:
         one = experiment(

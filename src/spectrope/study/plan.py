@@ -38,6 +38,16 @@ def planned_scales() -> list[str]:
     return list(dict.fromkeys(section["scale"] for section in plan().values() if "scale" in section))
 
 
+def unplanned(claim: str, scale: str) -> str:
+    """Why the runs of a planned scale lack what decides a claim; empty if they do not."""
+    return plan()["claims"].get(claim, {}).get("unplanned", {}).get(scale, "")
+
+
+def premises_of(claim: str) -> Mapping[str, float]:
+    """The premises of a claim, each with its threshold."""
+    return plan()["claims"].get(claim, {}).get("premises", {})
+
+
 def headline_of(claim: str) -> str | None:
     """The quantity of the part that decides a claim; None if the plan does not know the claim."""
     planned = plan()["claims"].get(claim)

@@ -130,10 +130,15 @@ class AtLeastEach(OfMean):
 
     The values are the margins over the nearest rival, and `others` those over the rest. Each margin has to be
     reproduced, or right in direction, for the prediction to be: an intersection–union test, which needs no
-    correction. One that is contradicted contradicts it, at a level corrected for their number (Bonferroni).
+    correction. One that is contradicted contradicts it, at a level corrected for their number (Bonferroni),
+    and so is the interval of the nearest, which was chosen by its values.
     """
 
     others: tuple[tuple[float, ...], ...] = ()
+
+    @property
+    def level(self) -> float:
+        return 1 - (1 - LEVEL) / (1 + len(self.others))
 
     @classmethod
     def of_margins(

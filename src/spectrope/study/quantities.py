@@ -126,16 +126,20 @@ def log_loss(row: StudyRow) -> float | None:
 def time_to_learn(row: StudyRow) -> float | None:
     """Steps until held-out accuracy is within `REACHED` of the best possible one, as a share of the run's.
 
-    A run that never gets there counts as long as it is: a mean restricted to the length that all runs of a
-    comparison share, so that censoring needs no model. Known to the evaluations, one per epoch.
+    Known to the evaluations, one per epoch. A run that never gets there counts as if it did at the evaluation
+    after its end: a mean restricted to that time, the same for all runs of a comparison, so that censoring
+    needs no model.
     """
     table, ceiling = row.tables.get("metrics"), row.facts["bayes_accuracy"]
     if table is None or ceiling is None:
         return None
     scores = table.filter(pl.col("split") == "test").sort("step")
+    evaluated = scores["step"].to_list()
+    if len(evaluated) < 2 or not evaluated[-1]:
+        return None
+    beyond = 2 * evaluated[-1] - evaluated[-2]
     steps = scores.filter(pl.col("accuracy") >= REACHED * ceiling)["step"].to_list()
-    last = scores["step"].to_list()[-1:]
-    return None if not last or not last[0] else min([*steps, last[0]]) / last[0]
+    return min([*steps, beyond]) / evaluated[-1]
 
 
 def reached(row: StudyRow) -> float | None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from spectrope.lab import AnyExperiment, Job
 from spectrope.study.claim import CLAIMS
 from spectrope.study.plan import plan
-from spectrope.study.rows import StudyRow
+from spectrope.study.rows import StudyRow, StudyRows
 
 
 class Slot(NamedTuple):
@@ -39,6 +39,31 @@ def scheduled(jobs: Iterable[Job], scale: str) -> list[Job]:
     if not slots:
         return list(jobs)
     return sorted((job for job in jobs if job.experiment in slots), key=lambda job: slots[job.experiment])
+
+
+def in_turn(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[Job]:
+    """The jobs that no earlier run of their section of the plan has to wait for.
+
+    Args:
+        jobs: In the plan's order.
+        rows: All rows of the scale.
+        scale: Theirs.
+
+    Returns:
+        Of each section, the jobs before the first planned run that has neither a row nor a job here, so that
+        naming some claims cannot change the order; all jobs at a scale without a plan.
+    """
+    slots, wanted = schedule(scale), list(jobs)
+    asked = {job.experiment for job in wanted}
+    gaps: dict[str, int] = {}
+    for run, slot in slots.items():
+        if run not in asked and rows.get(run) is None:
+            gaps.setdefault(slot.section, slot.place)
+    return [
+        job
+        for job in wanted
+        if (slot := slots.get(job.experiment)) is None or slot.place < gaps.get(slot.section, len(slots))
+    ]
 
 
 def affordable(

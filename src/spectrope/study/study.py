@@ -23,7 +23,7 @@ from spectrope.store import Run, survey
 from spectrope.study.claim import EXPLORED_AT, Claim, chosen_claims
 from spectrope.study.claims.tuned import AtBestRates
 from spectrope.study.conditions import THROWN
-from spectrope.study.plan import planned_scales, planned_times
+from spectrope.study.plan import planned_scales, planned_times, unplanned
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRow, StudyRows, run_name
 from spectrope.study.schedule import scheduled
@@ -138,11 +138,18 @@ class Study:
     def _verdict(self, claim: Claim, condition: str, rows: StudyRows) -> ClaimVerdict:
         verdict = claim.judge(rows, condition, self.scale, self.seeds_of(claim, condition))
         jobs = self.jobs_of(claim, condition, rows)
-        if not jobs and self.scale in planned_scales():
-            return replace(verdict, word="not testable here", reason=f"not planned at {self.scale}")
+        if reason := self._unplanned(claim, jobs):
+            return replace(verdict, word="not testable here", reason=reason)
         n_left = len(outstanding(jobs, rows))
         to_do = f"; {n_left} of {len(jobs)} planned runs to do" if n_left else ""
         return replace(verdict, reason=verdict.reason + to_do)
+
+    def _unplanned(self, claim: Claim, jobs: Sequence[Job]) -> str:
+        """Why the plan cannot decide a claim at this scale; empty if it can, or does not cover the scale."""
+        if self.scale not in planned_scales():
+            return ""
+        why = unplanned(claim.planned_as, self.scale)
+        return f"not planned at {self.scale}{f': {why}' * bool(why)}" if why or not jobs else ""
 
     def seen(self, claim: Claim, condition: str, rows: StudyRows) -> Seen:
         """The rows that count for a claim."""

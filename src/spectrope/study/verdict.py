@@ -10,8 +10,9 @@ from spectrope.study.predictions import ALPHA, Evidence, Prediction, Values
 from spectrope.study.quantities import Seen
 
 Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
+Limit = Literal["", "at least", "at most", "not measured"]
 WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the last, which comes before all.
-    "saturated": "neither arm errs enough, or is right enough, to tell them apart; so are exact ties",
+    "saturated": "neither arm errs enough, or is right enough, to tell which is ahead; so are exact ties",
     "reproduced": "the interval lies beyond the smallest effect of interest",
     "direction only": "the interval lies beyond no effect, and not beyond the smallest one of interest",
     "contradicted": "the interval lies below no effect, or within plus or minus the smallest one of interest",
@@ -31,7 +32,9 @@ class Part:
         paper: The same quantity in the paper, in the same unit, where it gives one.
         premise: Whether the claim has nothing to say unless this holds.
         saturated: Whether its arms cannot be told apart, since neither errs, or is right, often enough.
-        limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured; else empty.
+        limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured, "not
+            measured" where both do; else empty.
+        untrained: The arms whose training was not finished, in words; empty if none.
         note: What a reader must know of it.
     """
 
@@ -41,7 +44,8 @@ class Part:
     paper: float | None = None
     premise: bool = False
     saturated: bool = False
-    limit: Literal["", "at least", "at most"] = ""
+    limit: Limit = ""
+    untrained: str = ""
     note: str = ""
 
 
@@ -198,7 +202,7 @@ def _whole(
     if not deciding.enough:
         return refused, _too_few(deciding, minimum, waiting)
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
-        return refused, f"a control {_told(bad)}: {bad.part.quantity}"
+        return refused, f"its premise {_told(bad)}: {bad.part.quantity}"
     return deciding.word, WORDS[deciding.word]
 
 

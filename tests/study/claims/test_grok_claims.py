@@ -116,7 +116,7 @@ def test_nothing_is_said_of_holes_where_random_pairs_are_not_grokked():
         ),
         "described",
     )
-    assert verdict.reason == "a control fails: test accuracy on random pairs"
+    assert verdict.reason == "its premise fails: test accuracy on random pairs"
 
 
 @pytest.mark.parametrize(("closer", "expected"), [(True, "reproduced"), (False, "contradicted")])

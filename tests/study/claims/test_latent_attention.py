@@ -51,10 +51,15 @@ def test_each_difference_stands_beside_the_paper_s():
         assert finding.evidence.interval.estimate == pytest.approx(finding.part.paper, abs=0.12)
 
 
-def test_both_must_have_fitted_their_training_examples():
+def test_an_arm_that_has_not_finished_its_training_is_named():
     def tell(arm, seed):
         return say(TABLE_1)(arm, seed) | {"train": 20.0 if arm == "distance/mla" else 99.0}
 
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
-    assert verdict.word == "not testable here"
-    assert verdict.reason == "a control fails: Task 1, MLA, training accuracy"
+    assert verdict.word == "reproduced"
+    assert verdict.headline.part.untrained == "MLA 20.0 %"
+
+
+def test_a_cost_of_nothing_near_the_ceiling_is_within_the_bound():
+    verdict = CLAIM.judge(rows_of(CLAIM, lambda arm, seed: {"test": 100.0}))
+    assert verdict.word == "reproduced"

@@ -45,5 +45,5 @@ def test_at_mid_task_2_has_parts_of_its_own():
     verdict = CLAIM.judge(rows, "controlled", "mid")
     assert [finding.part.quantity for finding in verdict.findings if "Task 2" in finding.part.quantity] == [
         f"Task 2, RoPE on all heads minus on {words}, held-out accuracy"
-        for words in ("half of them", "4", "12")
+        for words in ("a quarter of them", "8", "12")
     ]

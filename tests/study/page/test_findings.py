@@ -43,7 +43,10 @@ def test_rope_first_tells_errors_and_what_the_other_conditions_show():
     rows += ordering("described", {"rope": 95.0}) + ordering("released", {"random": 99.0})
     (told,) = sentences(rows)
     assert told.startswith("**RoPE is first and fastest on Task 1 under `controlled`.**")
-    assert "It is 4.0 points ahead of absolute, the nearest: RoPE errs on 0 of 36,000 answers" in told
+    assert (
+        "It is 4.0 points ahead of absolute, the nearest in log odds: RoPE errs on 0 of 36,000 answers"
+        in told
+    )
     assert "absolute on 1,440." in told
     assert "after 25 % of the steps, the next encoding after 75 %" in told
     assert "Under `described` it leads: +5.0 points against" in told
@@ -55,7 +58,10 @@ def test_a_lead_of_models_that_did_not_fit_their_training_examples_says_so():
     rows = ordering("controlled", {"rope": 100.0, "sinusoidal": 96.0}, fast)
     rows += [replace(one, facts=one.facts | {"train_accuracy": 0.7}) for one in ordering("described", {})]
     (told,) = sentences(rows)
-    assert "Under `described`, where RoPE answers only 70.0 % of its training examples, too few" in told
+    assert (
+        "Under `described`, where RoPE answers only 70.0 % of its training examples, so that training was not"
+        in told
+    )
 
 
 def test_at_best_rates_the_nearest_encoding_and_errors_are_reported():

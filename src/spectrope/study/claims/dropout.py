@@ -29,12 +29,13 @@ class Dropout(Claim, name="dropout"):
         "rule as in claim 3, at two depths, of all runs. The difference of the two shares over all seeds is "
         "tested exactly, whatever any seed shows (the score statistic of pairs, its p-value the largest over "
         "the share that is not known). Three times as many seeds as of other claims, at `mid` of RoPE under "
-        "`controlled` alone: six pairs can neither support nor contradict it. The first edition judged only "
-        f"seeds with a deposit without dropout. Why it is asked: {EXPLORED_RATES}"
+        "`controlled` alone: fewer than 17 pairs cannot support it, and six cannot contradict it either. The "
+        f"first edition judged only seeds with a deposit without dropout. Why it is asked: {EXPLORED_RATES}"
     )
     paper = "no number in the text; all runs of the authors had dropout, at 0.1"
     tables = (ABLATION,)
     least_layers = 6
+    minimum_seeds = 17
     times = 3
 
     def arms(self, condition: str, scale: str, seed: int) -> Arms:

@@ -1,16 +1,90 @@
-"""Options and timing that actions of `spectrope claims` share."""
+"""Options, rows and timing that actions of `spectrope claims` share."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import tyro
 
-from spectrope.console import console
+from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, console
+from spectrope.core import ConfigError, __version__, require
 from spectrope.lab import Job, JobCost, calibrate
+from spectrope.study.claim import Claim
+from spectrope.study.conditions import THROWN
+from spectrope.study.rows import StudyRows
+from spectrope.study.study import RESULTS, SHIPPED, Study
 
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, one file per scale.")]
+Names = Annotated[
+    tyro.conf.Positional[tuple[str, ...]],
+    tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
+]
+Conditions = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(name="condition", aliases=("--conditions",), help="Experimental conditions to test under."),
+]
+ConfirmatorySeeds = Annotated[
+    tuple[str, ...],
+    tyro.conf.arg(
+        metavar="N|N:M ...",
+        help="Confirmatory seeds, such as 0:6; 6 are the fewest that decide.",
+    ),
+]
+MOST_SEEDS = 200
+
+
+def load_rows(folder: Path, scale: str) -> StudyRows:
+    """The rows of a scale; those that cannot be read, or are withdrawn, are named on standard error.
+
+    Raises:
+        ConfigError: If the folder is a file.
+    """
+    if folder.is_file():
+        raise ConfigError(f"--rows {folder} is a file; use --rows {folder.parent} for its folder.")
+    rows = StudyRows.load(folder / f"{scale}.jsonl")
+    for complaint in rows.complaints:
+        complain(f"left out: {complaint}")
+    if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
+        counts = ", ".join(told)
+        complain(f"withdrawn after corrections, described in docs/explanation/conformance.md: {counts}")
+    return rows
+
+
+def existing_rows(folder: Path, scale: str) -> StudyRows:
+    """The rows of a scale in a folder that there is, or those that were installed with the package.
+
+    Raises:
+        ConfigError: If a folder other than the usual one is missing, as where its name is misspelt.
+    """
+    if folder == RESULTS and not folder.exists() and SHIPPED.exists():
+        complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
+        return load_rows(SHIPPED, scale).unwritten()
+    if folder != RESULTS and not folder.exists():
+        raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
+    return load_rows(folder, scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What every action is told: which claims, on which seeds, by which rows."""
+
+    names: Names = ()
+    scale: ScaleOption = "mini"
+    seeds: ConfirmatorySeeds = ("0:6",)
+    rows: Results = RESULTS
+    json: JsonOption = False
+
+    def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
+        """The study of some claims on the seeds that are asked for.
+
+        Raises:
+            ConfigError: If there are none, or too many, or it would be a study of nothing.
+        """
+        seeds = chosen_seeds(self.seeds)
+        require(1 <= len(seeds) <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS} seeds")
+        return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
 
 
 def timed(jobs: Sequence[Job], device: torch.device, threads: int) -> list[JobCost]:

@@ -93,12 +93,12 @@ def show_choice(pilots: Pilots, rows: StudyRows) -> None:
     lines = []
     for task, name in TASKS.items():
         choice = pilots.choice(task, rows)
-        for setting, encodings in pilots.settings(task, rows):
-            losses = pilots.losses(task, setting, rows, encodings)
-            told = f"{fmean(losses):.4g}" if losses else "—"
+        for setting in pilots.settings(task, rows):
+            losses = pilots.losses(task, setting, rows)
+            mean = f"{fmean(losses):.4g}" if losses else "—"
             chosen = "chosen" if setting == choice else ""
-            lines.append((name, f"{setting.rate:g}", str(setting.epochs), ", ".join(encodings), told, chosen))
-    columns = ("task", "rate", "epochs", "encodings", "validation loss", "")
+            lines.append((name, f"{setting.rate:g}", str(setting.epochs), mean, chosen))
+    columns = ("task", "rate", "epochs", "validation loss", "")
     table(f"Pilots at {pilots.scale}", columns, lines, columns[1:3])
     for task, name in TASKS.items():
         choice = pilots.choice(task, rows)

@@ -1,6 +1,5 @@
 """`spectrope claims`: every statement of the paper, tested."""
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +15,6 @@ from spectrope.console import (
     JsonOption,
     RunsRoot,
     ScaleOption,
-    chosen_seeds,
     complain,
     lasting,
     plan_bar,
@@ -30,9 +28,7 @@ from spectrope.core import (
     Precision,
     SpectropeError,
     StoreError,
-    __version__,
     choose_device,
-    require,
 )
 from spectrope.figures import check_page
 from spectrope.lab import (
@@ -49,17 +45,17 @@ from spectrope.store import check_place
 from spectrope.study.audit import audit
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
-from spectrope.study.commands._common import Results, timed
+from spectrope.study.commands._common import Asked, Conditions, Results, existing_rows, load_rows, timed
 from spectrope.study.commands._pilots import RunPilots
+from spectrope.study.commands._show import ShowClaim
 from spectrope.study.conditions import THROWN
 from spectrope.study.page import write_replication
 from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, spent_seconds
+from spectrope.study.schedule import affordable, in_turn, spent_seconds
 from spectrope.study.study import (
     RESULTS,
-    SHIPPED,
     Study,
     carry_out,
     harvest,
@@ -67,75 +63,7 @@ from spectrope.study.study import (
     usual_precision,
 )
 
-Names = Annotated[
-    tyro.conf.Positional[tuple[str, ...]],
-    tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
-]
-Conditions = Annotated[
-    tuple[str, ...],
-    tyro.conf.arg(name="condition", aliases=("--conditions",), help="Experimental conditions to test under."),
-]
-ConfirmatorySeeds = Annotated[
-    tuple[str, ...],
-    tyro.conf.arg(
-        metavar="N|N:M ...",
-        help="Confirmatory seeds, such as 0:6; 6 are the fewest that decide.",
-    ),
-]
 PAGE = Path("docs/explanation/replication.md")
-MOST_SEEDS = 200
-
-
-def load_rows(folder: Path, scale: str) -> StudyRows:
-    """The rows of a scale; those that cannot be read, or are withdrawn, are named on standard error.
-
-    Raises:
-        ConfigError: If the folder is a file.
-    """
-    if folder.is_file():
-        raise ConfigError(f"--rows {folder} is a file; use --rows {folder.parent} for its folder.")
-    rows = StudyRows.load(folder / f"{scale}.jsonl")
-    for complaint in rows.complaints:
-        complain(f"left out: {complaint}")
-    if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
-        counts = ", ".join(told)
-        complain(f"withdrawn after corrections, described in docs/explanation/conformance.md: {counts}")
-    return rows
-
-
-def existing_rows(folder: Path, scale: str) -> StudyRows:
-    """The rows of a scale in a folder that there is, or those that were installed with the package.
-
-    Raises:
-        ConfigError: If a folder other than the usual one is missing, as where its name is misspelt.
-    """
-    if folder == RESULTS and not folder.exists() and SHIPPED.exists():
-        complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
-        return load_rows(SHIPPED, scale).unwritten()
-    if folder != RESULTS and not folder.exists():
-        raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
-    return load_rows(folder, scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What every action is told: which claims, on which seeds, by which rows."""
-
-    names: Names = ()
-    scale: ScaleOption = "mini"
-    seeds: ConfirmatorySeeds = ("0:6",)
-    rows: Results = RESULTS
-    json: JsonOption = False
-
-    def study(self, claims: Sequence[Claim], conditions: Sequence[str] = tuple(THROWN)) -> Study:
-        """The study of some claims on the seeds that are asked for.
-
-        Raises:
-            ConfigError: If there are none, or too many, or it would be a study of nothing.
-        """
-        seeds = chosen_seeds(self.seeds)
-        require(1 <= len(seeds) <= MOST_SEEDS, self, "seeds", f"between 1 and {MOST_SEEDS} seeds")
-        return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,7 +158,7 @@ class RunClaims(Asked, EngineOptions):
         jobs = [replace(job, precision=precision) for job in left]
         workers = max(1, min(self._workers, len(jobs)))
         costs = dict(zip((job.experiment for job in left), self._costs(jobs, workers), strict=True))
-        jobs = self._within_budget(jobs, costs, rows)
+        jobs = self._allowed(jobs, costs, rows)
         costs = {job.experiment: costs[job.experiment] for job in jobs}
         show_plan(study, rows, costs, workers)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
@@ -247,18 +175,21 @@ class RunClaims(Asked, EngineOptions):
                 return mistake
         return None
 
-    def _within_budget(
-        self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows
-    ) -> list[Job]:
-        """The jobs that the core-hours of the plan still allow; says how many they do not."""
+    def _allowed(self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows) -> list[Job]:
+        """The jobs that the order and the core-hours of the plan allow; says how many they do not."""
         pilots = Pilots(self.scale).file(self.rows) if self.scale in piloted() else None
         spent = spent_seconds(rows, StudyRows.load(pilots) if pilots else (), self.scale)
-        seconds = [costs[job.experiment].training for job in jobs]
-        fitting = affordable(jobs, seconds, spent, self.scale)
-        if len(fitting) < len(jobs):
+        turn = in_turn(jobs, rows, self.scale)
+        if len(turn) < len(jobs):
+            say(
+                f"{len(jobs) - len(turn)} runs wait for earlier ones of the plan, of claims or conditions "
+                "that are not named here."
+            )
+        fitting = affordable(turn, [costs[job.experiment].training for job in turn], spent, self.scale)
+        if len(fitting) < len(turn):
             used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
             say(
-                f"{len(jobs) - len(fitting)} runs exceed the plan's core-hours and are left out; "
+                f"{len(turn) - len(fitting)} runs exceed the plan's core-hours and are left out; "
                 f"spent so far: {used or 'none'}."
             )
         return fitting
@@ -404,6 +335,7 @@ class AuditRows:
 
 ClaimsAction = (
     Annotated[List, subcommand("list")]
+    | Annotated[ShowClaim, subcommand("show")]
     | Annotated[RunPilots, subcommand("pilots")]
     | Annotated[RunClaims, subcommand("run")]
     | Annotated[Harvest, subcommand("harvest")]

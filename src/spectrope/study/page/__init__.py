@@ -1,5 +1,6 @@
 """The page of a study: verdicts, figures beside the paper's numbers, and what was not run."""
 
-from spectrope.study.page.page import write_replication
+from spectrope.study.page.effects import effects
+from spectrope.study.page.page import effect, write_replication
 
-__all__ = ["write_replication"]
+__all__ = ["effect", "effects", "write_replication"]

@@ -100,9 +100,10 @@ def _rope_first(study: Study, rows: StudyRows) -> Iterator[str]:
         return
     sentence = (
         f"**RoPE is first and fastest on Task 1 under `controlled`.** It is {plain.points:.1f} points ahead "
-        f"of {NAMES[plain.rival]}, the nearest: {_errors(seen, plain.rival)}. It reaches 90 % of what is "
-        f"possible after {100 * speed['rope']:.0f} % of the steps, the next encoding after "
-        f"{100 * later:.0f} % (a run that never gets there counts with all of them)."
+        f"of {NAMES[plain.rival]}, the nearest in log odds: {_errors(seen, plain.rival)}. It reaches 90 % of "
+        f"what is possible by {100 * speed['rope']:.0f} % of the steps, the next encoding by "
+        f"{100 * later:.0f} %, as far as evaluations after each epoch show (a run that never gets there "
+        "counts as if it did at the evaluation after its end)."
     )
     at_best = _seen(DistanceOrderingTuned(rows), study, rows)
     if (tuned := _lead(at_best)) is not None:
@@ -122,7 +123,8 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
             continue
         trained = _mean(_values(seen, "rope", fitted))
         untrained = (
-            f", where RoPE answers only {trained:.1f} % of its training examples, too few for a verdict,"
+            f", where RoPE answers only {trained:.1f} % of its training examples, so that training was not "
+            "finished,"
             if trained < FITTED
             else ""
         )
@@ -130,8 +132,8 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
         said = "leads" if ahead else "falls behind" if behind else "is not shown to lead"
         yield (
             f" Under `{condition}`{untrained} it {said}: {lead.points:+.1f} points against "
-            f"{NAMES[lead.rival]}, the nearest, {lead.odds.estimate:+.2f} [{lead.odds.low:+.2f} to "
-            f"{lead.odds.high:+.2f}] log odds."
+            f"{NAMES[lead.rival]}, the nearest in log odds, {lead.odds.estimate:+.2f} "
+            f"[{lead.odds.low:+.2f} to {lead.odds.high:+.2f}]."
         )
 
 
@@ -161,11 +163,11 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     shares = sorted(counts.items(), key=lambda item: -item[1][0] / item[1][1])
     deposits_by_name = ", ".join(f"{NAMES[name]} {some:.0f} of {of}" for name, (some, of) in shares)
     shown = lost > gained and p <= LEVEL
-    words = "removes deposits of RoPE" if shown else "is not shown to remove deposits of RoPE"
+    words = "fewer" if shown else "not shown to be fewer"
     yield (
-        f"**In models of {n} layers dropout {words}** (exploratory, and no verdict on claim 4, which takes "
-        f"models as deep as the paper's). In the first two thirds of the layers RoPE has a deposit in "
-        f"{sum(without[s] for s in both):.0f} of {len(both)} runs without dropout and in "
+        f"**In models of {n} layers RoPE's deposits are {words} with dropout** (exploratory, and no verdict "
+        f"on claim 4, which takes models as deep as the paper's). In the first two thirds of the layers RoPE "
+        f"has a deposit in {sum(without[s] for s in both):.0f} of {len(both)} runs without dropout and in "
         f"{sum(with_it[s] for s in both):.0f} of the same seeds at 0.1: {lost} lost, {gained} gained (exact "
         f"McNemar p = {p:.2g}). At 0.1, runs with a deposit in any layer: {deposits_by_name}."
     )

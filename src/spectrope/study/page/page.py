@@ -14,9 +14,11 @@ import numpy as np
 from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
 from spectrope.lab import Job
 from spectrope.stats import MIN_SEEDS, holm
+from spectrope.study.arms import FITTED
 from spectrope.study.claim import Claim
 from spectrope.study.claims.tuned import tuned_forms
 from spectrope.study.page.deposits import deposit_factors
+from spectrope.study.page.effects import effects
 from spectrope.study.page.extras.base import EXTRAS
 from spectrope.study.page.findings import findings
 from spectrope.study.page.forest import WIDTH, forest
@@ -104,7 +106,7 @@ class ClaimSection:
 
 
 def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
-    """Write the page of a study and its pictures.
+    """Write the page of a study, its pictures, and every part of every claim as a table beside it (CSV).
 
     Args:
         study: Claims, conditions, scale, and the seeds that were planned.
@@ -129,11 +131,14 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     open_words = left_open([verdict for section in sections for verdict in section.verdicts])
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters["plain"] = plain
+    judged = [(section.claim, verdict) for section in sections for verdict in section.verdicts]
+    write_page(effects(judged).write_csv(), path.with_suffix(".csv"), ".csv")
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
         sections=sections,
         minimum=MIN_SEEDS,
+        fitted=FITTED,
         words=WORDS,
         findings=findings(study, rows),
         deposits=deposit_factors(study, rows),
@@ -150,6 +155,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         theirs=headline_table([one for one in sections if not one.claim.ours], study.conditions, open_words),
         own=headline_table([one for one in sections if one.claim.ours], study.conditions, open_words),
         complaints=rows.complaints,
+        table=quote(path.with_suffix(".csv").name),
         place=place,
         commands=study.commands(place),
     )
@@ -187,7 +193,15 @@ def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] 
         return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
     assert finding is not None
     mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
-    return f"**{verdict.word}**{mark} {effect(finding)}"
+    mark += "‡" if finding.part.untrained else ""
+    return f"**{verdict.word}**{mark} {effect(finding)}{_against(verdict)}"
+
+
+def _against(verdict: ClaimVerdict) -> str:
+    """How many of the other parts are contradicted, where a claim is not."""
+    others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
+    n = sum(finding.word == "contradicted" for finding in others)
+    return f"; of {len(others)} other parts {n} contradicted" if n else ""
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
@@ -207,6 +221,8 @@ def effect(finding: PartResult) -> str:
     assert finding.evidence is not None
     interval, values = finding.evidence.interval, finding.part.values.values()
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
+    if finding.part.limit == "not measured":
+        return f"not measured: both err too seldom, or hardly ever do not, n = {finding.n_seeds}"
     limit = f"{finding.part.limit} " if finding.part.limit else ""
     if interval.low == interval.high:
         same = (
@@ -226,7 +242,11 @@ def number(finding: PartResult, value: float) -> str:
 
 def cell(finding: PartResult, word: Word) -> str:
     """Estimate and interval as the table of parts shows them; that which decides has the verdict's word."""
-    note = f"; {finding.part.note}" if finding.part.note else ""
+    told = (
+        finding.part.note,
+        f"training unfinished: {finding.part.untrained}" * bool(finding.part.untrained),
+    )
+    note = "".join(f"; {one}" for one in told if one)
     if finding.evidence is None:
         return f"{finding.n_seeds} seed{'s' * (finding.n_seeds != 1)}" + note * bool(finding.n_seeds)
     decided = f" **{word}**" if finding.headline and word != "not testable here" else ""

@@ -1,0 +1,59 @@
+"""`spectrope claims show`: one claim with its verdicts."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import tyro
+
+from spectrope.console import JsonOption, ScaleOption, print_json, say, table
+from spectrope.study.claim import Claim, chosen_claims
+from spectrope.study.claims.tuned import tried_claims
+from spectrope.study.commands._common import Asked, Results, existing_rows
+from spectrope.study.page import effect, effects
+from spectrope.study.study import RESULTS, Study
+from spectrope.study.verdict import ClaimVerdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowClaim:
+    """Print one claim: what it says, how it is tested, and its verdict under each condition.
+
+    Examples:
+    $ spectrope claims show 7
+    $ spectrope claims show dropout --json
+    """
+
+    claim: Annotated[tyro.conf.Positional[str], tyro.conf.arg(help="Name or number of a claim.")]
+    scale: ScaleOption = "mini"
+    rows: Results = RESULTS
+    json: JsonOption = False
+
+    def run(self) -> None:
+        """Print it; a number that several claims share prints each."""
+        rows = existing_rows(self.rows, self.scale)
+        chosen = chosen_claims((self.claim,))
+        study = Asked(scale=self.scale).study(tried_claims(chosen, rows, self.scale))
+        judged = list(zip((claim for claim, _ in study.cases()), study.verdicts(rows), strict=True))
+        for claim in study.claims:
+            show(study, claim, [verdict for one, verdict in judged if one is claim], study.power(claim, rows))
+        if self.json:
+            print_json(effects(judged).to_dicts())
+
+
+def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -> None:
+    """Print the card of a claim."""
+    say(f"{claim.number}. {claim.title} ({claim.kind})")
+    say(f"Statement: {claim.statement} ({claim.source}.)")
+    say(f"Prediction{' of ours' if claim.ours else ''}: {claim.prediction}.")
+    say(f"Paper: {claim.paper}.")
+    decides = next((one.headline.part.quantity for one in verdicts if one.headline), "none yet")
+    say(f"Decided by: {decides}.")
+    say(f"Power: {power}")
+    lines = [(one.condition, one.word, _effect_of(one), one.reason) for one in verdicts]
+    columns = ("condition", "verdict", "effect", "why")
+    table(f"Verdicts at scale {study.scale}, which speak for no other", columns, lines)
+
+
+def _effect_of(verdict: ClaimVerdict) -> str:
+    headline = verdict.headline
+    return effect(headline) if headline and headline.evidence else "–"

@@ -1,0 +1,73 @@
+"""Every part of every claim as a table: effects with intervals, which other analyses can start from."""
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from spectrope.study.claim import Claim
+from spectrope.study.verdict import ClaimVerdict, PartResult
+
+SCHEMA = {
+    "claim": pl.Int64,
+    "kind": pl.String,
+    "scale": pl.String,
+    "condition": pl.String,
+    "verdict": pl.String,
+    "part": pl.String,
+    "role": pl.String,
+    "predicted": pl.String,
+    "unit": pl.String,
+    "paper": pl.Float64,
+    "estimate": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "level": pl.Float64,
+    "limit": pl.String,
+    "seeds": pl.Int64,
+    "p_reproduced": pl.Float64,
+    "p_direction": pl.Float64,
+    "p_contradicted": pl.Float64,
+}
+
+
+def effects(judged: Iterable[tuple[Claim, ClaimVerdict]]) -> pl.DataFrame:
+    """A row per claim, condition and part, in the order of the page.
+
+    `role` is "headline" for the part that decides the claim, "premise" for one without which the claim is not
+    testable, else "appendix". `limit` is "at least" or "at most" where an arm errs too seldom for its odds to
+    be measured. Estimates are null with fewer than two seeds. p-values are one-sided and uncorrected.
+    """
+    rows = [
+        {
+            "claim": claim.number,
+            "kind": claim.kind,
+            "scale": verdict.scale,
+            "condition": verdict.condition,
+            "verdict": verdict.word,
+            **_part(finding),
+        }
+        for claim, verdict in judged
+        for finding in verdict.findings
+    ]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _part(finding: PartResult) -> dict[str, str | float | int | None]:
+    part, evidence = finding.part, finding.evidence
+    interval = None if evidence is None else evidence.interval
+    return {
+        "part": part.quantity,
+        "role": "premise" if part.premise else "headline" if finding.headline else "appendix",
+        "predicted": part.prediction.words(),
+        "unit": part.prediction.unit,
+        "paper": part.paper,
+        "estimate": interval and interval.estimate,
+        "low": interval and interval.low,
+        "high": interval and interval.high,
+        "level": interval and interval.level,
+        "limit": part.limit,
+        "seeds": finding.n_seeds,
+        "p_reproduced": evidence and evidence.p_reproduced,
+        "p_direction": evidence and evidence.p_direction,
+        "p_contradicted": evidence and evidence.p_contradicted,
+    }

@@ -1,0 +1,34 @@
+"""The table of effects holds what the page prints."""
+
+import pytest
+from tests.study.made import jitter, rows_of
+
+from spectrope.study.claims.dropout import Dropout
+from spectrope.study.claims.latent_attention import LatentAttention
+from spectrope.study.page.effects import SCHEMA, effects
+
+
+def test_each_part_has_its_role_interval_and_p_values():
+    claim = LatentAttention()
+    rows = rows_of(claim, lambda arm, seed: {"test": 90.0 - 20.0 * (arm == "distance/mla") + jitter(seed)})
+    verdict = claim.judge(rows)
+    table = effects([(claim, verdict)])
+    assert dict(table.schema) == SCHEMA
+    assert len(table) == len(verdict.findings)
+    (headline,) = table.filter(role="headline").to_dicts()
+    evidence = verdict.headline.evidence
+    assert headline["verdict"] == "contradicted"
+    assert headline["estimate"] == pytest.approx(20.0)
+    assert headline["p_contradicted"] == evidence.p_contradicted
+    assert headline["paper"] == pytest.approx(92.64 - 88.34)
+    assert set(table["role"]) == {"headline", "appendix"}
+
+
+def test_parts_without_seeds_have_no_estimate():
+    claim = Dropout()
+    rows = rows_of(claim, lambda arm, seed: {} if arm == "rope/0" else None, seeds=2)
+    table = effects([(claim, claim.judge(rows))])
+    assert len(table.filter(role="premise")) == 1
+    lost = table.filter(role="headline")
+    assert lost["seeds"].to_list() == [0]
+    assert lost["estimate"].to_list() == [None]

@@ -130,15 +130,12 @@ class AtLeastEach(OfMean):
 
     The values are the margins over the nearest rival, and `others` those over the rest. Each margin has to be
     reproduced, or right in direction, for the prediction to be: an intersection–union test, which needs no
-    correction. One that is contradicted contradicts it, at a level corrected for their number (Bonferroni),
-    and so is the interval of the nearest, which was chosen by its values.
+    correction. One that is contradicted contradicts it, at a level corrected for their number (Bonferroni).
+    The interval is that of the nearest, uncorrected for the choice: among five rivals that are alike, it
+    covers the true margin in 92 % of cases rather than in 95 % (simulated, six seeds).
     """
 
     others: tuple[tuple[float, ...], ...] = ()
-
-    @property
-    def level(self) -> float:
-        return 1 - (1 - LEVEL) / (1 + len(self.others))
 
     @classmethod
     def of_margins(

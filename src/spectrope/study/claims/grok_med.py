@@ -35,7 +35,8 @@ class GrokMed(GrokClaim, name="grok-med"):
         "excluded loss take the key frequencies of the moment, not those of the trained model. One "
         "difference per seed, Student's t. MED is closest if it is shown to be closer than each of the "
         "others; it is not if one of them is shown to be as close, at a level corrected for their number "
-        "(Bonferroni). Whatever drifts follows the loss to some extent, as the number of the step tells; "
+        "(Bonferroni); the interval is that of the nearest, not corrected for the choice. "
+        "Whatever drifts follows the loss to some extent, as the number of the step tells; "
         "`spectrope grok --compare-measures` gives leads and partial correlations too. Twice as many seeds "
         "as of other claims: 12 to 17 left every part undecided, and 18 to 23 chose the number."
     )

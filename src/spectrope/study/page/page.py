@@ -201,7 +201,7 @@ def _against(verdict: ClaimVerdict) -> str:
     """How many of the other parts are contradicted, where a claim is not."""
     others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
     n = sum(finding.word == "contradicted" for finding in others)
-    return f"; of {len(others)} other parts {n} contradicted" if n else ""
+    return f"; {n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
@@ -237,7 +237,8 @@ def effect(finding: PartResult) -> str:
 
 def number(finding: PartResult, value: float) -> str:
     """A value of a part in as many digits as its unit deserves."""
-    return f"{value:{'.1f' if finding.part.prediction.unit == 'points' else '.2f'}}"
+    digits = 1 if finding.part.prediction.unit == "points" else 2
+    return f"{round(value, digits) + 0.0:.{digits}f}"  # Adding 0 takes the sign from -0.
 
 
 def cell(finding: PartResult, word: Word) -> str:

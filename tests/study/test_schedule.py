@@ -10,7 +10,7 @@ from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, in_turn, schedule, scheduled, spent_seconds
+from spectrope.study.schedule import affordable, first_gaps, in_turn, schedule, scheduled, spent_seconds
 from spectrope.study.study import Study
 
 ROPE, NOPE = (planned("distance", name, scale="mid", seed=0) for name in ("rope", "nope"))
@@ -85,6 +85,7 @@ def test_time_is_counted_on_one_core_with_that_of_pilots():
 def test_naming_a_later_claim_does_not_change_the_order():
     first, *_, later = (one for one, slot in schedule("mid").items() if slot.section == "mid")
     assert in_turn([Job(later, ())], StudyRows(), "mid") == []
+    assert first in first_gaps([Job(later, ())], StudyRows(), "mid")
     assert in_turn([Job(first, ())], StudyRows(), "mid") == [Job(first, ())]
     earlier = StudyRows.of(row(one) for one in schedule("mid") if one != later)
     assert in_turn([Job(later, ())], earlier, "mid") == [Job(later, ())]

@@ -139,9 +139,11 @@ def untrained(seen: Seen, arms: Iterable[str]) -> str:
 
 
 def arm_name(arm: str) -> str:
-    """An encoding, or a number of heads with RoPE, in words, from the last part of an arm's name."""
-    last = arm.rpartition("/")[2]
-    return NAMES_AND_MLA.get(last, f"RoPE on {last} heads")
+    """An arm in words: its encoding or number of heads with RoPE, and its switch or condition."""
+    *_, last = words = arm.split("/")
+    if last.isdigit():
+        return f"RoPE on {last} heads"
+    return ", ".join(NAMES_AND_MLA.get(word, word) for word in words if word not in TASKS)
 
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:
@@ -174,20 +176,10 @@ def one_head_stands_out(
     return Part(quantity=words, prediction=AtLeast(GAP, null=None), values=values, premise=premise, note=note)
 
 
-def no_head_stands_out(
-    seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None, *, only_learned: bool = False
-) -> Part:
-    """The gap is at most that of the deposit rule in each of some layers.
-
-    Args:
-        seen: The claim's rows.
-        arm: Whose.
-        words: Name of the arm and the layers.
-        layers: Counted from 0; None means all.
-        only_learned: Whether models that have not learned the task, which have no drop to show, are left out.
-    """
+def no_head_stands_out(seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None) -> Part:
+    """The gap is at most that of the deposit rule in each of some layers, of models that learned the task."""
     note = f"in any layer, {counted_deposits(seen, arm)}"
-    values = seen.values(arm, gap(layers), only_learned=only_learned)
+    values = seen.values(arm, gap(layers), only_learned=True)
     return Part(quantity=words, prediction=AtMost(GAP), values=values, note=note)
 
 

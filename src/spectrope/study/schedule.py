@@ -54,16 +54,22 @@ def in_turn(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[Job]:
         naming some claims cannot change the order; all jobs at a scale without a plan.
     """
     slots, wanted = schedule(scale), list(jobs)
-    asked = {job.experiment for job in wanted}
-    gaps: dict[str, int] = {}
-    for run, slot in slots.items():
-        if run not in asked and rows.get(run) is None:
-            gaps.setdefault(slot.section, slot.place)
+    gaps = {slots[run].section: slots[run].place for run in first_gaps(wanted, rows, scale)}
     return [
         job
         for job in wanted
         if (slot := slots.get(job.experiment)) is None or slot.place < gaps.get(slot.section, len(slots))
     ]
+
+
+def first_gaps(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[AnyExperiment]:
+    """The first planned run of each section that has neither a row nor a job."""
+    asked = {job.experiment for job in jobs}
+    gaps: dict[str, AnyExperiment] = {}
+    for run, slot in schedule(scale).items():
+        if run not in asked and rows.get(run) is None:
+            gaps.setdefault(slot.section, run)
+    return list(gaps.values())
 
 
 def affordable(

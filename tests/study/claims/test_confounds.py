@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tests.study.made import deposits, jitter, rows_of, together
 
-from spectrope.study.arms import NAMES_AND_MLA, TASKS
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, arm_name
 from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -237,3 +237,9 @@ def test_released_without_a_switch_is_ablated_as_released_is():
     arms = switched("distance", "mla", "mini", 0)
     assert own_ablation(arms["without R1"]) == own_ablation(arms["released"])
     assert own_ablation(arms["R1"]) == own_ablation(arms["controlled"]) == "ablation"
+
+
+def test_ends_that_have_not_finished_training_are_named():
+    assert arm_name("distance/nope/released") == "NoPE, released"
+    assert arm_name("counting/12") == "RoPE on 12 heads"
+    assert arm_name("mla") == "MLA"

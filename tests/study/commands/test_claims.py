@@ -9,7 +9,7 @@ from spectrope.cli import main
 from spectrope.lab.engines.local import Local
 from spectrope.lab.engines.ray import Ray
 from spectrope.study import pilots
-from spectrope.study.commands import claims
+from spectrope.study.commands import _common
 from spectrope.study.commands.claims import RunClaims
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +69,7 @@ def test_outside_a_checkout_the_rows_of_the_package_count(tmp_path, capsys, monk
     rows.mkdir()
     lines = (ROOT / "results" / "mini.jsonl").read_text().splitlines()
     (rows / "mini.jsonl").write_text("\n".join(lines[:3]) + "\n")
-    monkeypatch.setattr(claims, "SHIPPED", rows)
+    monkeypatch.setattr(_common, "SHIPPED", rows)
     assert main(["claims", "list", "1"]) == 0
     assert "no folder results here; these are the rows that spectrope" in capsys.readouterr().err
     assert main(["claims", "report", "1", "--out", "page.md"]) == 0

@@ -29,20 +29,20 @@ def trained(monkeypatch):
 @pytest.mark.usefixtures("here")
 def test_rates_come_first_then_epochs_then_the_choice(tmp_path, capsys, trained):
     assert main(["claims", "pilots"]) == 0
-    assert trained == [36, 6]
+    assert trained == [48, 12]
     told = capsys.readouterr().out
     assert "Task 1: rate 0.0003, 8 epochs." in told
     assert "Task 2: rate 0.0003, 12 epochs." in told
-    assert len(StudyRows.load(tmp_path / "results" / "mid-pilots.jsonl")) == 42
+    assert len(StudyRows.load(tmp_path / "results" / "mid-pilots.jsonl")) == 60
     assert main(["claims", "pilots"]) == 0
-    assert trained == [36, 6]
+    assert trained == [48, 12]
 
 
 @pytest.mark.usefixtures("here")
 def test_a_dry_run_trains_and_writes_nothing(tmp_path, capsys, trained):
     assert main(["claims", "pilots", "--dry-run", "--workers", "1"]) == 0
     told = capsys.readouterr().out
-    assert "36 pilot runs to do: about 36 s, 1 at a time." in told
+    assert "48 pilot runs to do: about 48 s, 1 at a time." in told
     assert "Task 1: undecided until all runs are there." in told
     assert not trained
     assert not list(tmp_path.iterdir())

@@ -5,6 +5,7 @@ from tests.study.made import jitter, rows_of
 
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.latent_attention import LatentAttention
+from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.page.effects import SCHEMA, effects
 
 
@@ -32,3 +33,14 @@ def test_parts_without_seeds_have_no_estimate():
     lost = table.filter(role="headline")
     assert lost["seeds"].to_list() == [0]
     assert lost["estimate"].to_list() == [None]
+
+
+def test_what_is_not_measured_has_no_estimate_and_unfinished_training_is_named():
+    claim = PartialRoPE()
+    rows = rows_of(claim, lambda arm, seed: {"test": 100.0, "train": 80.0})
+    table = effects([(claim, claim.judge(rows))], {("partial-rope", "controlled")})
+    assert set(table["limit"]) == {"not measured"}
+    assert set(table["estimate"]) == {None}
+    assert set(table["p_contradicted"]) == {None}
+    assert table["left_open"].all()
+    assert table["training_unfinished"][0] == "RoPE on 8 heads 80.0 %, RoPE on 2 heads 80.0 %"

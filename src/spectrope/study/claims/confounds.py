@@ -7,7 +7,7 @@ import numpy as np
 
 from spectrope.lab import AnyExperiment, Experiment, Job
 from spectrope.stats import MIN_SEEDS
-from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of, untrained
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES, alone, without
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
@@ -43,6 +43,7 @@ class ConfoundEffects:
         whole: `released` minus `controlled`.
         single: One switch alone minus `controlled`, by the switch's name.
         removed: `released` minus the same without one switch, likewise.
+        untrained: Which of `controlled` and `released` did not finish training, in words.
     """
 
     runs: str
@@ -50,6 +51,7 @@ class ConfoundEffects:
     whole: Values
     single: dict[str, Values]
     removed: dict[str, Values]
+    untrained: str = ""
 
     @property
     def mean(self) -> float:
@@ -182,6 +184,7 @@ def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> ConfoundE
             for name, one in settings.items()
             if name.startswith(WITHOUT) and one
         },
+        untrained(seen, [f"{runs}/{end}" for end in ENDS]),
     )
 
 
@@ -212,6 +215,7 @@ def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str)
         quantity=f"{effects.subject}: {words}",
         prediction=AtLeast.of_some(0.0, name, excess),
         values=excess[name],
+        untrained=effects.untrained,
         note=f"{name}; the difference is {effects.mean:+.1f} points",
     )
 

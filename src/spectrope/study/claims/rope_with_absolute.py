@@ -64,11 +64,9 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         later = range(1, seen.n_layers)
         both = "RoPE + absolute, "
         yield one_head_stands_out(seen, "alone", "RoPE alone, gap in layer 0", (0,), premise=True)
-        yield no_head_stands_out(seen, "both", f"{both}gap in layer 0", (0,), only_learned=True)
+        yield no_head_stands_out(seen, "both", f"{both}gap in layer 0", (0,))
         yield one_head_stands_out(seen, "both", f"{both}gap from layer 1", later)
         yield runs_with_a_deposit(seen, "both", f"{both}runs with a deposit from layer 1", later)
         others = {"both with dropout": "at the scale's dropout", "counting/both": "Task 2"}
         for arm in (name for name in others if name in seen.arms):
-            yield no_head_stands_out(
-                seen, arm, f"{both}{others[arm]}, gap in layer 0", (0,), only_learned=True
-            )
+            yield no_head_stands_out(seen, arm, f"{both}{others[arm]}, gap in layer 0", (0,))

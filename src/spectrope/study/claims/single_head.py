@@ -39,8 +39,7 @@ class SingleHead(Claim, name="single-head"):
         "public code does it, by R9 on both splits (R10). The rule adds that the head has most of its "
         "layer's drop, by bounds corrected for the number of layers. A deposit is an event: runs with one "
         "are counted over all seeds, whether the task was learned or not, at two depths, with the exact "
-        "binomial interval. Where gaps are judged, a model under RoPE that has not learned Task 1 does not "
-        "count."
+        "binomial interval. Where gaps are judged, a model that has not learned its task does not count."
     )
     paper = "no number in the text; figure 4 shows one head of its layer 1, our layer 0, far from the rest"
 

@@ -53,7 +53,7 @@ from spectrope.study.page import write_replication
 from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, in_turn, spent_seconds
+from spectrope.study.schedule import affordable, first_gaps, in_turn, spent_seconds
 from spectrope.study.study import (
     RESULTS,
     Study,
@@ -181,11 +181,11 @@ class RunClaims(Asked, EngineOptions):
         spent = spent_seconds(rows, StudyRows.load(pilots) if pilots else (), self.scale)
         turn = in_turn(jobs, rows, self.scale)
         if len(turn) < len(jobs):
-            say(
-                f"{len(jobs) - len(turn)} runs wait for earlier ones of the plan, of claims or conditions "
-                "that are not named here."
-            )
-        fitting = affordable(turn, [costs[job.experiment].training for job in turn], spent, self.scale)
+            first = ", ".join(run.label for run in first_gaps(jobs, rows, self.scale))
+            say(f"{len(jobs) - len(turn)} runs wait for earlier ones of the plan, the first of them {first}.")
+        threads = threads_each(max(1, min(self._workers, len(jobs))))
+        seconds = [threads * costs[job.experiment].training for job in turn]
+        fitting = affordable(turn, seconds, spent, self.scale)
         if len(fitting) < len(turn):
             used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
             say(

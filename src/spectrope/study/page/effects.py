@@ -1,6 +1,6 @@
 """Every part of every claim as a table: effects with intervals, which other analyses can start from."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import polars as pl
 
@@ -13,6 +13,7 @@ SCHEMA = {
     "scale": pl.String,
     "condition": pl.String,
     "verdict": pl.String,
+    "left_open": pl.Boolean,
     "part": pl.String,
     "role": pl.String,
     "predicted": pl.String,
@@ -23,6 +24,7 @@ SCHEMA = {
     "high": pl.Float64,
     "level": pl.Float64,
     "limit": pl.String,
+    "training_unfinished": pl.String,
     "seeds": pl.Int64,
     "p_reproduced": pl.Float64,
     "p_direction": pl.Float64,
@@ -30,12 +32,21 @@ SCHEMA = {
 }
 
 
-def effects(judged: Iterable[tuple[Claim, ClaimVerdict]]) -> pl.DataFrame:
+def effects(
+    judged: Iterable[tuple[Claim, ClaimVerdict]], open_words: Container[tuple[str, str]] = ()
+) -> pl.DataFrame:
     """A row per claim, condition and part, in the order of the page.
 
     `role` is "headline" for the part that decides the claim, "premise" for one without which the claim is not
-    testable, else "appendix". `limit` is "at least" or "at most" where an arm errs too seldom for its odds to
-    be measured. Estimates are null with fewer than two seeds. p-values are one-sided and uncorrected.
+    testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
+    (its dagger), `training_unfinished` which arms had not finished training (its double dagger). `limit` is
+    "at least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
+    both do. Estimates and p-values are null there, and with fewer than two seeds. p-values are one-sided and
+    uncorrected.
+
+    Args:
+        judged: Claims with their verdicts.
+        open_words: Names and conditions of the verdicts that are left open.
     """
     rows = [
         {
@@ -44,6 +55,7 @@ def effects(judged: Iterable[tuple[Claim, ClaimVerdict]]) -> pl.DataFrame:
             "scale": verdict.scale,
             "condition": verdict.condition,
             "verdict": verdict.word,
+            "left_open": (verdict.claim, verdict.condition) in open_words,
             **_part(finding),
         }
         for claim, verdict in judged
@@ -53,7 +65,8 @@ def effects(judged: Iterable[tuple[Claim, ClaimVerdict]]) -> pl.DataFrame:
 
 
 def _part(finding: PartResult) -> dict[str, str | float | int | None]:
-    part, evidence = finding.part, finding.evidence
+    part = finding.part
+    evidence = None if part.limit == "not measured" else finding.evidence
     interval = None if evidence is None else evidence.interval
     return {
         "part": part.quantity,
@@ -66,6 +79,7 @@ def _part(finding: PartResult) -> dict[str, str | float | int | None]:
         "high": interval and interval.high,
         "level": interval and interval.level,
         "limit": part.limit,
+        "training_unfinished": part.untrained,
         "seeds": finding.n_seeds,
         "p_reproduced": evidence and evidence.p_reproduced,
         "p_direction": evidence and evidence.p_direction,

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import stats
 
 from spectrope.stats import MIN_SEEDS, Interval, t_interval
-from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS
+from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS, untrained
 from spectrope.study.claim import Claim
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -62,9 +62,16 @@ def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
             "**Without the causal mask NoPE fails on Task 1.** Under `controlled`, a decoder without "
             f"positional encoding reaches {_mean(with_mask):.1f} %, and without the mask (R1 alone) "
             f"{_mean(without):.1f} %: {change.estimate:.1f} [{change.low:.1f} to {change.high:.1f}] points, "
-            f"{len(both)} seeds.{rest if others else ''}{_masked_again(seen)}"
+            f"{len(both)} seeds.{_unfinished(seen, ('controlled', 'R1'))}{rest if others else ''}"
+            f"{_masked_again(seen)}"
             f"{_as_described(study, rows, ('nope',), 'the mask too')}"
         )
+
+
+def _unfinished(seen: Seen, settings: Iterable[str]) -> str:
+    """Which of some runs of NoPE did not finish training; empty if all did."""
+    arms = untrained(seen, [f"distance/nope/{one}" for one in settings])
+    return f" Of their training examples these answer: {arms}; longer training may move both." if arms else ""
 
 
 def _masked_again(seen: Seen) -> str:
@@ -122,7 +129,7 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
         if lead is None or lead.n < MIN_SEEDS:
             continue
         trained = _mean(_values(seen, "rope", fitted))
-        untrained = (
+        unfinished = (
             f", where RoPE answers only {trained:.1f} % of its training examples, so that training was not "
             "finished,"
             if trained < FITTED
@@ -131,7 +138,7 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
         ahead, behind = lead.odds.low > 0, lead.odds.high < 0
         said = "leads" if ahead else "falls behind" if behind else "is not shown to lead"
         yield (
-            f" Under `{condition}`{untrained} it {said}: {lead.points:+.1f} points against "
+            f" Under `{condition}`{unfinished} it {said}: {lead.points:+.1f} points against "
             f"{NAMES[lead.rival]}, the nearest in log odds, {lead.odds.estimate:+.2f} "
             f"[{lead.odds.low:+.2f} to {lead.odds.high:+.2f}]."
         )

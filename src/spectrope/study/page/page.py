@@ -132,7 +132,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     templates = templates_of("spectrope.study", autoescape=False)
     templates.filters["plain"] = plain
     judged = [(section.claim, verdict) for section in sections for verdict in section.verdicts]
-    write_page(effects(judged).write_csv(), path.with_suffix(".csv"), ".csv")
+    write_page(effects(judged, open_words).write_csv(), path.with_suffix(".csv"), ".csv")
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,

@@ -10,6 +10,7 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
+from spectrope.checkpoints.audit.impact import NOT_OF_A_LAYER, UNMEASURED, Impact
 from spectrope.checkpoints.audit.reach import Reach
 from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
 
@@ -140,6 +141,7 @@ class Audit:
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
         untried: Dotted names of modules whose attention function was not run on random inputs.
+        impacts: Of each finding of each layer.
     """
 
     model: str
@@ -153,6 +155,7 @@ class Audit:
     unread: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    impacts: tuple[tuple[Impact, ...], ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -198,14 +201,20 @@ class Audit:
 
     @property
     def records(self) -> tuple[Finding, ...]:
-        """Every finding as a flat record with its code."""
+        """Every finding as a flat record with its code and its impact, the largest impact first."""
         numbers = {f"layer {record.name}": record.layer for record in self.layers}
-        return tuple(finding_of(where, numbers.get(where), finding) for where, finding in self.findings)
+        known = iter([impact for some in self.impacts for impact in some])
+        found: list[Finding] = []
+        for where, finding in self.findings:
+            impact = next(known, UNMEASURED) if where in numbers else NOT_OF_A_LAYER
+            found.append(finding_of(where, numbers.get(where), finding, impact))
+        return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
         findings = [dataclasses.asdict(record) for record in self.records]
         values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
+        del values["impacts"]
         for absolute in values["absolutes"]:
             del absolute["term"]
         return values

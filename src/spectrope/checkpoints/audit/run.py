@@ -19,11 +19,12 @@ from spectrope.checkpoints.adapters import (
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import VARIES, absolute_record
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.layers import Subject, layer_record, require_finite
+from spectrope.checkpoints.audit.layers import Subject, layer_record, remedies_of, require_finite
 from spectrope.checkpoints.audit.norms import declared_norms
 from spectrope.checkpoints.audit.paths import path_records
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.scales import compare_scales
+from spectrope.checkpoints.audit.trials import Remedy, measure_impacts
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import blocks_without, constant_token
 from spectrope.console import counted
@@ -93,6 +94,7 @@ def audit(
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
         records: list[LayerRecord] = []
+        remedies: dict[str, list[Remedy]] = {}
         untried: list[str] = []
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
 
@@ -102,7 +104,8 @@ def audit(
 
         def receive(kernel: LayerKernel) -> None:
             require_finite(model, kernel)
-            records.append(layer_record(kernel, subject))
+            record, remedies[kernel.call.module] = layer_record(kernel, subject)
+            records.append(record)
             if kernel.exercise is None and kernel.call.pattern is None:
                 untried.append(kernel.call.module)
             watch(Progress("audit", len(records), len(modules)))
@@ -110,6 +113,10 @@ def audit(
         watch(Progress("audit", 0, len(modules)))
         unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
         served = path_records(model, noise, seed) if paths else ()
+        compared = compare_scales(records, declaration, noise)
+        every = [remedies_of(one, remedies[one.module], inner) for one in compared]
+        measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed)
+    impacts = iter(measured)
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
@@ -117,7 +124,8 @@ def audit(
         noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration, noise) for one in absolutes),
-        layers=compare_scales(records, declaration, noise),
+        layers=compared,
+        impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
         paths=served,
         unread=unread,
         without=blocks_without(inner, modules),

@@ -44,7 +44,7 @@ def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
 
 def reasons(audit: "Audit") -> list[tuple[str, str]]:
     """Where something does not match, and why."""
-    findings = [(where, f"{finding.code} {finding}") for where, finding in audit.findings]
+    findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
     others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
     paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
     unread = [(module, "its attention is of a form that is not read") for module in audit.unread]

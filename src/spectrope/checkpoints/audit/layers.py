@@ -147,6 +147,13 @@ def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> l
     return [*known, *(Remedy(module, one, _scaled_as_others(one, record)) for one in late)]
 
 
+def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
+    """Remedies of findings at far positions, which no sequence of the audited length shows."""
+    module = model.get_submodule(record.module)
+    reason = "it shows beyond the audited length"
+    return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
+
+
 def _scaled_as_others(finding: Discrepancy, record: LayerRecord) -> Substitution:
     """The factor on dot products that layers like this one have."""
     ratio = float(finding.expected.partition(" ")[0]) / record.scale

@@ -17,6 +17,8 @@ from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_ro
 if TYPE_CHECKING:
     import polars
 
+    from spectrope.checkpoints.audit.far import Far
+
 LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
 AuditOutcome = Literal["matches", "differs", "incomplete"]
 Position = Literal["NoPE", "absolute", "relative", "mixed"]
@@ -142,6 +144,7 @@ class Audit:
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
         untried: Dotted names of modules whose attention function was not run on random inputs.
         impacts: Of each finding of each layer.
+        far: What was looked at beyond the audited length; None where nothing was.
     """
 
     model: str
@@ -156,6 +159,7 @@ class Audit:
     without: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
     impacts: tuple[tuple[Impact, ...], ...] = ()
+    far: "Far | None" = None
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -215,6 +219,8 @@ class Audit:
         findings = [dataclasses.asdict(record) for record in self.records]
         values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
         del values["impacts"]
+        if values["far"] is not None:
+            del values["far"]["findings"]
         for absolute in values["absolutes"]:
             del absolute["term"]
         return values

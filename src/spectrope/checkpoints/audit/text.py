@@ -57,9 +57,20 @@ def closing(audit: "Audit") -> str:
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
     paths = "" if audit.paths else "cached decoding, padding and packing, which --paths compares"
-    unseen = [f"positions from {audit.length} on", paths, untried, WEIGHTS]
+    unseen = [*_beyond(audit), paths, untried, WEIGHTS]
     tried = "" if names else ", what attention functions make of random inputs"
     return f"{SEEN}{tried}. Not looked at: {'; '.join(filter(None, unseen))}."
+
+
+def _beyond(audit: "Audit") -> list[str]:
+    """Positions and windows that were not looked at."""
+    far = audit.far
+    if far is None or not (far.positions or far.windows or far.unchecked):
+        return [f"positions from {audit.length} on"]
+    last = max((*far.positions, *far.windows))
+    if not far.positions:
+        return [f"rotations from position {audit.length} on", *far.unchecked]
+    return [f"positions from {audit.length} on but {len(far.positions)} up to {last}", *far.unchecked]
 
 
 def as_text(audit: "Audit") -> str:

@@ -122,6 +122,7 @@ def constant_content(
     seed: int = 0,
     *,
     exercised: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 
@@ -133,6 +134,7 @@ def constant_content(
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
         exercised: Whether to run each attention function on random inputs, too.
+        given: Further arguments of the model's forward call.
 
     Returns:
         Dotted names of modules that attend in a form that is not read.
@@ -151,18 +153,18 @@ def constant_content(
         if part
     }
 
-    def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
-        states = states_of(args, given)
+    def replace(name: str, args: Any, named: dict[str, Any]) -> Any:
+        states = states_of(args, named)
         axes = batch_first(states, contents, length)
         return with_all_states(
-            args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes))
+            args, named, constant_like(states.permute(axes), seed, name).permute(_back(axes))
         )
 
     normalising = {
         part for part in inner if "norm" in f"{part} {type(model.get_submodule(part)).__name__}".lower()
     }
 
-    def take(part: str, args: Any, given: dict[str, Any]) -> None:
+    def take(part: str, args: Any, named: dict[str, Any]) -> None:
         if args and isinstance(args[0], Tensor):
             taken[part] = _some(args[0])
 
@@ -193,7 +195,7 @@ def constant_content(
         recorded(model, receive) as unread,
         suppress(Enough),
     ):
-        model(**Inputs(batch=contents, length=length).of(model))
+        model(**Inputs(batch=contents, length=length).of(model) | (given or {}))
     if sources:
         raise UnsupportedError(
             f"{type(model).__name__} has attention of a form that is not supported yet: "

@@ -466,6 +466,11 @@ FAULTS = (
 )
 
 
+PICTURES = "images/findings"  # Within the folder of the documentation.
+UNPICTURED = ("SPE501", "SPE601")  # A plain forward pass, or the file alone, has no such fault.
+PICTURED = tuple(one.code for one in FAULTS if one.code not in UNPICTURED)
+
+
 def fault(code: str) -> Fault:
     """The fault of that code, in upper or lower case.
 
@@ -490,7 +495,11 @@ def as_page() -> str:
     """The catalogue as a page of the documentation."""
     head = (
         "# What an audit finds\n\nEvery finding has a code. `spectrope explain SPE101` prints an entry. "
-        "This page is what `spectrope.checkpoints.audit.catalogue.as_page()` returns.\n"
+        "This page is what `spectrope.checkpoints.audit.catalogue.as_page()` returns.\n\n"
+        "Each picture shows one such fault in a small model with random weights: the Kullback-Leibler "
+        "divergence of its next-token distributions from those of the same model without the fault, after "
+        "so many random tokens. `python -m tests.checkpoints.audit.pictures` draws them. Sizes depend on the "
+        "model; an audit measures them on yours.\n"
     )
     return "\n".join([head, *map(_section, FAULTS)])
 
@@ -504,4 +513,6 @@ def _section(one: Fault) -> str:
     )
     text = "\n".join(f"- **{title}.** {body}" for title, body in rows)
     links = ", ".join(f"[{thread}]({HUB}{thread})" for thread in one.threads)
-    return f"## {one.code} {one.name}\n\n{text}\n" + (f"- **Public threads.** {links}\n" if links else "")
+    picture = f"\n![{one.name}: divergence against length](../{PICTURES}/{one.code}.svg)\n"
+    shown = picture if one.code in PICTURED else ""
+    return f"## {one.code} {one.name}\n\n{text}\n- **Public threads.** {links}\n{shown}"

@@ -282,10 +282,10 @@ def _ends_of(call: Call, record: LayerRecord, size: int) -> Iterator[Discrepancy
     query = torch.arange(m - n, m)[:, None]
     lag = query - torch.arange(m)[None, :]
     wanted = lag >= 0
-    if mask.shape == "causal window" and mask.size == size:
-        wanted &= lag < size
-    elif mask.shape == "causal chunk" and mask.size == size:
-        wanted &= query // size == torch.arange(m)[None, :] // size
+    if mask.shape == "causal window" and mask.size:
+        wanted &= lag < mask.size
+    elif mask.shape == "causal chunk" and mask.size:
+        wanted &= query // mask.size == torch.arange(m)[None, :] // mask.size
     got = call.allowed[0, 0].cpu()
     if torch.equal(wanted, got):
         return

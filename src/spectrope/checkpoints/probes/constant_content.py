@@ -204,7 +204,7 @@ def constant_content(
     return tuple(dict.fromkeys(unread))
 
 
-def _some(x: Float[Tensor, "*n d"]) -> Float[Tensor, "n d"]:
+def _some(x: Tensor) -> Float[Tensor, "n d"]:
     """Some vectors of a tensor, in double precision on the CPU."""
     return x.flatten(0, -2)[:SOME].double().cpu()
 

@@ -2,12 +2,12 @@
 
 import inspect
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from spectrope.checkpoints.adapters import Call
+from spectrope.checkpoints.adapters.claimed_cache import cache_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 
 MOST = 96  # Tokens of a pass.
@@ -16,8 +16,9 @@ DEEPEST = 16384  # Keys behind which the end of a window is looked at.
 
 
 def takes_positions(model: nn.Module) -> bool:
-    """Whether a model's forward pass takes the position of each token."""
-    return "position_ids" in inspect.signature(model.forward).parameters
+    """Whether a model's forward pass takes the position of each token, in all its stacks."""
+    two_stacks = bool(getattr(model.config, "is_encoder_decoder", False))
+    return not two_stacks and "position_ids" in inspect.signature(model.forward).parameters
 
 
 def takes_past(model: nn.Module) -> bool:
@@ -69,31 +70,6 @@ def masks_behind(model: nn.Module, modules: list[str], past: int, seed: int) -> 
     def receive(kernel: LayerKernel) -> None:
         calls[kernel.call.module] = kernel.call
 
-    given = {"past_key_values": _cache_of(past)}
+    given = {"past_key_values": cache_of(past)}
     constant_content(model, modules, 2 * AROUND, receive, seed=seed, given=given)
     return calls
-
-
-def _cache_of(past: int) -> Any:
-    """A cache that claims to hold so many tokens, all of them zeros."""
-    from transformers import DynamicCache
-
-    class Claimed(DynamicCache):
-        """Keys and values of zeros before those that are given."""
-
-        def get_seq_length(self, layer_idx: int = 0) -> int:
-            return past
-
-        def get_query_offset(self, layer_idx: int = 0) -> int:
-            return past
-
-        def get_mask_sizes(self, query_length: int, layer_idx: int = 0) -> tuple[int, int]:
-            return past + query_length, 0
-
-        def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> Any:
-            return tuple(
-                torch.cat([x.new_zeros(*x.shape[:2], past, x.shape[3]), x], 2)
-                for x in (key_states, value_states)
-            )
-
-    return Claimed()

@@ -10,7 +10,7 @@ from tests.checkpoints.audit.museum import NAMES
 from tests.checkpoints.audit.test_injections import model_of
 
 from spectrope.checkpoints.audit import audit
-from spectrope.checkpoints.audit.trials import Trial
+from spectrope.checkpoints.audit.predictions import Predictions
 
 RESTORED = (
     "base fixed in a converter",
@@ -39,10 +39,10 @@ def impacts(model):
 
 @pytest.mark.parametrize("name", RESTORED)
 def test_the_impact_is_the_divergence_from_the_sound_model(name, monkeypatch):
-    sound = Trial.of(NAMES[name].sound(), LENGTH, 0)
+    sound = Predictions.of(NAMES[name].sound(), LENGTH, 0)
     model = NAMES[name].model(monkeypatch)
     record = audit(model, length=LENGTH).records[0]
-    wrong = Trial.of(model, LENGTH, 0)
+    wrong = Predictions.of(model, LENGTH, 0)
     direct = (sound.seen.exp() * (sound.seen - wrong.seen)).sum(-1).mean().item()
     assert record.impact.divergence == pytest.approx(direct, rel=0.02, abs=1e-11)
     assert record.impact.lengths[-1] == LENGTH - 1

@@ -19,11 +19,11 @@ from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
+from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
 from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
 from spectrope.checkpoints.audit.tables import table_findings
-from spectrope.checkpoints.audit.trials import Remedy
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.core import ConfigError

@@ -23,9 +23,9 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import Subject, beyond, layer_record, remedies_of, require_finite
 from spectrope.checkpoints.audit.norms import declared_norms
 from spectrope.checkpoints.audit.paths import path_records
+from spectrope.checkpoints.audit.predictions import Remedy, measure_impacts
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.audit.trials import Remedy, measure_impacts
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
 from spectrope.checkpoints.probes.constant_token import blocks_without, constant_token
 from spectrope.console import counted

@@ -53,8 +53,8 @@ def measure_impacts(
         groups.setdefault(_cause(one.finding), []).append(one)
     if not groups:
         return ()
-    trial = Trial.of(model, min(length, LONGEST), seed)
-    found = {cause: _impact(trial, together, noise) for cause, together in groups.items()}
+    predictions = Predictions.of(model, min(length, LONGEST), seed)
+    found = {cause: _impact(predictions, together, noise) for cause, together in groups.items()}
     return tuple(found[_cause(one.finding)] for one in remedies)
 
 
@@ -62,20 +62,20 @@ def _cause(finding: Discrepancy) -> tuple[str, str, str, str]:
     return finding.code, finding.what, finding.expected, finding.effective
 
 
-def _impact(trial: "Trial | str", together: Sequence[Remedy], noise: float) -> Impact:
+def _impact(predictions: "Predictions | str", together: Sequence[Remedy], noise: float) -> Impact:
     """The impact of findings of one cause."""
     reasons = [one.substitution for one in together if isinstance(one.substitution, str)]
-    if isinstance(trial, str) or reasons:
-        return Impact(reason=trial if isinstance(trial, str) else reasons[0])
+    if isinstance(predictions, str) or reasons:
+        return Impact(reason=predictions if isinstance(predictions, str) else reasons[0])
     changes = {one.module: one.substitution for one in together if not isinstance(one.substitution, str)}
     try:
-        right = trial.predicted(changes)
+        right = predictions.predicted(changes)
     except UnsupportedError as error:
         return Impact(reason=str(error))
     except FAILURES as error:
         return Impact(reason=f"the model does not run with it: {type(error).__name__}")
-    divergence = (right.exp() * (right - trial.seen)).sum(-1)
-    places = trial.places.tolist()
+    divergence = (right.exp() * (right - predictions.seen)).sum(-1)
+    places = predictions.places.tolist()
     octaves = [2**k for k in range(3, 20) if 2**k <= places[-1]] + [places[-1] + 1]
     ends = list(dict.fromkeys(octaves))
     by_length, before = [], 0
@@ -84,7 +84,7 @@ def _impact(trial: "Trial | str", together: Sequence[Remedy], noise: float) -> I
         by_length.append(divergence[rows].mean().item() if rows else float("nan"))
         before = end
     kept = [(end, value) for end, value in zip(ends, by_length, strict=True) if value == value]
-    loss = trial.loss(trial.seen) - trial.loss(right) if trial.predicts_next else None
+    loss = predictions.loss(predictions.seen) - predictions.loss(right) if predictions.predicts_next else None
     return Impact(
         divergence=divergence.mean().item(),
         loss=loss,
@@ -101,7 +101,7 @@ def _layers(config: Any) -> int | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Predictions:
     """Tokens, and what the model as it is predicts after some of them."""
 
     model: nn.Module
@@ -112,7 +112,7 @@ class Trial:
     predicts_next: bool
 
     @classmethod
-    def of(cls, model: nn.Module, length: int, seed: int) -> "Trial | str":
+    def of(cls, model: nn.Module, length: int, seed: int) -> "Predictions | str":
         """The model's own predictions, or why there are none."""
         if _layers(getattr(model, "whole_config", None) or model.config) != _layers(model.config):
             return "layers were left out, so the model predicts nothing"

@@ -73,6 +73,7 @@ __all__ = [
     "geometric",
     "is_encoding_class",
     "laws_of",
+    "multiply_pairs",
     "ntk_slowdown",
     "parse_encoding",
     "read_value",
@@ -107,7 +108,7 @@ from .learned import Learned
 from .misread_rope import MisreadRoPE
 from .nope import NoPE
 from .partial_dims import PartialDims
-from .parts import Pairing, complex_pairs
+from .parts import Pairing, complex_pairs, multiply_pairs
 from .path import PaTH
 from .per_head import Group, PerHead
 from .per_layer import PerLayer

@@ -4,8 +4,9 @@ import ast
 from pathlib import Path
 
 import pytest
+from tests.checkpoints.audit.pictures import rows
 
-from spectrope.checkpoints.audit.catalogue import FAULTS, as_page, code_of, fault
+from spectrope.checkpoints.audit.catalogue import FAULTS, PICTURED, PICTURES, as_page, code_of, fault
 from spectrope.cli import main
 from spectrope.core import UnknownNameError
 
@@ -54,3 +55,18 @@ def test_explain_prints_an_entry(capsys):
     assert main(["explain", "spe101"]) == 0
     assert "SPE101 base differs" in capsys.readouterr().out
     assert main(["explain", "SPE999"]) == 2
+
+
+def test_every_fault_of_a_forward_pass_has_a_picture_and_every_one_a_thread():
+    for one in FAULTS:
+        assert one.threads, one.code
+        assert (ROOT / "docs" / PICTURES / f"{one.code}.svg").is_file() == (one.code in PICTURED)
+
+
+def test_a_picture_shows_what_its_script_measures():
+    words, values = rows("SPE111")
+    assert words == "positions stay at the end of the table (starcoder2)"
+    before = [row["divergence"] for row in values if row["tokens"] <= 48]
+    assert max(before) == 0 < values[-1]["divergence"]
+    svg = (ROOT / "docs" / PICTURES / "SPE111.svg").read_text()
+    assert words in svg

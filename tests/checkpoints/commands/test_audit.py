@@ -20,7 +20,7 @@ RECORD = {
     "layers",
     "paths",
 }
-RECORD |= {"unread", "without", "untried"}
+RECORD |= {"unread", "without", "untried", "far"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}

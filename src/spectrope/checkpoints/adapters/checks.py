@@ -1,18 +1,18 @@
 """Checks of the files of a checkpoint before it is loaded."""
 
 import json
-import math
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spectrope.checkpoints.adapters.declared_values import check_values
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.store import require_file
 
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-BASES = ("rope_theta", "rotary_emb_base", "rope_local_base_freq")
+ADAPTERS = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers")
 MOST_LAYERS = 1000  # Above it a number of layers is compared with the weights before any are allocated.
 
@@ -30,9 +30,9 @@ def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -
             holds a base that is no positive number or more layers than its weights.
         UnsupportedError: If it holds an adapter, pickled or quantised weights, or names a kernel of the hub.
     """
-    if (folder / "adapter_config.json").is_file():
+    if adapter := next((name for name in ADAPTERS if (folder / name).is_file()), None):
         raise UnsupportedError(
-            f"{folder} holds an adapter (adapter_config.json), which is not loaded; merge it into its base "
+            f"{folder} holds an adapter ({adapter}), which is not loaded; merge it into its base "
             "with merge_and_unload, and save that."
         )
     if not (folder / "config.json").is_file():
@@ -42,7 +42,7 @@ def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -
     _check_quantised(folder, config)
     if not trust_remote_code:
         _check_kernels(folder, config)
-    _check_bases(folder, config)
+    check_values(folder / "config.json", list(_parts(config)))
     _check_layers(folder, config)
 
 
@@ -107,20 +107,6 @@ def _check_kernels(folder: Path, config: dict[str, Any]) -> None:
                 raise UnsupportedError(
                     f"{folder}/config.json asks for the attention kernel {part[name]!r} of the hub, whose "
                     f"code is not run; remove {name} from it, or give trust_remote_code=True."
-                )
-
-
-def _check_bases(folder: Path, config: dict[str, Any]) -> None:
-    for part in _parts(config):
-        for name in BASES:
-            value = part.get(name)
-            if value is None or isinstance(value, dict | list):
-                continue
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not (number and 0 < value < math.inf):
-                raise ConfigError(
-                    f"{folder}/config.json: {name} must be a positive number; got {value!r}, with which no "
-                    "frequency is finite."
                 )
 
 

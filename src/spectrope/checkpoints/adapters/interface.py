@@ -91,16 +91,16 @@ class _Recorder:
             )
         )
         if self.attend:
-            return _eager(module)(module, q, k, v, mask, **rest)[0]
+            return eager_attention(module)(module, q, k, v, mask, **rest)[0]
         return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
 
     def _function(self, module: Any, mask: Tensor | None, options: dict[str, Any]) -> Attend | None:
         """The attention function that the model would have called; None where it cannot be called here."""
         implementation = self.implementations.get(id(getattr(module, "config", None))) or "eager"
-        eager = _eager(module)
+        eager = eager_attention(module)
         if eager is None or any(part in implementation for part in ELSEWHERE):
             return None
-        function = _functions(module).get(implementation, eager)
+        function = library_functions(module).get(implementation, eager)
         options = {name: exact(option) for name, option in options.items()}
         mask = exact(mask)
         if implementation == "eager" and mask is not None and mask.dtype is torch.bool:
@@ -114,13 +114,13 @@ def _homes(module: nn.Module) -> list[Any]:
     return [sys.modules[cls.__module__] for cls in type(module).__mro__]
 
 
-def _eager(module: nn.Module) -> Any:
+def eager_attention(module: nn.Module) -> Any:
     """Plain attention as the code of the architecture computes it."""
     known = (getattr(home, "eager_attention_forward", None) for home in _homes(module))
     return next((function for function in known if function is not None), None)
 
 
-def _functions(module: nn.Module) -> Any:
+def library_functions(module: nn.Module) -> Any:
     """The attention functions that the code of the architecture chooses from."""
     from transformers import AttentionInterface
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -153,8 +153,7 @@ def _switched(model: nn.Module, *, fused: bool) -> Iterator[dict[int, str]]:
     for name, mask in {RECORDER: masks["eager"], FUSED_RECORDER: masks["sdpa"]}.items():
         AttentionInterface.register(name, partial(_record, fused=name == FUSED_RECORDER))
         AttentionMaskInterface.register(name, mask)
-    configs = [module.config for module in model.modules() if hasattr(module, "config")]
-    before = [(config, config._attn_implementation_internal) for config in _distinct(configs)]
+    before = [(config, config._attn_implementation_internal) for config in distinct_configs(model)]
     try:
         for config, implementation in before:
             takes_none = fused and implementation == "sdpa"
@@ -165,7 +164,9 @@ def _switched(model: nn.Module, *, fused: bool) -> Iterator[dict[int, str]]:
             config._attn_implementation_internal = implementation
 
 
-def _distinct(configs: list[Any]) -> list[Any]:
+def distinct_configs(model: nn.Module) -> list[Any]:
+    """Every configuration object inside a model, once."""
+    configs = [module.config for module in model.modules() if hasattr(module, "config")]
     return list({id(config): config for config in configs}.values())
 
 

@@ -231,6 +231,8 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
         raise ConfigError(f"{source} cannot be loaded: {_missing(error)}") from error
     except Exception as error:  # what broken configurations and files raise inside the library is of any kind
         what = f"{type(error).__name__}: {_reason(error)}"
+        if type(error).__name__.startswith("StrictDataclass"):  # Which wraps what the field is refused for.
+            what = _reason(error).rpartition("Error: ")[2]
         raise ConfigError(f"{source} cannot be loaded: {what}") from error
 
 

@@ -67,7 +67,10 @@ TABLES: dict[str, int | str] = {
 POSITIONLESS = frozenset(
     {"jamba", "kimi_linear", "nemotron_h", "zamba"}
 )  # Whose mixers carry position instead.
-ROTATES_IN_WINDOWS_ALONE = frozenset({"cohere2", "exaone4", "flint"})
+ROTATES_IN_WINDOWS_ALONE = frozenset({"afmoe", "cohere2", "exaone4", "exaone_moe", "flint", "kolibri1"})
+WINDOWS_EVERYWHERE = frozenset({"minimax"})  # In layers of every type, where a window is declared.
+TURNS_LAST = frozenset({"deepseek_v4"})  # Whose last coordinates turn where a part of them does.
+MAY_LEAVE_NORMS_OUT = frozenset({"llama4_text"})  # Where `use_qk_norm` is false; others do not read it.
 ROTATES_BY_DEFAULT = frozenset({"roformer"})  # Base 10000, of which the configuration says nothing.
 # Sides (queries, keys) that are normalised after their rotation.
 NORMALISES_AFTER = {"hunyuan_v1_dense": 2, "hunyuan_v1_moe": 2, "llama4_text": 2, "nanochat": 2}
@@ -107,17 +110,22 @@ def declared_gain(declaration: Declaration, gain: float) -> float:
         declaration: The configuration.
         gain: Of the schedule, on queries and keys together.
     """
-    normalised = NORMALISES_AFTER.get(declaration.model_type, 0)
-    if declaration.get("use_qk_norm") is False:
-        normalised = 0
-    return gain ** (1 - normalised / 2) * query_factor(declaration)
+    return gain ** (1 - sides_normalised_after(declaration) / 2) * query_factor(declaration)
 
 
 def normalises_after(declaration: Declaration) -> bool | None:
     """Whether queries and keys are normalised after their rotation; None for an architecture not known."""
     if not is_library_family(declaration.model_type):
         return None
-    return NORMALISES_AFTER.get(declaration.model_type, 0) > 0 and declaration.get("use_qk_norm") is not False
+    return sides_normalised_after(declaration) > 0
+
+
+def sides_normalised_after(declaration: Declaration) -> int:
+    """How many of queries and keys the architecture normalises after their rotation."""
+    family = declaration.model_type
+    if family in MAY_LEAVE_NORMS_OUT and declaration.get("use_qk_norm") is False:
+        return 0
+    return NORMALISES_AFTER.get(family, 0)
 
 
 def query_factor(declaration: Declaration) -> float:

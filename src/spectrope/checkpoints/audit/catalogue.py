@@ -54,7 +54,16 @@ FAULTS = (
         "Pass the declared base to the rotary module; key cached tables by it.",
         "Fast pairs barely change, so short texts look plausible; the error of a pair's angle grows in "
         "proportion to the distance.",
-        ("sgl-project/SpecForge/issues/265", "huggingface/candle/pull/3746", "lyogavin/airllm/pull/369"),
+        (
+            "sgl-project/SpecForge/issues/265",
+            "huggingface/candle/pull/3746",
+            "lyogavin/airllm/pull/369",
+            "radixark/miles/issues/742",
+            "princeton-nlp/LLM-Shearing/issues/66",
+            "THUDM/slime/pull/1720",
+            "google/gemma.cpp/issues/986",
+            "Lightning-AI/litgpt/pull/1993",
+        ),
     ),
     Fault(
         "SPE102",
@@ -65,7 +74,21 @@ FAULTS = (
         "ramp ends or another original length.",
         "Build the frequencies from every field of the declared `rope_parameters`.",
         "As for a wrong base: the error of a pair's angle grows in proportion to the distance.",
-        ("allenai/OLMo-core/pull/330",),
+        (
+            "allenai/OLMo-core/pull/330",
+            "Open-Athena/MarinFold/pull/198",
+            "antonellof/ferrox/issues/39",
+            "lablup/mlxcel/issues/1340",
+            "ollama/ollama/pull/13452",
+            "Blaizzy/mlx-vlm/pull/1710",
+            "trholding/llama2.c/pull/14",
+            "felafax/felafax/issues/59",
+            "huggingface/text-generation-inference/issues/816",
+            "huggingface/transformers/issues/45902",
+            "mlc-ai/mlc-llm/pull/3375",
+            "unslothai/unsloth/pull/10681",
+            "huggingface/transformers/issues/25681",
+        ),
     ),
     Fault(
         "SPE103",
@@ -79,6 +102,9 @@ FAULTS = (
             "sgl-project/sglang/pull/33558",
             "turboderp-org/exllamav3/issues/259",
             "ml-explore/mlx-lm/pull/1507",
+            "Avarok-Cybersecurity/atlas/pull/342",
+            "ggml-org/llama.cpp/pull/17945",
+            "lablup/mlxcel/issues/1358",
         ),
     ),
     Fault(
@@ -89,7 +115,15 @@ FAULTS = (
         "Code for one layout runs with weights that are laid out for the other.",
         "Permute the rows of the query and key projections, or use the other layout's code.",
         "From the first few tokens on.",
-        ("karpathy/nanochat/issues/264", "huggingface/transformers/pull/47403"),
+        (
+            "karpathy/nanochat/issues/264",
+            "huggingface/transformers/pull/47403",
+            "labscommunity/cascadia/pull/69",
+            "ooples/AiDotNet/pull/2074",
+            "warpfront/hipfire/pull/241",
+            "huggingface/transformers/issues/39687",
+            "huggingface/nanotron/pull/427",
+        ),
     ),
     Fault(
         "SPE105",
@@ -100,6 +134,13 @@ FAULTS = (
         "first.",
         "Rotate the declared coordinates alone.",
         "From the first few tokens on.",
+        (
+            "AI-Hypercomputer/maxtext/issues/4616",
+            "vllm-project/vllm/pull/30384",
+            "ml-explore/mlx-lm/pull/1698",
+            "vllm-project/vllm/pull/43770",
+            "InternLM/lmdeploy/pull/3861",
+        ),
     ),
     Fault(
         "SPE106",
@@ -113,6 +154,8 @@ FAULTS = (
             "EleutherAI/gpt-neox/issues/1003",
             "huggingface/transformers/issues/29496",
             "huggingface/transformers/pull/29285",
+            "NVIDIA/Megatron-LM/issues/744",
+            "KellerJordan/modded-nanogpt/issues/39",
         ),
     ),
     Fault(
@@ -123,6 +166,10 @@ FAULTS = (
         "A sign of the sine is lost in a port.",
         "Restore the sign; turned the other way on both sides, kernels are mirrored in the lag.",
         "Grows with the distance.",
+        (
+            "trymirai/lalamo/pull/268",
+            "skyzh/tiny-llm/pull/25",
+        ),
     ),
     Fault(
         "SPE108",
@@ -132,6 +179,10 @@ FAULTS = (
         "An offset of the cache is added on one side alone, or counted from 1 on one side.",
         "Rotate queries and keys with the same positions.",
         "The same shift at every distance; it is largest, relative to the lag, for neighbours.",
+        (
+            "RobertCsordas/moeut/pull/6",
+            "mlx-node/mlx-node/pull/33",
+        ),
     ),
     Fault(
         "SPE109",
@@ -141,6 +192,7 @@ FAULTS = (
         "A tensor-parallel split or a reshape applies the rotation to a part of the heads, or to one side.",
         "Rotate every query head and every key-value head.",
         "From the first few tokens on, in the heads named.",
+        ("vukrosic/leo-optimizer/pull/2",),
     ),
     Fault(
         "SPE110",
@@ -150,6 +202,13 @@ FAULTS = (
         "A pattern of layers without rotation is read inverted, or an encoding is not implemented.",
         "Apply the declared family in this layer.",
         "From the first few tokens on.",
+        (
+            "mlfoundations/open_lm/issues/4",
+            "airockchip/rknn-llm/issues/501",
+            "huggingface/transformers/issues/43756",
+            "timtoole02/Camelid/pull/535",
+            "huggingface/transformers/issues/34234",
+        ),
     ),
     Fault(
         "SPE111",
@@ -159,6 +218,10 @@ FAULTS = (
         "Position ids are computed per chunk or block, or are clamped to the length of a table.",
         "Pass the position of each token in its sequence to the rotation.",
         "None up to the first token whose position is wrong; beyond it, every distance across it is.",
+        (
+            "pegainfer-project/pegainfer/issues/220",
+            "NVIDIA/Megatron-LM/issues/560",
+        ),
     ),
     Fault(
         "SPE112",
@@ -168,6 +231,7 @@ FAULTS = (
         "The rotation is applied to values as well, or to the whole of a fused projection.",
         "Rotate queries and keys alone.",
         "Grows with the distance: what is read from far away is turned the furthest.",
+        ("labmlai/annotated_deep_learning_paper_implementations/issues/251",),
     ),
     Fault(
         "SPE113",
@@ -179,6 +243,7 @@ FAULTS = (
         "pair, the result is no rotation.",
         "Apply the norms and the rotation in the order of the architecture.",
         "From the first few tokens on.",
+        ("karpathy/nanochat/issues/743",),
     ),
     Fault(
         "SPE114",
@@ -188,6 +253,12 @@ FAULTS = (
         "A port or an optimised attention skips `q_norm` or `k_norm`, or loads a class without them.",
         "Apply the norms of the architecture to queries and keys.",
         "Independent of the distance: logits grow with the size of the hidden states.",
+        (
+            "vllm-project/vllm/pull/16311",
+            "lucidrains/x-transformers/issues/352",
+            "kyegomez/MegaVIT/issues/17",
+            "Cerebras/modelzoo/pull/85",
+        ),
     ),
     Fault(
         "SPE201",
@@ -201,6 +272,10 @@ FAULTS = (
             "huggingface/transformers/issues/48745",
             "facebookresearch/xformers/issues/103",
             "keras-team/keras/issues/23038",
+            "huggingface/transformers/issues/39408",
+            "rasbt/LLMs-from-scratch/pull/1062",
+            "tenstorrent/tt-metal/issues/41215",
+            "huggingface/transformers/issues/48748",
         ),
     ),
     Fault(
@@ -215,6 +290,12 @@ FAULTS = (
             "huggingface/transformers/issues/39408",
             "huggingface/transformers/issues/29623",
             "unslothai/unsloth/pull/8253",
+            "huggingface/transformers/issues/35896",
+            "vllm-project/vllm/pull/33594",
+            "zml/zml/pull/763",
+            "vllm-project/vllm/issues/3385",
+            "vllm-project/vllm/pull/17772",
+            "ggml-org/llama.cpp/pull/12791",
         ),
     ),
     Fault(
@@ -226,7 +307,14 @@ FAULTS = (
         "heads in another order.",
         "Take the authors' slopes, in the order of the heads.",
         "The bias is off in proportion to the distance.",
-        ("ml-explore/mlx/pull/3071", "baichuan-inc/Baichuan2/issues/225", "NVIDIA/TensorRT-LLM/pull/1611"),
+        (
+            "ml-explore/mlx/pull/3071",
+            "baichuan-inc/Baichuan2/issues/225",
+            "NVIDIA/TensorRT-LLM/pull/1611",
+            "paiml/aprender/pull/2143",
+            "ml-explore/mlx/issues/343",
+            "antofuller/CROMA/issues/12",
+        ),
     ),
     Fault(
         "SPE302",
@@ -236,6 +324,10 @@ FAULTS = (
         "An encoder uses a decoder's buckets, or the reverse, or their number or reach is not read.",
         "Compute buckets from `relative_attention_num_buckets` and `relative_attention_max_distance`.",
         "Depends on which lags change their bucket.",
+        (
+            "huggingface/transformers/pull/16155",
+            "huggingface/transformers/pull/8518",
+        ),
     ),
     Fault(
         "SPE303",
@@ -245,6 +337,7 @@ FAULTS = (
         "The sign is flipped, heads are read in another order, or biases are scaled with the logits.",
         "Add the rows of `relative_attention_bias` as they are, a column per head.",
         "From the first few tokens on, in the heads named.",
+        ("tenstorrent/tt-metal/pull/56406",),
     ),
     Fault(
         "SPE401",
@@ -254,6 +347,10 @@ FAULTS = (
         "The table of positions is not added, or is another checkpoint's.",
         "Add the declared table to the embeddings.",
         "From the first token on.",
+        (
+            "BrianPulfer/PapersReimplementations/issues/9",
+            "EleutherAI/gpt-neox/pull/147",
+        ),
     ),
     Fault(
         "SPE402",
@@ -264,6 +361,7 @@ FAULTS = (
         "An offset, such as OPT's 2 or RoBERTa's padding row, is lost, or padding is counted.",
         "Start at the declared row, and skip padding.",
         "The same shift at every position; harmless where queries and keys are rotated alike.",
+        ("huggingface/transformers/issues/5285",),
     ),
     Fault(
         "SPE403",
@@ -273,6 +371,11 @@ FAULTS = (
         "Temperature tuning of unrotated layers is missing or misread.",
         "Apply the declared factor by position.",
         "None up to the declared floor, then growing with the position.",
+        (
+            "vllm-project/vllm/pull/19997",
+            "NVIDIA/TensorRT-LLM/pull/3491",
+            "AI-Hypercomputer/maxtext/pull/1611",
+        ),
     ),
     Fault(
         "SPE404",
@@ -284,6 +387,13 @@ FAULTS = (
         "scaled both before and in the kernel.",
         "Compute the factor of every layer from the configuration, and apply it once.",
         "From the first token: logits are sharper or flatter by this factor at every distance.",
+        (
+            "onnxruntime/mobius/pull/548",
+            "huggingface/transformers/pull/47435",
+            "ollama/ollama/pull/13893",
+            "ggml-org/llama.cpp/pull/8444",
+            "antonellof/ferrox/issues/40",
+        ),
     ),
     Fault(
         "SPE405",
@@ -293,6 +403,10 @@ FAULTS = (
         "A fused kernel without a cap is used, or `attn_logit_softcapping` is not read.",
         "Use a kernel that caps logits, or plain attention.",
         "Wherever logits come near the cap; independent of the distance.",
+        (
+            "sgl-project/sglang/issues/33915",
+            "NVIDIA/TransformerEngine/pull/3391",
+        ),
     ),
     Fault(
         "SPE406",
@@ -302,6 +416,10 @@ FAULTS = (
         "A kernel without sinks is used, or their order is not that of the heads.",
         "Pass the sinks to the attention kernel.",
         "Independent of the distance: attention that the sinks should take goes to keys.",
+        (
+            "tenstorrent/tt-metal/pull/31115",
+            "HabanaAI/vllm-hpu-extension/pull/339",
+        ),
     ),
     Fault(
         "SPE407",
@@ -313,6 +431,10 @@ FAULTS = (
         "axis, or drops weights after softmax.",
         "Compare the function with plain attention on random inputs, with grouped heads and with a mask.",
         "Independent of the distance.",
+        (
+            "PSAL-POSTECH/ONNXim/pull/34",
+            "apple/axlearn/pull/842",
+        ),
     ),
     Fault(
         "SPE501",
@@ -322,6 +444,11 @@ FAULTS = (
         "Positions or biases restart with each call, or padding is not skipped.",
         "Count positions from the start of each text in every way of serving.",
         "Depends on the way of serving; see the finding's query and key.",
+        (
+            "huggingface/transformers/issues/43082",
+            "unslothai/unsloth/issues/3699",
+            "ndif-team/nnsight/pull/673",
+        ),
     ),
     Fault(
         "SPE601",
@@ -331,8 +458,17 @@ FAULTS = (
         "An old and a new layout of the same field are both present, and an edit changed one of them.",
         "Keep one of the fields.",
         "That of the respect which the finding names.",
+        (
+            "MakazhanAlpamys/Soup/issues/793",
+            "microsoft/onnxruntime-genai/pull/2609",
+        ),
     ),
 )
+
+
+PICTURES = "images/findings"  # Within the folder of the documentation.
+UNPICTURED = ("SPE501", "SPE601")  # A plain forward pass, or the file alone, has no such fault.
+PICTURED = tuple(one.code for one in FAULTS if one.code not in UNPICTURED)
 
 
 def fault(code: str) -> Fault:
@@ -359,7 +495,11 @@ def as_page() -> str:
     """The catalogue as a page of the documentation."""
     head = (
         "# What an audit finds\n\nEvery finding has a code. `spectrope explain SPE101` prints an entry. "
-        "This page is what `spectrope.checkpoints.audit.catalogue.as_page()` returns.\n"
+        "This page is what `spectrope.checkpoints.audit.catalogue.as_page()` returns.\n\n"
+        "Each picture shows one such fault in a small model with random weights: the Kullback-Leibler "
+        "divergence of its next-token distributions from those of the same model without the fault, after "
+        "so many random tokens. `python -m tests.checkpoints.audit.pictures` draws them. Sizes depend on the "
+        "model; an audit measures them on yours.\n"
     )
     return "\n".join([head, *map(_section, FAULTS)])
 
@@ -373,4 +513,6 @@ def _section(one: Fault) -> str:
     )
     text = "\n".join(f"- **{title}.** {body}" for title, body in rows)
     links = ", ".join(f"[{thread}]({HUB}{thread})" for thread in one.threads)
-    return f"## {one.code} {one.name}\n\n{text}\n" + (f"- **Public threads.** {links}\n" if links else "")
+    picture = f"\n![{one.name}: divergence against length](../{PICTURES}/{one.code}.svg)\n"
+    shown = picture if one.code in PICTURED else ""
+    return f"## {one.code} {one.name}\n\n{text}\n- **Public threads.** {links}\n{shown}"

@@ -216,7 +216,7 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     close = fit_schedule(torch.tensor(effective.frequencies), wanted.base, PROGRESSION)
     rounds = close.scaling != "none" or wanted.scaling != "none"
     if rounds and errors.get(worst, math.inf) < ROUNDING:
-        return Discrepancy("frequencies", pair, got, "within the rounding of bfloat16")
+        return Discrepancy("frequencies", pair, got, "within the rounding of low precision")
     fit = effective.fit(expected.base or wanted.base)
     if fit.scaling == wanted.scaling == "none":
         return Discrepancy("base", rounded(wanted.base), rounded(fit.base))

@@ -8,6 +8,7 @@ from spectrope.checkpoints.audit.architectures import (
     POSITIONLESS,
     ROTATES_BY_DEFAULT,
     TABLES,
+    WINDOWS_EVERYWHERE,
     declared_gain,
     first_row,
     rotates,
@@ -24,6 +25,9 @@ ROTARY_KEYS = ("rope_parameters", "rope_theta", "rope_scaling", "rotary_dim", "r
 LOCAL = frozenset(
     {"big_bird", "led", "longformer", "longt5", "pegasus_x"}
 )  # Of blocks, under fields of their own.
+# Types of layers that have the window, and "full_attention" for those of `WINDOWS_EVERYWHERE`.
+WINDOWED_TYPES = frozenset({"", "sliding_attention", "full_attention"})
+WINDOW_NAMES = {"gpt_neo": "window_size", "recurrent_gemma": "attention_window_size"}
 GPT_NEO_TYPES = {"global": "full_attention", "local": "sliding_attention"}
 
 
@@ -54,7 +58,9 @@ def declared_layer(declaration: Declaration, stack: str, layer: int, length: int
     turning = declared_turning(declaration, rope_parameters(declaration, kind), length)
     if turning.gain is not None:
         turning = replace(turning, gain=declared_gain(declaration, turning.gain))
-    return LayerEncoding("rotary", turning=turning, mask=mask)
+    return LayerEncoding(
+        "rotary", turning=turning, mask=mask, query_scale=_llama4_growth(declaration, kind, length)
+    )
 
 
 def contradictions(declaration: Declaration, layer: int) -> list[tuple[str, str]]:
@@ -77,9 +83,9 @@ def declared_mask(declaration: Declaration, layer: int) -> Mask | None:
     kind = layer_type(declaration, layer)
     if kind == "chunked_attention":
         return Mask("causal chunk", declaration.get("attention_chunk_size"))
-    if kind == "full_attention":
+    if kind == "full_attention" and declaration.model_type not in WINDOWS_EVERYWHERE:
         return Mask("unlimited")
-    if declaration.get("use_sliding_window") is False or kind not in ("", "sliding_attention"):
+    if declaration.get("use_sliding_window") is False or kind not in WINDOWED_TYPES:
         return _whole(declaration)
     return _window(declaration) or _whole(declaration)
 
@@ -94,7 +100,7 @@ def _window(declaration: Declaration) -> Mask | None:
     """The window of the layers that have one, in keys that its family counts in its own way."""
     if declaration.model_type == "modernbert":  # Half of the width on either side of the query.
         return Mask("bidirectional window", declaration.number("local_attention") // 2)
-    window = declaration.get("sliding_window", "window_size" if declaration.model_type == "gpt_neo" else "")
+    window = declaration.get("sliding_window", WINDOW_NAMES.get(declaration.model_type, ""))
     return None if window is None else Mask("causal window", int(window))
 
 
@@ -127,6 +133,13 @@ def _buckets(declaration: Declaration, stack: str) -> Buckets | None:
         return None
     reach = declaration.get("relative_attention_max_distance") or 128
     return Buckets(stack != "decoder", int(n_buckets), int(reach))
+
+
+def _llama4_growth(declaration: Declaration, kind: str, length: int) -> float | None:
+    """The factor on rotated queries at the last position: Ministral 3's, after Llama 4's."""
+    parameters = rope_parameters(declaration, kind)
+    beta, trained = parameters.get("llama_4_scaling_beta"), parameters.get("original_max_position_embeddings")
+    return 1 + beta * math.log1p((length - 1) // trained) if beta and trained else None
 
 
 def _temperature(declaration: Declaration, layer: int, length: int) -> float | None:

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM
+from spectrope.checkpoints.audit.architectures import READS_ROTARY_DIM, TURNS_LAST
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.core import ConfigError
@@ -268,7 +268,8 @@ def _sense(fields: Declaration) -> int | None:
 def _coordinates(fields: Declaration, parameters: dict[str, Any]) -> tuple[int, int, int]:
     """First rotated coordinate, how many there are, and the width of queries and keys."""
     if (latent := fields.get("qk_rope_head_dim")) is not None:
-        still = fields.get("qk_nope_head_dim") or 0
+        beside = fields.number("head_dim") - latent if fields.model_type in TURNS_LAST else 0
+        still = fields.get("qk_nope_head_dim") or beside
         return still, latent, still + latent
     head_dim = (
         fields.get("head_dim", "attention_head_dim", "d_kv", "kv_channels") or fields.width // fields.n_heads

@@ -41,6 +41,8 @@ def declared_scale(declaration: Declaration, layer: int, layer_type: str, width:
         return float(declaration.get("attention_multiplier"))
     if (scalar := declaration.get("query_pre_attn_scalar")) is not None:
         return float(scalar) ** -0.5
+    if (scale := (declaration.get("attn_config") or {}).get("softmax_scale")) is not None:
+        return float(scale)
     if declaration.get("scale_attn_weights") is False:
         factor = 1.0
     else:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from spectrope.checkpoints.audit.compare import Discrepancy
+from spectrope.checkpoints.audit.impact import Impact
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Finding:
         declared: What was expected.
         effective: What was measured.
         residual: Largest relative departure, where it is a number and was computed.
-        impact: Effect on the model's predictions; None while it is not measured.
+        impact: Effect on the model's predictions, or the reason why it was not computed.
         message: All of it in one line.
     """
 
@@ -28,11 +29,11 @@ class Finding:
     declared: str
     effective: str
     residual: float | None
-    impact: float | None
+    impact: Impact
     message: str
 
 
-def finding_of(where: str, layer: int | None, discrepancy: Discrepancy) -> Finding:
+def finding_of(where: str, layer: int | None, discrepancy: Discrepancy, impact: Impact) -> Finding:
     """The record of one discrepancy."""
     return Finding(
         code=discrepancy.code,
@@ -42,6 +43,6 @@ def finding_of(where: str, layer: int | None, discrepancy: Discrepancy) -> Findi
         declared=discrepancy.expected,
         effective=discrepancy.effective,
         residual=discrepancy.residual,
-        impact=None,
+        impact=impact,
         message=str(discrepancy),
     )

@@ -19,8 +19,10 @@ from spectrope.checkpoints.audit.measure import LayerMeasurement, measure
 from spectrope.checkpoints.audit.mixtures import without_unknown
 from spectrope.checkpoints.audit.nearest import named
 from spectrope.checkpoints.audit.norms import freed_of_norms, norm_findings
+from spectrope.checkpoints.audit.predictions import Remedy
 from spectrope.checkpoints.audit.reach import Reach, reach_of
 from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Position
+from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
 from spectrope.checkpoints.audit.tables import table_findings
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
 from spectrope.checkpoints.probes.constant_content import LayerKernel
@@ -96,8 +98,8 @@ def require_finite(model: nn.Module, kernel: LayerKernel) -> None:
     )
 
 
-def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
-    """Measure one layer and compare it with its declaration."""
+def layer_record(kernel: LayerKernel, subject: Subject) -> tuple[LayerRecord, list[Remedy]]:
+    """Measure one layer and compare it with its declaration; what would put each finding right."""
     call, unexplained = carried_out(kernel.call, kernel.exercise)
     kernel, module, length, noise = replace(kernel, call=call), call.module, subject.length, subject.noise
     stack, layer = layer_name(module)
@@ -121,7 +123,7 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
         verdict, reason = "cannot tell", "a convolution mixes tokens before the kernel, which hides positions"
     if doubt and verdict != "differs":
         verdict, reason = "declaration ambiguous", doubt
-    return LayerRecord(
+    record = LayerRecord(
         module=module,
         stack=stack,
         layer=layer,
@@ -135,6 +137,39 @@ def layer_record(kernel: LayerKernel, subject: Subject) -> LayerRecord:
         heads=heads,
         reach=layer_reach(declared, effective, declaration, length, noise),
     )
+    return record, _remedies(record, subject, measured)
+
+
+def remedies_of(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
+    """A remedy per finding of a record, also of those that came in comparison with other layers."""
+    module = model.get_submodule(record.module)
+    late = record.findings[len(known) :]
+    return [*known, *(Remedy(module, one, _scaled_as_others(one, record)) for one in late)]
+
+
+def beyond(record: LayerRecord, known: list[Remedy], model: nn.Module) -> list[Remedy]:
+    """Remedies of findings at far positions, which no sequence of the audited length shows."""
+    module = model.get_submodule(record.module)
+    reason = "it shows beyond the audited length"
+    return [Remedy(module, one, reason) for one in record.findings[len(known) :]]
+
+
+def _scaled_as_others(finding: Discrepancy, record: LayerRecord) -> Substitution:
+    """The factor on dot products that layers like this one have."""
+    ratio = float(finding.expected.partition(" ")[0]) / record.scale
+    return lambda given: replace(given, q=given.q * ratio)
+
+
+def _remedies(record: LayerRecord, subject: Subject, measured: LayerMeasurement) -> list[Remedy]:
+    """What would put each finding of a layer right."""
+    declared, table = record.declared, None
+    if record.findings and declared.buckets is not None:
+        table = bucket_table(subject.model, record.module, declared.buckets.n_buckets)
+    module = subject.model.get_submodule(record.module)
+    return [
+        Remedy(module, one, substitution_of(one, declared, measured, table, subject.length))
+        for one in record.findings
+    ]
 
 
 def _findings(

@@ -12,13 +12,14 @@ from spectrope.checkpoints.audit.bias import find_buckets, lag_table, linear_slo
 from spectrope.checkpoints.audit.compare import GAIN
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, describe_mask
 from spectrope.checkpoints.audit.records import HeadRecord, Position
-from spectrope.checkpoints.audit.rotary import fit_rotation
+from spectrope.checkpoints.audit.rotary import Rotation, fit_rotation
 from spectrope.checkpoints.audit.sides import Sides, each_head
 from spectrope.checkpoints.audit.turning import turning_of, unscaled, varies
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 from spectrope.spectral import lag_effects, lag_effects_of_product
 
 TOEPLITZ = 1e-3  # Largest distance from Toeplitz of a kernel that is called relative.
+TABLES_ROUNDED = 2**-8  # Noise up to which sines and cosines in bfloat16 change the norms of pairs.
 NEAR, FAR = 32, 32  # Lags of a head's kernel that are kept: all the nearest, and some beyond, each way.
 
 
@@ -51,8 +52,8 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
     scale, bias = split_logits(call)
     q, growth = unscaled(call.q.double(), noise)
     k, key_growth = unscaled(call.k.double(), noise)
-    rotation = fit_rotation(q, k, kernel.sources, noise)
-    sides = each_head(q, k, kernel.sources, rotation, noise)
+    rotation, tolerance = _rotation(q, k, kernel, declared, noise)
+    sides = each_head(q, k, kernel.sources, rotation, tolerance)
     still = rotation is None and not varies(q, noise) and not varies(k, noise)
     encoding = LayerEncoding(
         "none" if still else "rotary" if rotation else "unknown",
@@ -77,6 +78,26 @@ def measure(kernel: LayerKernel, declared: LayerEncoding, absolute: bool, noise:
         scale = declared.scale  # fitted to logits, it is known to no more than this
     encoding = _scaled(encoding, scale, sides)
     return LayerMeasurement(encoding, _heads(kernel, scale, bias, mask, encoding, absolute), sides)
+
+
+def _rotation(
+    q: Float[Tensor, "b h t d"],
+    k: Float[Tensor, "b g t d"],
+    kernel: LayerKernel,
+    declared: LayerEncoding,
+    noise: float,
+) -> tuple[Rotation | None, float]:
+    """The rotation of all heads, and the rounding error at which pairs keep their norms.
+
+    Where they do not keep them in the model's own arithmetic, tables of low precision may explain it.
+    """
+    rotation = fit_rotation(q, k, kernel.sources, noise)
+    if rotation is not None or declared.turning is None or noise >= TABLES_ROUNDED:
+        return rotation, noise
+    coarse = fit_rotation(q, k, kernel.sources, TABLES_ROUNDED)
+    if coarse is None or not turning_of(q, coarse, declared.turning, noise).rounding:
+        return None, noise
+    return coarse, TABLES_ROUNDED
 
 
 def _sinks(call: Call) -> tuple[float, ...] | None:

@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.declared_rope import KINDS, schedule_of, trained_before
 from spectrope.checkpoints.audit.encoding import Turning
 from spectrope.checkpoints.audit.fields import Declaration
+from spectrope.checkpoints.audit.precision import DTYPES
 from spectrope.core import ConfigError
 
 ALIKE = 2e-3  # Largest relative residual of a schedule that is named.
@@ -68,11 +71,7 @@ def nearest_schedule(
     seen = torch.tensor(effective.frequencies, dtype=torch.float64)
     noise = 5 * torch.tensor(effective.errors, dtype=torch.float64)
     fitting: list[tuple[str, float, float]] = []
-    for words, changed, whole in _variants(fields, parameters, effective):
-        try:
-            wanted, gain = schedule_of(whole, changed, width, length)
-        except (ConfigError, KeyError, TypeError, ValueError):
-            continue  # This variant lacks a parameter, or breaks a rule of its kind.
+    for words, wanted, gain in _schedules(fields, parameters, effective, width, length):
         if len(wanted) != len(seen):
             continue
         beyond = ((seen - wanted.double()).abs() - noise).clamp(min=0)
@@ -84,6 +83,21 @@ def nearest_schedule(
     least = max(min(residual for _, residual, _ in fitting), CLEAR)
     alike = [one for one in fitting if one[1] <= least][:2]  # frequencies alone may not tell them apart
     return " or ".join(words for words, _, _ in alike), *alike[0][1:]
+
+
+def _schedules(
+    fields: Declaration, parameters: dict[str, Any], effective: Turning, width: int, length: int
+) -> Iterator[tuple[str, Float[Tensor, " m"], float]]:
+    """The declared frequencies rounded, then those of schedules near the declared one: words, and factors."""
+    declared, gain = schedule_of(fields, parameters, width, length)
+    for name, dtype in DTYPES.items():
+        yield f"the declared schedule rounded to {name}", declared.to(dtype).double(), gain
+    for words, changed, whole in _variants(fields, parameters, effective):
+        try:
+            held = {name: value for name, value in changed.items() if value is not None}
+            yield words, *schedule_of(whole, held, width, length)
+        except (ConfigError, KeyError, TypeError, ValueError):
+            continue  # This variant lacks a parameter, or breaks a rule of its kind.
 
 
 def _variants(

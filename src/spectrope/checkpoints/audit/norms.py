@@ -14,7 +14,7 @@ from spectrope.checkpoints.adapters import FAILURES
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.probes.constant_content import LayerKernel
 
-ALIKE = 0.05  # Largest relative departure of norms from their mean that is left to the norm's epsilon.
+ALIKE = 1e-3  # Largest departure of a norm's output that is left to rounding, relative to its largest value.
 OF_SIDES = re.compile(r"^(q|k|qk|query|key)_?(layer)?_?(norm|ln)$")
 
 
@@ -49,30 +49,41 @@ def norm_findings(
             yield Discrepancy(f"norm of {side}", kind, present.get(name, "none"), f"{part} is another module")
         elif name not in kernel.ran:
             yield Discrepancy(f"norm of {side}", kind, "none", f"{part} is not applied")
-        elif wrong := _departure(model.get_submodule(name), kernel.ran[name].double(), ALIKE + 4 * noise):
+        elif wrong := _departure(model.get_submodule(name), kernel.ran[name], kernel.taken.get(name), noise):
             yield Discrepancy(f"norm of {side}", kind, wrong, f"{part} puts them out")
 
 
-def _departure(norm: nn.Module, x: Float[Tensor, "n d"], within: float) -> str:
-    """What the vectors that a norm puts out are instead of normalised and weighted; "" if they are that."""
+def _departure(
+    norm: nn.Module, out: Float[Tensor, "n d"], taken: Float[Tensor, "n d"] | None, noise: float
+) -> str:
+    """What a norm puts out instead of its input, normalised and weighted; "" if it is that."""
     weight, bias = (getattr(norm, name, None) for name in ("weight", "bias"))
-    if not isinstance(weight, Tensor) or weight.shape != x.shape[-1:]:
+    if taken is None or not isinstance(weight, Tensor) or weight.shape != out.shape[-1:]:
         return ""
     w = weight.detach().cpu().double()
-    centred = x if bias is None else x - bias.detach().cpu().double()
-    if any(
-        _alike((centred / scale).norm(dim=-1), within) for scale in (w, 1 + w) if bool((scale != 0).all())
-    ):
+    shift = 0.0 if bias is None else bias.detach().cpu().double()
+    forms = [*_normalised(taken, _epsilon(norm))]
+
+    def is_close(x: Float[Tensor, "n d"]) -> bool:
+        return bool((x - out).abs().max() <= (ALIKE + 8 * noise) * out.abs().max())
+
+    if any(is_close(form * scale + shift) for form in forms for scale in (w, 1 + w)):
         return ""
-    return (
-        "normalised vectors without its weights"
-        if _alike(x.norm(dim=-1), within)
-        else "vectors of several norms"
-    )
+    if any(is_close(form) for form in forms):
+        return "normalised vectors without its weights"
+    return "its input unchanged" if is_close(taken) else "neither its input nor that normalised and weighted"
 
 
-def _alike(norms: Float[Tensor, " n"], within: float) -> bool:
-    return bool((norms - norms.mean()).abs().max() <= within * norms.mean())
+def _normalised(x: Float[Tensor, "n d"], epsilon: float) -> Iterator[Float[Tensor, "n d"]]:
+    """Vectors over their root mean square, and less their mean over their standard deviation."""
+    for centred in (x, x - x.mean(-1, keepdim=True)):
+        yield centred / (centred.square().mean(-1, keepdim=True) + epsilon).sqrt()
+
+
+def _epsilon(norm: nn.Module) -> float:
+    """What a norm adds to the mean square."""
+    known = (getattr(norm, name, None) for name in ("eps", "variance_epsilon", "epsilon"))
+    return float(next((value for value in known if value is not None), 0.0))
 
 
 def freed_of_norms(kernel: LayerKernel, model: nn.Module) -> LayerKernel:

@@ -39,12 +39,14 @@ def _apart(c: Complex[Tensor, "t m"], angles: Float[Tensor, "t m"]) -> float:
 
 
 def _rounded(t: Float[Tensor, "t 1"], frequencies: Float[Tensor, " m"]) -> Iterator[tuple[str, Tensor]]:
-    """Angles with frequencies, positions or their products rounded, fewest roundings first."""
+    """Angles with rounded tables, or with frequencies, positions or products rounded, fewest first."""
     for name, dtype in DTYPES.items():
 
         def low(x: Tensor, dtype: torch.dtype = dtype) -> Tensor:
             return x.to(dtype).double()
 
+        exact = frequencies * t
+        yield f"{name} sines and cosines", torch.atan2(low(exact.sin()), low(exact.cos()))
         for count, parts in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=3)):
             if sum(parts) != count:
                 continue

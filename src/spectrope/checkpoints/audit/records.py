@@ -10,11 +10,14 @@ from torch import Tensor
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.encoding import LayerEncoding
 from spectrope.checkpoints.audit.finding import Finding, finding_of
+from spectrope.checkpoints.audit.impact import NOT_OF_A_LAYER, UNMEASURED, Impact
 from spectrope.checkpoints.audit.reach import Reach
 from spectrope.checkpoints.audit.text import COLUMNS, as_html, as_text, layer_row
 
 if TYPE_CHECKING:
     import polars
+
+    from spectrope.checkpoints.audit.far import Far
 
 LayerVerdict = Literal["matches", "differs", "undeclared", "cannot tell", "declaration ambiguous"]
 AuditOutcome = Literal["matches", "differs", "incomplete"]
@@ -140,6 +143,8 @@ class Audit:
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
         untried: Dotted names of modules whose attention function was not run on random inputs.
+        impacts: Of each finding of each layer.
+        far: What was looked at beyond the audited length; None where nothing was.
     """
 
     model: str
@@ -153,6 +158,8 @@ class Audit:
     unread: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    impacts: tuple[tuple[Impact, ...], ...] = ()
+    far: "Far | None" = None
 
     @property
     def outcome(self) -> AuditOutcome:
@@ -198,14 +205,22 @@ class Audit:
 
     @property
     def records(self) -> tuple[Finding, ...]:
-        """Every finding as a flat record with its code."""
+        """Every finding as a flat record with its code and its impact, the largest impact first."""
         numbers = {f"layer {record.name}": record.layer for record in self.layers}
-        return tuple(finding_of(where, numbers.get(where), finding) for where, finding in self.findings)
+        known = iter([impact for some in self.impacts for impact in some])
+        found: list[Finding] = []
+        for where, finding in self.findings:
+            impact = next(known, UNMEASURED) if where in numbers else NOT_OF_A_LAYER
+            found.append(finding_of(where, numbers.get(where), finding, impact))
+        return tuple(sorted(found, key=lambda one: one.impact.size, reverse=True))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready values, with the summary first."""
         findings = [dataclasses.asdict(record) for record in self.records]
         values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
+        del values["impacts"]
+        if values["far"] is not None:
+            del values["far"]["findings"]
         for absolute in values["absolutes"]:
             del absolute["term"]
         return values

@@ -18,10 +18,12 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import VARIES, absolute_record
+from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.layers import Subject, layer_record, require_finite
+from spectrope.checkpoints.audit.layers import Subject, beyond, layer_record, remedies_of, require_finite
 from spectrope.checkpoints.audit.norms import declared_norms
 from spectrope.checkpoints.audit.paths import path_records
+from spectrope.checkpoints.audit.predictions import Remedy, measure_impacts
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
@@ -41,6 +43,7 @@ def audit(
     dtype: Dtype = "auto",
     device: Device = "auto",
     paths: bool = False,
+    reach: bool = True,
     batch: int = 2,
     seed: int = 0,
     watch: Watch | None = None,
@@ -59,6 +62,7 @@ def audit(
         device: Of a checkpoint, to compute on.
         paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
             with those of a plain forward pass.
+        reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Random vectors, each one row of the batch.
         seed: Of the random vectors.
         watch: Called with the numbers of layers measured and in all; None shows them in a terminal or a
@@ -93,6 +97,7 @@ def audit(
         modules = attention_modules(inner)
         absolutes = constant_token(inner, modules, length)
         records: list[LayerRecord] = []
+        remedies: dict[str, list[Remedy]] = {}
         untried: list[str] = []
         varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
 
@@ -102,7 +107,8 @@ def audit(
 
         def receive(kernel: LayerKernel) -> None:
             require_finite(model, kernel)
-            records.append(layer_record(kernel, subject))
+            record, remedies[kernel.call.module] = layer_record(kernel, subject)
+            records.append(record)
             if kernel.exercise is None and kernel.call.pattern is None:
                 untried.append(kernel.call.module)
             watch(Progress("audit", len(records), len(modules)))
@@ -110,6 +116,14 @@ def audit(
         watch(Progress("audit", 0, len(modules)))
         unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
         served = path_records(model, noise, seed) if paths else ()
+        compared = compare_scales(records, declaration, noise)
+        every = [remedies_of(one, remedies[one.module], inner) for one in compared]
+        trained = trained_length(model)
+        far = look_far(inner, declaration, compared, length, trained, noise, seed) if reach else NOWHERE
+        compared = tuple(with_far(one, far) for one in compared)
+        every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
+        measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed)
+    impacts = iter(measured)
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
@@ -117,7 +131,9 @@ def audit(
         noise=noise,
         length=length,
         absolutes=tuple(absolute_record(one, declaration, noise) for one in absolutes),
-        layers=compare_scales(records, declaration, noise),
+        layers=compared,
+        far=far,
+        impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
         paths=served,
         unread=unread,
         without=blocks_without(inner, modules),

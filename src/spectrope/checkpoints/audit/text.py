@@ -44,7 +44,7 @@ def shown_rows(audit: "Audit") -> list[tuple[str, ...]]:
 
 def reasons(audit: "Audit") -> list[tuple[str, str]]:
     """Where something does not match, and why."""
-    findings = [(where, f"{finding.code} {finding}") for where, finding in audit.findings]
+    findings = [(one.where, f"{one.code} {one.message}; {one.impact}") for one in audit.records]
     others = [(f"layer {layer.name}", layer.reason) for layer in audit.layers if layer.reason]
     paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
     unread = [(module, "its attention is of a form that is not read") for module in audit.unread]
@@ -57,9 +57,20 @@ def closing(audit: "Audit") -> str:
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
     paths = "" if audit.paths else "cached decoding, padding and packing, which --paths compares"
-    unseen = [f"positions from {audit.length} on", paths, untried, WEIGHTS]
+    unseen = [*_beyond(audit), paths, untried, WEIGHTS]
     tried = "" if names else ", what attention functions make of random inputs"
     return f"{SEEN}{tried}. Not looked at: {'; '.join(filter(None, unseen))}."
+
+
+def _beyond(audit: "Audit") -> list[str]:
+    """Positions and windows that were not looked at."""
+    far = audit.far
+    if far is None or not (far.positions or far.windows or far.unchecked):
+        return [f"positions from {audit.length} on"]
+    last = max((*far.positions, *far.windows))
+    if not far.positions:
+        return [f"rotations from position {audit.length} on", *far.unchecked]
+    return [f"positions from {audit.length} on but {len(far.positions)} up to {last}", *far.unchecked]
 
 
 def as_text(audit: "Audit") -> str:

@@ -43,13 +43,15 @@ class LayerKernel:
         norms_after: Dotted names of the norms that ran before the kernel and whose outputs vary with the
             position: what they received had been encoded.
         ran: Dotted names of the inner modules that ran before the kernel, and some vectors that they put out.
+        taken: Vectors that norms among them took, likewise.
         exercise: What the attention function makes of random inputs, where it was run.
     """
 
     call: Call
     sources: list[Float[Tensor, "b _"]]
     norms_after: tuple[str, ...] = ()
-    ran: Mapping[str, Float[Tensor, "n _"]] = field(default_factory=dict)
+    ran: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
+    taken: Mapping[str, Float[Tensor, "_ _"]] = field(default_factory=dict)
     exercise: Exercise | None = None
 
 
@@ -120,6 +122,7 @@ def constant_content(
     seed: int = 0,
     *,
     exercised: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 
@@ -131,6 +134,7 @@ def constant_content(
         contents: How many random vectors; each fills one row of the batch.
         seed: Names the vectors.
         exercised: Whether to run each attention function on random inputs, too.
+        given: Further arguments of the model's forward call.
 
     Returns:
         Dotted names of modules that attend in a form that is not read.
@@ -141,6 +145,7 @@ def constant_content(
     sources: dict[str, list[Tensor]] = {name: [] for name in modules}
     norms: dict[str, list[str]] = {name: [] for name in modules}
     ran: dict[str, Tensor] = {}
+    taken: dict[str, Tensor] = {}
     inner = {
         f"{name}.{part}": name
         for name in modules
@@ -148,46 +153,60 @@ def constant_content(
         if part
     }
 
-    def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
-        states = states_of(args, given)
+    def replace(name: str, args: Any, named: dict[str, Any]) -> Any:
+        states = states_of(args, named)
         axes = batch_first(states, contents, length)
         return with_all_states(
-            args, given, constant_like(states.permute(axes), seed, name).permute(_back(axes))
+            args, named, constant_like(states.permute(axes), seed, name).permute(_back(axes))
         )
+
+    normalising = {
+        part for part in inner if "norm" in f"{part} {type(model.get_submodule(part)).__name__}".lower()
+    }
+
+    def take(part: str, args: Any, named: dict[str, Any]) -> None:
+        if args and isinstance(args[0], Tensor):
+            taken[part] = _some(args[0])
 
     def note(part: str, output: Any) -> None:
         if isinstance(output, Tensor):
-            ran[part] = output.flatten(0, -2)[:SOME].cpu()
+            ran[part] = _some(output)
         heard, output = sources.get(inner[part]), _by_row(output, contents, length)
         if heard is None or output is None:
             return
         first = _first_position(output, length)
         if first is not None:
             heard.append(first)
-        elif "norm" in f"{part} {type(model.get_submodule(part)).__name__}".lower():
+        elif part in normalising:
             norms[inner[part]].append(part)
 
     def receive(call: Call) -> None:
         if call.module in sources:
             found = [source.cpu() for source in sources.pop(call.module)]
             tried = exercise(call, seed) if exercised else None
-            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module]), ran | {}, tried))
+            sink(LayerKernel(call.cpu(), found, tuple(norms[call.module]), ran | {}, taken | {}, tried))
         if not sources:
             raise Enough
 
     with (
         before(model, modules, replace),
+        before(model, normalising, take),
         after(model, inner, note),
         recorded(model, receive) as unread,
         suppress(Enough),
     ):
-        model(**Inputs(batch=contents, length=length).of(model))
+        model(**Inputs(batch=contents, length=length).of(model) | (given or {}))
     if sources:
         raise UnsupportedError(
             f"{type(model).__name__} has attention of a form that is not supported yet: "
             f"{next(iter(sources))} shows its kernel for short inputs, but not at length {length}."
         )
     return tuple(dict.fromkeys(unread))
+
+
+def _some(x: Tensor) -> Float[Tensor, "n d"]:
+    """Some vectors of a tensor, in double precision on the CPU."""
+    return x.flatten(0, -2)[:SOME].double().cpu()
 
 
 def batch_first(x: Float[Tensor, "_ _ _"], batch: int, length: int) -> tuple[int, int, int]:

@@ -1,0 +1,54 @@
+"""How much a finding changes what a model predicts."""
+
+from dataclasses import dataclass
+
+HARMLESS = 1e-10  # Divergence in nats that is left to rounding.
+
+
+@dataclass(frozen=True)
+class Impact:
+    """What a finding changes, against the same model with the declared encoding in its place.
+
+    Args:
+        divergence: Mean Kullback-Leibler divergence of the model's next-token distributions from those of
+            the model put right, in nats; None where it was not computed.
+        loss: Mean loss, less that of the model put right, in nats per token, on random tokens that are
+            repeated once; None where the model predicts no next token.
+        lengths: Tokens read, ascending.
+        by_length: Divergence after so many tokens.
+        layers: In how many layers the finding was put right at once.
+        reason: Why nothing was computed, "" if it was.
+        rounding: Divergence that is left to rounding.
+    """
+
+    divergence: float | None = None
+    loss: float | None = None
+    lengths: tuple[int, ...] = ()
+    by_length: tuple[float, ...] = ()
+    layers: int = 0
+    reason: str = ""
+    rounding: float = HARMLESS
+
+    @property
+    def harmless(self) -> bool:
+        """Whether predictions are the same up to rounding."""
+        return self.divergence is not None and max((self.divergence, *self.by_length)) <= self.rounding
+
+    @property
+    def size(self) -> float:
+        """For sorting: the divergence, below every one that was computed where it was not."""
+        return -1.0 if self.divergence is None else self.divergence
+
+    def __str__(self) -> str:
+        if self.divergence is None:
+            return f"impact not computed: {self.reason}"
+        if self.harmless:
+            return f"harmless: predictions are the same up to rounding over {self.lengths[-1]} tokens"
+        where = f"{self.by_length[0]:.2g} nats after {self.lengths[0]} tokens"
+        if len(self.lengths) > 1:
+            where += f", {self.by_length[-1]:.2g} after {self.lengths[-1]}"
+        return f"next-token divergence {where}" + ("" if self.loss is None else f"; loss {self.loss:+.2g}")
+
+
+NOT_OF_A_LAYER = Impact(reason="it is of no attention layer")
+UNMEASURED = Impact(reason="the audit measured none")

@@ -1,0 +1,139 @@
+"""Positions and windows beyond an audit's length: faults there are found, and sound models pass."""
+
+import json
+import sys
+
+import pytest
+import torch
+from tests.checkpoints.audit.families import BLOOM, GROUPED, LLAMA4, ROPES, build, llama
+
+from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.probes.far import MOST, chosen_positions
+
+LENGTH = 64
+LLAMA3 = ROPES["llama3"] | {"original_max_position_embeddings": 8192}
+LONG = ROPES["longrope"] | {"factor": None, "original_max_position_embeddings": 4096}
+CHUNKED = GROUPED | LLAMA4 | {"max_position_embeddings": 131072, "attention_chunk_size": 8192}
+
+
+def mistral(**changes):
+    return build("Mistral", **GROUPED | {"max_position_embeddings": 32768, "sliding_window": 4096} | changes)
+
+
+def phi3():
+    return build(
+        "Phi3",
+        **GROUPED | {"max_position_embeddings": 131072},
+        original_max_position_embeddings=4096,
+        rope_parameters=dict(LONG),
+    )
+
+
+SOUND = {
+    "a million positions": lambda: llama(max_position_embeddings=1048576),
+    "Llama 3": lambda: llama(max_position_embeddings=131072, rope_parameters=dict(LLAMA3)),
+    "two lists of factors": phi3,
+    "a long window": mistral,
+    "chunks and a temperature": lambda: build("Llama4", config="TextConfig", **CHUNKED),
+    "both kinds of layers": lambda: build(
+        "Gemma3",
+        config="TextConfig",
+        **GROUPED | {"max_position_embeddings": 32768, "head_dim": 16, "sliding_window": 1024},
+        layer_types=["sliding_attention", "full_attention"],
+    ),
+}
+
+
+def placed(change):
+    """Rotary modules get other positions."""
+
+    def inject(model, patch):
+        for module in model.modules():
+            if type(module).__name__.endswith("RotaryEmbedding"):
+                own = module.forward
+                module.forward = lambda x, position_ids, own=own, **k: own(x, change(position_ids), **k)
+
+    return inject
+
+
+def windowless(model, patch):
+    code = sys.modules[type(model).__module__]
+    patch.setattr(code, "create_sliding_window_causal_mask", code.create_causal_mask)
+
+
+def other_floor(model, patch):
+    for module in model.modules():
+        if hasattr(module, "floor_scale"):
+            module.floor_scale = 16384
+
+
+FAULTS = {
+    "a table that ends": ("Llama 3", placed(lambda p: p.clamp(max=4095)), "SPE111", "stay at 4095"),
+    "restarts": ("a million positions", placed(lambda p: p % 512), "SPE111", "restart every 512 tokens"),
+    "wraps within the window": ("a long window", placed(lambda p: p % 4096), "SPE111", "restart every 4096"),
+    "positions in low precision": (
+        "Llama 3",
+        placed(lambda p: p.bfloat16()),
+        "SPE106",
+        "as when computed in low precision: bfloat16 positions rounded",
+    ),
+    "window dropped": (
+        "a long window",
+        windowless,
+        "SPE202",
+        "causal window 4096 declared, causal effective",
+    ),
+    "floor of a temperature": (
+        "chunks and a temperature",
+        other_floor,
+        "SPE403",
+        "grows 1.0693 times declared",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_models_pass_up_to_their_declared_length(name):
+    model = SOUND[name]()
+    found = audit(model, length=LENGTH)
+    assert found.findings == []
+    assert found.far.unchecked == ()
+    assert found.far.positions[-1] == model.config.max_position_embeddings - 1
+    assert len(found.far.positions) <= 2 * MOST
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_beyond_the_audited_length_is_named(name, monkeypatch):
+    family, inject, code, text = FAULTS[name]
+    model = SOUND[family]()
+    inject(model, monkeypatch)
+    assert audit(model, length=LENGTH, reach=False).findings == []
+    found = audit(model, length=LENGTH)
+    assert {one.code for one in found.records} == {code}
+    assert text in str(found)
+    assert found.records[0].impact.reason == "it shows beyond the audited length"
+
+
+def test_ends_of_windows_are_looked_at_behind_a_cache():
+    assert audit(SOUND["a long window"](), length=LENGTH).far.windows == (4096,)
+    assert audit(SOUND["chunks and a temperature"](), length=LENGTH).far.windows == (8192,)
+
+
+def test_what_was_not_looked_at_is_said():
+    found = audit(mistral(sliding_window=20000, max_position_embeddings=4096), length=LENGTH)
+    assert found.far.unchecked == ("what changes after 20000 tokens",)
+    assert audit(build("Bloom", **BLOOM), length=LENGTH).far.positions == ()
+
+
+def test_json_holds_what_was_looked_at():
+    values = json.loads(json.dumps(audit(mistral(), length=LENGTH).to_dict()))
+    assert values["far"]["windows"] == [4096]
+    assert "findings" not in values["far"]
+
+
+def test_positions_are_few_and_lie_around_boundaries():
+    positions = chosen_positions([4096, 8192], 512, 131072)
+    assert {0, 4095, 4096, 4097, 8191, 131071} <= set(positions)
+    assert len(positions) <= MOST
+    assert positions == sorted(set(positions))
+    assert torch.tensor(positions).max() < 131072

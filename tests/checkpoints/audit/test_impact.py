@@ -1,0 +1,119 @@
+"""The impact of findings: the model put right predicts what the sound model does."""
+
+import json
+
+import pytest
+import torch
+from tests.checkpoints.audit.families import LENGTH, build, llama
+from tests.checkpoints.audit.injections import at_kernel, later, looked_up, masked, rotating
+from tests.checkpoints.audit.museum import NAMES
+from tests.checkpoints.audit.test_injections import model_of
+
+from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.predictions import Predictions
+
+RESTORED = (
+    "base fixed in a converter",
+    "global scaling on sliding layers",
+    "explicit attention factor ignored",
+    "mscale left out of the logits",
+    "whole width rotated",
+    "partners half a whole head away",
+    "weights in halves, code in neighbours",
+    "latent heads without their permutation",
+    "rotation in a layer without one",
+    "window without its last key",
+    "chunk of another length",
+    "rest of a block of 32 keys seen",
+    "cap of logits that are not scaled",
+    "groups of values in turns",
+    "parts of the sequence in zigzag",
+    "buckets both ways in a decoder",
+    "biases scaled with the logits",
+)
+
+
+def impacts(model):
+    return {one.code: one.impact for one in audit(model, length=LENGTH).records}
+
+
+@pytest.mark.parametrize("name", RESTORED)
+def test_the_impact_is_the_divergence_from_the_sound_model(name, monkeypatch):
+    sound = Predictions.of(NAMES[name].sound(), LENGTH, 0)
+    model = NAMES[name].model(monkeypatch)
+    record = audit(model, length=LENGTH).records[0]
+    wrong = Predictions.of(model, LENGTH, 0)
+    direct = (sound.seen.exp() * (sound.seen - wrong.seen)).sum(-1).mean().item()
+    assert record.impact.divergence == pytest.approx(direct, rel=0.02, abs=1e-11)
+    assert record.impact.lengths[-1] == LENGTH - 1
+    if record.impact.loss is not None:
+        assert record.impact.loss == pytest.approx(wrong.loss(wrong.seen) - sound.loss(sound.seen), abs=1e-4)
+
+
+def test_a_shift_of_queries_and_keys_alike_is_harmless(monkeypatch):
+    model = llama()
+    rotating(lambda own, q, k, c, s: own(q, k, *later(c, s, 3)))(model, monkeypatch)
+    found = audit(model, length=LENGTH)
+    assert {one.code for one in found.records} == {"SPE402"}
+    assert all(one.impact.harmless and one.impact.layers == 2 for one in found.records)
+    assert "harmless: predictions are the same up to rounding over 95 tokens" in str(found)
+
+
+def test_what_matters_more_comes_first(monkeypatch):
+    model = llama(rope_parameters={"rope_type": "default", "rope_theta": 1e4}, initializer_range=0.2)
+    masked(lambda lag: lag < 9999, [1])(model, monkeypatch)
+    model.config.rope_parameters["rope_theta"] = 1.1e4
+    records = audit(model, length=LENGTH).records
+    sizes = [one.impact.divergence for one in records]
+    assert [one.code for one in records] == ["SPE201", "SPE101", "SPE101"]
+    assert sizes == sorted(sizes, reverse=True)
+    text = str(audit(model, length=LENGTH))
+    assert text.index("SPE201") < text.index("SPE101")
+
+
+def test_a_finding_of_a_window_has_no_impact_before_it(monkeypatch):
+    impact = audit(NAMES["window without its last key"].model(monkeypatch), length=LENGTH).records[0].impact
+    by_length = dict(zip(impact.lengths, impact.by_length, strict=True))
+    assert by_length[8] == by_length[16] == 0
+    assert by_length[95] > 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "inject", "code", "reason"),
+    [
+        ("bloom", None, "SPE404", "its code calls no attention function that could be replaced"),
+        ("gpt2", looked_up(lambda rows: rows + 1), "SPE402", "it is of no attention layer"),
+        (
+            "llama-default",
+            at_kernel(lambda q, k, v: (q, k * (1 + 0.01 * torch.arange(k.shape[2]))[:, None], v)),
+            "SPE403",
+            "the declared growth is known at the last position alone",
+        ),
+    ],
+)
+def test_why_an_impact_was_not_computed(name, inject, code, reason, monkeypatch):
+    model = model_of(name)
+    if inject is None:
+        for module in model.modules():
+            if hasattr(module, "inv_norm_factor"):
+                module.inv_norm_factor *= 2
+    else:
+        inject(model, monkeypatch)
+    impact = impacts(model)[code]
+    assert (impact.divergence, impact.loss, impact.reason) == (None, None, reason)
+    assert str(impact) == f"impact not computed: {reason}"
+
+
+def test_a_model_without_a_head_predicts_nothing():
+    model = build("Llama", head="Model", vocab_size=64, hidden_size=64, num_attention_heads=4)
+    model.config.rope_parameters["rope_theta"] = 5.0
+    assert impacts(model)["SPE101"].reason == "the model was loaded without a head that predicts tokens"
+
+
+def test_json_holds_the_impact_with_each_finding(monkeypatch):
+    found = audit(NAMES["no local base"].model(monkeypatch), length=LENGTH)
+    values = json.loads(json.dumps(found.to_dict()))
+    (finding,) = values["findings"]
+    assert finding["impact"]["divergence"] > 0
+    assert len(finding["impact"]["lengths"]) == len(finding["impact"]["by_length"])
+    assert "impacts" not in values

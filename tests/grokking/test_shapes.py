@@ -233,10 +233,6 @@ class TestActivations:
         assert seen["med_unit"] is not None
         assert 0 < seen["med_unit"] < 2
 
-    def test_two_polygons_have_no_simplex_to_be_far_from(self, tmp_path):
-        trainer = ShapesTrainer(tiny(), run_for(tiny(), tmp_path), CPU)
-        assert trainer.look()["simplex_distance"] is None
-
 
 class TestDistributions:
     def test_a_strip_holds_out_the_images_whose_upper_left_polygon_is_small(self):

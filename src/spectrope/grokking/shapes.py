@@ -36,7 +36,6 @@ COLUMNS = {
     "simplex_distance": "distance of first hidden activations to the regular simplex, in cosines",
     "weight_norm": "norm of all weights",
 }
-FEWEST_POINTS = 3  # Polygons of which distances to a simplex mean anything.
 
 
 class ShapesTrainer(StepTrainer):
@@ -96,8 +95,6 @@ class ShapesTrainer(StepTrainer):
 
     def _of_activations(self) -> dict[str, float | None]:
         """MED and uniformity of the polygons, each alone in a cell, averaged over the four cells."""
-        if len(self.experiment.task.sides) < FEWEST_POINTS:
-            return dict.fromkeys(("med", "med_unit", "uniformity", "simplex_distance"))
         sums: Counter[str] = Counter()
         for images in self.task.alone():
             first = plain(self.state.model.first_hidden(images.to(self.device)))

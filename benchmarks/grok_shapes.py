@@ -28,14 +28,17 @@ FITTED, GROKKED, LASTING = 0.99, 0.95, 3  # Accuracies, and evaluations in a row
 KEPT = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "med", "uniformity", "weight_norm")
 DIGITS = 6  # Of the numbers in a row.
 
-SMALL = "--sides 0 3 4 5 6 7 --resolution 16 --width 16 --steps 4000 --evaluate-every 50 --stop-after 500"
+SIX = "--sides 0 3 4 5 6 7 --resolution 16 --width 16"
+SHORT = f"{SIX} --steps 4000 --evaluate-every 50 --stop-after 500"
+LONG = f"{SIX} --steps 12000 --evaluate-every 50 --stop-after 500 --learning-rate 0.0003"
 SEARCH = (
-    f"{SMALL} --n-train 324 --decay decoupled --weight-decay 0.3",
-    f"{SMALL} --n-train 216 --decay decoupled --weight-decay 0.3",
-    f"{SMALL} --n-train 324 --weight-decay 0.0001",
-    f"{SMALL} --n-train 324 --decay decoupled --weight-decay 0.1",
-    f"{SMALL} --n-train 162 --decay decoupled --weight-decay 0.3",
-    f"{SMALL} --n-train 324 --decay decoupled --weight-decay 1",
+    f"{SHORT} --n-train 324 --decay decoupled --weight-decay 0.3",
+    f"{LONG} --n-train 324 --decay decoupled --weight-decay 1",
+    f"{SHORT} --n-train 324 --weight-decay 0.0001",
+    f"{LONG} --n-train 648 --decay decoupled --weight-decay 1",
+    f"{SHORT} --n-train 216 --decay decoupled --weight-decay 0.3",
+    f"{SHORT} --n-train 648 --weight-decay 0.0001",
+    f"{SHORT} --n-train 324 --decay decoupled --weight-decay 1",
 )
 
 

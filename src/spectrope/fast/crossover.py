@@ -136,7 +136,7 @@ def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -
 
 
 def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
-    made = plan(ctx, encoding, head.tolerance, causal=head.causal).with_all_fast()
+    made = plan(ctx, encoding, head.tolerance, causal=head.causal, kernels=("polynomial",)).with_all_fast()
     if made.heads[0].certificate is None:
         raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
     return lambda: planned_attention(ctx, v, encoding, made)

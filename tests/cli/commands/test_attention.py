@@ -181,7 +181,7 @@ def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(mod
     assert main(("attention", "calibrate", "--device", "cpu", "--out", str(path))) == 0
     out = capsys.readouterr().out
     assert "one floating-point operation" in out
-    assert "Predicted over measured time in 23 cases" in out
+    assert "Predicted over measured time in 26 cases" in out
     costs = read_costs(path)
     source, options = str(models / "smollm3"), ("--tokens", "8", "--examples", "2")
     usual = planned(capsys, source, *options)
@@ -201,4 +201,11 @@ def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(mod
 @pytest.mark.usefixtures("quick")
 def test_the_record_of_a_calibration_is_the_costs(capsys):
     assert main(("attention", "calibrate", "--device", "cpu", "--json")) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"flop", "byte", "exponential", "call", "source"}
+    assert set(json.loads(capsys.readouterr().out)) == {
+        "flop",
+        "byte",
+        "exponential",
+        "call",
+        "source",
+        "transform",
+    }

@@ -203,6 +203,7 @@ class Calibrate:
 
 def _show_costs(costs: CostModel, measured: Sequence[Case], times: Sequence[float]) -> None:
     units = {"flop": "floating-point operation", "byte": "byte", "exponential": "exponential", "call": "call"}
+    units |= {"transform": "point of an FFT, per doubling"}
     rows = [(f"one {unit}", f"{getattr(costs, name):.3g}") for name, unit in units.items()]
     table(f"nanoseconds, {costs.source}", ("operation", "ns"), rows, ("ns",))
     ratios = [costs.of(case.operations) / time for case, time in zip(measured, times, strict=True)]

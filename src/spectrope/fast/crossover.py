@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spectrope.attention import Allocations, additive_bias, attention
-from spectrope.core import ConfigError, require, seconds, torch_stream
+from spectrope.core import ConfigError, UnsupportedError, require, seconds, torch_stream
 from spectrope.encodings import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import RoundingSetting, certify
 from spectrope.fast.chunkwise import PolynomialWeights
@@ -20,6 +20,11 @@ from spectrope.fast.polynomial import planned_attention, polynomial_attention
 
 DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
 REPEATS = 2
+FAST = (
+    "polynomial",
+    "toeplitz_fft",
+    "relative_fft",
+)  # Sums over blocks; FFT of rotated, of unrotated vectors.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +36,7 @@ class SyntheticHead:
         reach: Largest modulus of a logit by the norms of queries and keys.
         tolerance: Largest certified error, in units of max|v|.
         causal: Whether attention is causal.
-        bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
+        bias: A registered encoding of form DOT_PLUS_LAG; None for rotation.
     """
 
     head_dim: int = 16
@@ -48,11 +53,6 @@ class SyntheticHead:
         if self.bias is not None:
             of_lag = ENCODINGS[self.bias].form is Form.DOT_PLUS_LAG
             require(of_lag, self, "bias", "an encoding that adds a bias of the lag")
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that is compared with the exact one."""
-        return "polynomial" if self.bias is None else "Toeplitz by FFT"
 
     def encoding(self, n: int, device: torch.device) -> Encoding:
         """The encoding, as initialised, for sequences of some length; nothing in it is trained."""
@@ -76,7 +76,7 @@ class KernelTiming:
     """One kernel at one length.
 
     Args:
-        kernel: "polynomial", "Toeplitz by FFT" or "exact".
+        kernel: The implementation: one of `FAST`, or "exact".
         direction: "forward", or "both": forward and backward.
         length: Tokens.
         seconds: Least of a few runs.
@@ -107,24 +107,40 @@ class DegreeError:
     error: float
 
 
-def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -> Iterator[KernelTiming]:
-    """Time both kernels at every length, forward and with the backward pass; planning is not counted.
+def refusals(head: SyntheticHead, length: int, device: torch.device) -> dict[str, str]:
+    """Fast kernels that do not serve a head at some length, and why."""
+    found = {}
+    for kernel in FAST:
+        try:
+            _call(kernel, *head.inputs(length, device), head)()
+        except (ConfigError, UnsupportedError) as refusal:
+            found[kernel] = str(refusal)
+    return found
 
-    Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
+
+def timings(
+    head: SyntheticHead, lengths: Sequence[int], device: torch.device, kernels: Sequence[str]
+) -> Iterator[KernelTiming]:
+    """Time kernels at every length, forward and with the backward pass.
+
+    The plan of `polynomial` is made before and not counted. Those by FFT make their own in every call, for a
+    tolerance of 1e-2.
+
+    Args:
+        head: What is computed.
+        lengths: Tokens.
+        device: Device to compute on.
+        kernels: Names from `FAST`, and "exact".
 
     Raises:
         ConfigError: If no degree keeps the head's tolerance on its range at some length.
-        UnsupportedError: Likewise under a lag bias.
+        UnsupportedError: Likewise by FFT, or if a kernel does not serve the head's lag bias.
     """
     for n in lengths:
         ctx, v, encoding = head.inputs(n, device)
-        fast = _polynomial if head.bias is None else _toeplitz
         leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
-        kernels = {
-            head.kernel: fast(ctx, v, encoding, head),
-            "exact": _exact(ctx, v, encoding, head.causal),
-        }
-        for kernel, forward in kernels.items():
+        for kernel in kernels:
+            forward = _call(kernel, ctx, v, encoding, head)
             for direction, call in (
                 ("forward", _without_grad(forward)),
                 ("both", _with_grad(forward, leaves)),
@@ -135,15 +151,21 @@ def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -
                 yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
 
 
+def _call(
+    kernel: str, ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead
+) -> Callable[[], Tensor]:
+    if kernel == "exact":
+        return _exact(ctx, v, encoding, head.causal)
+    if kernel == "polynomial":
+        return _polynomial(ctx, v, encoding, head)
+    return lambda: attention(ctx, v, encoding, causal=head.causal, impl=kernel)
+
+
 def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
     made = plan(ctx, encoding, head.tolerance, causal=head.causal, kernels=("polynomial",)).with_all_fast()
     if made.heads[0].certificate is None:
         raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
     return lambda: planned_attention(ctx, v, encoding, made)
-
-
-def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
-    return lambda: attention(ctx, v, encoding, causal=head.causal, impl="toeplitz_fft")
 
 
 def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callable[[], Tensor]:
@@ -171,14 +193,14 @@ def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Calla
     return lambda: torch.autograd.grad(forward().sum(), leaves)
 
 
-def crossover(timings: Sequence[KernelTiming], direction: str) -> float | None:
-    """The length from which fast attention is faster, between two lengths on a straight log-log line.
+def crossover(timings: Sequence[KernelTiming], kernel: str, direction: str) -> float | None:
+    """The length from which a kernel is faster than the exact one, on a straight log-log line between two.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
-    times = {(t.kernel == "exact", t.length): t.seconds for t in timings if t.direction == direction}
+    times = {(t.kernel, t.length): t.seconds for t in timings if t.direction == direction}
     lengths = sorted({length for _, length in times})
-    gains = [math.log(times[True, n] / times[False, n]) for n in lengths]
+    gains = [math.log(times["exact", n] / times[kernel, n]) for n in lengths]
     if gains[-1] <= 0:
         return None
     last = max((i for i, gain in enumerate(gains) if gain <= 0), default=-1)

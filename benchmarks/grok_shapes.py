@@ -34,10 +34,11 @@ LONG = f"{SIX} --steps 12000 --evaluate-every 50 --stop-after 500 --learning-rat
 SEARCH = (
     f"{SHORT} --n-train 324 --decay decoupled --weight-decay 0.3",
     f"{LONG} --n-train 324 --decay decoupled --weight-decay 1",
-    f"{SHORT} --n-train 324 --weight-decay 0.0001",
-    f"{LONG} --n-train 648 --decay decoupled --weight-decay 1",
-    f"{SHORT} --n-train 216 --decay decoupled --weight-decay 0.3",
     f"{SHORT} --n-train 648 --weight-decay 0.0001",
+    f"{SHORT} --n-train 324 --weight-decay 0.0001",
+    f"{SHORT} --n-train 648 --decay decoupled --weight-decay 0.1",
+    f"{SHORT} --n-train 432 --weight-decay 0.0001",
+    f"{SHORT} --n-train 324 --weight-decay 0.001",
     f"{SHORT} --n-train 324 --decay decoupled --weight-decay 1",
 )
 
@@ -56,7 +57,9 @@ def row(options: str, runs: Path, minutes: float) -> dict[str, Any]:
         train(one, runs, torch.device("cpu"), stop=lambda: time.process_time() - begun > 60 * minutes)
     except Interrupted:
         ended = f"after {minutes:g} minutes of processor time"
-    progress = run_for(one, runs).frame("progress")
+    run = run_for(one, runs)
+    progress = run.frame("progress")
+    spent = run.manifest["cpu_seconds"] if run.finished else time.process_time() - begun
     course = {name: [rounded(value) for value in progress[name]] for name in ("step", *KEPT)}
     return {
         "command": f"spectrope grok-shapes {options}",
@@ -66,7 +69,7 @@ def row(options: str, runs: Path, minutes: float) -> dict[str, Any]:
         "fitted_at": lasting(course["step"], course["train_accuracy"], FITTED),
         "grokked_at": lasting(course["step"], course["test_accuracy"], GROKKED),
         "best_test_accuracy": max(course["test_accuracy"]),
-        "cpu_seconds": round(time.process_time() - begun),
+        "cpu_seconds": round(spent),
         "machine": machine(),
         "progress": course,
     }

@@ -1,7 +1,6 @@
 """Measure the constants of a `CostModel` on this machine, on request only; plans never do."""
 
 import math
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +12,9 @@ import torch.nn.functional as F
 from scipy.optimize import nnls
 from torch import Tensor
 
-from spectrope.core import machine, seconds, torch_stream
+from spectrope.core import machine, torch_stream
 from spectrope.fast.chunkwise import PolynomialWeights
+from spectrope.fast.clock import own_seconds
 from spectrope.fast.costs import (
     CostModel,
     Operations,
@@ -110,24 +110,16 @@ def cases(device: torch.device) -> list[Case]:
 def rounds(measured: Sequence[Case], device: torch.device) -> Iterator[list[float]]:
     """The least nanoseconds of each case so far, after each of several rounds over all cases.
 
-    Gradients are not computed. Where one thread computes, only its own time counts, which other processes do
-    not lengthen.
+    Gradients are not computed.
     """
     calls, least = [case.call(device) for case in measured], [math.inf] * len(measured)
-    alone = device.type == "cpu" and torch.get_num_threads() == 1
     with torch.no_grad():
         for call in calls:
             call()
         for _ in range(ROUNDS):
-            times = [_thread_seconds(call) if alone else seconds(call, device) for call in calls]
+            times = [own_seconds(call, device) for call in calls]
             least = [min(before, 1e9 * now) for before, now in zip(least, times, strict=True)]
             yield least
-
-
-def _thread_seconds(call: Callable[[], object]) -> float:
-    begun = time.thread_time()
-    call()
-    return time.thread_time() - begun
 
 
 def fit(measured: Sequence[Case], times: Sequence[float]) -> CostModel:

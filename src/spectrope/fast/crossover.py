@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spectrope.attention import Allocations, additive_bias, attention
-from spectrope.core import ConfigError, UnsupportedError, require, seconds, torch_stream
+from spectrope.core import ConfigError, UnsupportedError, require, torch_stream
 from spectrope.encodings import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import RoundingSetting, certify
 from spectrope.fast.chunkwise import PolynomialWeights
+from spectrope.fast.clock import own_seconds
 from spectrope.fast.minimax import exp_polynomial
 from spectrope.fast.monomials import feature_count
 from spectrope.fast.planning import MOST_FEATURES, plan, rotated
@@ -107,48 +108,50 @@ class DegreeError:
     error: float
 
 
-def refusals(head: SyntheticHead, length: int, device: torch.device) -> dict[str, str]:
-    """Fast kernels that do not serve a head at some length, and why."""
-    found = {}
-    for kernel in FAST:
-        try:
-            _call(kernel, *head.inputs(length, device), head)()
-        except (ConfigError, UnsupportedError) as refusal:
-            found[kernel] = str(refusal)
-    return found
+@dataclass(frozen=True)
+class KernelRefusal:
+    """Why a kernel does not serve a head from some length on."""
+
+    kernel: str
+    length: int
+    reason: str
 
 
 def timings(
     head: SyntheticHead, lengths: Sequence[int], device: torch.device, kernels: Sequence[str]
-) -> Iterator[KernelTiming]:
+) -> Iterator[KernelTiming | KernelRefusal]:
     """Time kernels at every length, forward and with the backward pass.
 
     The plan of `polynomial` is made before and not counted. Those by FFT make their own in every call, for a
-    tolerance of 1e-2.
+    tolerance of 1e-2. A kernel that refuses a length is left out of longer ones too.
 
     Args:
         head: What is computed.
-        lengths: Tokens.
+        lengths: Tokens, in ascending order.
         device: Device to compute on.
         kernels: Names from `FAST`, and "exact".
-
-    Raises:
-        ConfigError: If no degree keeps the head's tolerance on its range at some length.
-        UnsupportedError: Likewise by FFT, or if a kernel does not serve the head's lag bias.
     """
+    serving = list(kernels)
     for n in lengths:
         ctx, v, encoding = head.inputs(n, device)
         leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
-        for kernel in kernels:
-            forward = _call(kernel, ctx, v, encoding, head)
-            for direction, call in (
-                ("forward", _without_grad(forward)),
-                ("both", _with_grad(forward, leaves)),
-            ):
-                with Allocations() as seen:
-                    call()
-                least = min(seconds(call, device) for _ in range(REPEATS))
-                yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
+        for kernel in tuple(serving):
+            try:
+                forward = _call(kernel, ctx, v, encoding, head)
+                yield from _timed(kernel, n, forward, leaves, device)
+            except (ConfigError, UnsupportedError) as refusal:
+                serving.remove(kernel)
+                yield KernelRefusal(kernel, n, str(refusal).rstrip("."))
+
+
+def _timed(
+    kernel: str, n: int, forward: Callable[[], Tensor], leaves: Sequence[Tensor], device: torch.device
+) -> Iterator[KernelTiming]:
+    for direction, call in (("forward", _without_grad(forward)), ("both", _with_grad(forward, leaves))):
+        with Allocations() as seen:
+            call()
+        least = min(own_seconds(call, device) for _ in range(REPEATS))
+        yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
 
 
 def _call(
@@ -199,7 +202,7 @@ def crossover(timings: Sequence[KernelTiming], kernel: str, direction: str) -> f
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
     times = {(t.kernel, t.length): t.seconds for t in timings if t.direction == direction}
-    lengths = sorted({length for _, length in times})
+    lengths = sorted(length for name, length in times if name == kernel)
     gains = [math.log(times["exact", n] / times[kernel, n]) for n in lengths]
     if gains[-1] <= 0:
         return None

@@ -12,7 +12,7 @@ from spectrope.fast.certificate import Certificate
 from spectrope.fast.lag_weights import require_consecutive
 
 FFT_STEP = 16  # Units of rounding per doubling of the length that a transform may lose, in the 2-norm.
-SHARE = 1e-3  # Of the tolerance that transforms may take.
+SHARE = 0.05  # Of the tolerance that transforms may take.
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The actions of `spectrope attention` that measure this machine: `bench` and `calibrate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -18,12 +18,12 @@ from spectrope.fast.crossover import (
     REPEATS,
     SAMPLED,
     DegreeError,
+    KernelRefusal,
     KernelTiming,
     SyntheticHead,
     crossover,
     degree_errors,
     exponent,
-    refusals,
     timings,
 )
 from spectrope.fast.figure import save_crossover
@@ -85,14 +85,18 @@ class Bench:
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
         unknown = next((name for name in self.kernels if name not in FAST), None)
         require(unknown is None, self, "kernels", f"names from {', '.join(FAST)}")
-        refused = {} if self.kernels else refusals(head, lengths[0], device)
-        kernels = (*(self.kernels or [name for name in FAST if name not in refused]), "exact")
-        _require_any(kernels, refused)
+        kernels = (*(self.kernels or FAST), "exact")
         measured: list[KernelTiming] = []
+        refused: list[KernelRefusal] = []
         with counted("timing") as watch:
-            for timing in timings(head, lengths, device, kernels):
-                measured.append(timing)
+            for found in timings(head, lengths, device, kernels):
+                if isinstance(found, KernelRefusal):
+                    refused.append(found)
+                else:
+                    measured.append(found)
                 watch(Progress("attention", len(measured), 2 * len(kernels) * len(lengths)))
+        if not _fast_kernels(measured):
+            raise UnsupportedError(f"{refused[0].reason}.")
         errors = degree_errors(head, lengths[-1], device)
         if self.json:
             print_json(_record(head, measured, errors, refused))
@@ -115,26 +119,16 @@ def _frame(records: Sequence[KernelTiming | DegreeError]) -> pl.DataFrame:
     return pl.DataFrame([asdict(record) for record in records], infer_schema_length=None)
 
 
-def _require_any(kernels: Sequence[str], refused: Mapping[str, str]) -> None:
-    """Refuse a head that no fast kernel serves.
-
-    Raises:
-        UnsupportedError: If there is none, with the first one's reason.
-    """
-    if len(kernels) == 1:
-        raise UnsupportedError(next(iter(refused.values())))
-
-
 def _record(
     head: SyntheticHead,
     measured: Sequence[KernelTiming],
     errors: Sequence[DegreeError],
-    refused: Mapping[str, str],
+    refused: Sequence[KernelRefusal],
 ) -> dict[str, Any]:
     directions = dict.fromkeys(timing.direction for timing in measured)
     return {
         "head": asdict(head),
-        "refused": dict(refused),
+        "refused": [asdict(one) for one in refused],
         "timings": [asdict(timing) for timing in measured],
         "crossover": {
             kernel: {direction: crossover(measured, kernel, direction) for direction in directions}
@@ -152,7 +146,7 @@ def _show_bench(
     head: SyntheticHead,
     measured: Sequence[KernelTiming],
     errors: Sequence[DegreeError],
-    refused: Mapping[str, str],
+    refused: Sequence[KernelRefusal],
 ) -> None:
     mask = "causal" if head.causal else "no mask"
     say(
@@ -170,8 +164,8 @@ def _show_bench(
         frame(title, shown.sort("direction", "tokens", descending=[True, False]))
     for name, direction in product(kernels[:-1], ("forward", "both")):
         say(_crossover_line(measured, name, direction))
-    for name, reason in refused.items():
-        say(f"Not timed: {name}: {reason}")
+    for one in refused:
+        say(f"Not timed from {one.length:,} tokens on: {one.kernel}: {one.reason}.")
     rows = [
         (
             str(e.degree),

@@ -1,14 +1,14 @@
-"""How much of a trained run's attention any certificate could leave out, at a length it has never seen.
+"""How much of a trained run's attention a certificate could leave out, at a length it has never seen.
 
-`python -m benchmarks.trained_attention RUN` takes unrotated queries and keys of held-out examples, draws a sequence
-of 65,536 from them with replacement, and rotates it. For the last queries of each head it prints:
+`python -m benchmarks.trained_attention RUN` takes unrotated queries and keys of held-out examples, draws a
+sequence of 65,536 from them with replacement, and rotates it. For the last queries of each head it prints:
 
 - the mean half-range of a query's logits, which no shift of that query's logits makes smaller;
-- the median number of keys that carry 99.5 % of its weight, which exact handling of large entries has to find;
+- the median number of keys that carry 99.5 % of its weight, which exact handling of large entries must find;
 - the share of keys within a window of +-1.1 logits, the most that degree 3 serves at 1e-2;
-- the share of keys in clusters of 16 whose bound does not rule them out at 1e-2, for single queries and for blocks
-  of 16 similar ones. Clusters are made by halving along the direction of largest spread in the metric of the
-  queries' second moments; the bound of a cluster is the lesser of that of its ball and of its box.
+- the share of keys in clusters of 16 whose bound does not rule them out at 1e-2, for single queries and for
+  blocks of 16 similar ones. Clusters are made by halving along the direction of largest spread in the metric
+  of the queries' second moments; the bound of a cluster is the lesser of that of its ball and of its box.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class HeadReach:
 
 
 def long_sequence(layer: LayerHeads, tokens: int, length: int) -> tuple[Tensor, Tensor]:
-    """Rotated queries and keys, (h, length, d), drawn with replacement from the first tokens of all examples."""
+    """Rotated queries and keys, (h, length, d), drawn with replacement from all examples."""
     ctx, draw = layer.ctx, torch.Generator().manual_seed(layer.layer)
     q, k = (x[:, :, :tokens].transpose(0, 1).flatten(1, 2) for x in (ctx.q, ctx.k))
     some = torch.randint(q.shape[1], (length,), generator=draw)

@@ -198,13 +198,14 @@ def test_the_plan_chooses_exact_where_that_is_faster_and_the_result_is_then_exac
     assert_close(out, attention(ctx, v, ENCODINGS["nope"], causal=True))
 
 
+@pytest.mark.parametrize("kernel", ["polynomial", "fft"])
 @pytest.mark.parametrize("name", ["rope", "alibi"])
 @pytest.mark.parametrize("causal", [True, False])
-def test_heads_of_one_layer_may_differ(name, causal):
+def test_heads_of_one_layer_may_differ(name, causal, kernel):
     ctx, v = context(0, scale=0.01)
     ctx.q[:, 1] *= 1e4
-    made = plan(ctx, ENCODINGS[name], causal=causal).with_all_fast()
-    assert [h.choice for h in made.heads] == ["polynomial", "exact", "polynomial"]
+    made = plan(ctx, ENCODINGS[name], causal=causal, kernels=(kernel,)).with_all_fast()
+    assert [h.choice for h in made.heads] == [kernel, "exact", kernel]
     out = planned_attention(ctx, v, ENCODINGS[name], made)
     truth = attention(ctx, v, ENCODINGS[name], causal=causal)
     assert_close(out[:, 1], truth[:, 1])
@@ -229,7 +230,10 @@ def test_what_cannot_be_fast_is_exact_and_says_why():
 def test_a_learned_lag_bias_is_refused_only_where_it_needs_a_gradient():
     ctx, _ = context(0, scale=0.01)
     learned = T5(T5.Config(n_heads=HEADS))
-    assert "has no gradient" in plan(ctx, learned, causal=True).heads[0].reason
+    blocked = plan(ctx, learned, causal=True, kernels=("polynomial",)).heads[0]
+    assert "has no gradient" in blocked.reason
+    assert blocked.certificate is None
+    assert plan(ctx, learned, causal=True).heads[0].kernel == "fft"
     with torch.no_grad():
         assert plan(ctx, learned, causal=True).heads[0].certificate is not None
 

@@ -124,7 +124,7 @@ def test_the_total_is_the_sum_over_operations():
         sum(
             getattr(DEFAULT, name) * count
             for name, count in zip(
-                ("flop", "byte", "exponential", "call"), exact_operations(shape), strict=True
+                ("flop", "byte", "exponential", "call", "transform"), exact_operations(shape), strict=True
             )
         )
     )
@@ -199,7 +199,7 @@ def test_files_that_hold_no_costs_are_refused(tmp_path, text, message):
 def test_the_fit_recovers_the_constants_of_exact_times():
     measured = cases(CPU)
     found = fit(measured, [SLOW_CALLS.of(case.operations) for case in measured])
-    for name in ("flop", "byte", "exponential", "call"):
+    for name in ("flop", "byte", "exponential", "call", "transform"):
         assert getattr(found, name) == pytest.approx(getattr(SLOW_CALLS, name), rel=1e-6, abs=1e-9)
     assert found.source.startswith("measured on ")
 

@@ -17,9 +17,9 @@ def timed(exact: float, fast: float, lengths=(1024, 2048, 4096, 8192)) -> list[K
 
 
 def test_power_laws_cross_where_they_are_equal():
-    assert crossover(timed(1e-9, 3e-6), "forward") == pytest.approx(3000)
-    assert crossover(timed(1e-9, 1e-3), "forward") is None
-    assert crossover(timed(1.0, 1e-9), "forward") == 1024
+    assert crossover(timed(1e-9, 3e-6), "polynomial", "forward") == pytest.approx(3000)
+    assert crossover(timed(1e-9, 1e-3), "polynomial", "forward") is None
+    assert crossover(timed(1.0, 1e-9), "polynomial", "forward") == 1024
 
 
 def test_exponents_of_power_laws():

@@ -13,9 +13,15 @@ from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.base import ENCODINGS, Context, Form
 from spectrope.encodings.nope import NoPE
-from spectrope.fast import toeplitz
+from spectrope.encodings.rope import RoPE
+from spectrope.fast import planning, toeplitz
+from spectrope.fast.costs import Shape, fft_operations
 from spectrope.fast.minimax import exp_polynomial
-from spectrope.fast.toeplitz import Terms, normalised
+from spectrope.fast.planning import forecast, plan
+from spectrope.fast.polynomial import planned_attention
+from spectrope.fast.toeplitz import SharedLags, Terms, normalised
+from spectrope.fast.transforms import lag_sizes, lag_table
+from spectrope.spectral import fast_length
 
 HEADS, DIM = 2, 4
 
@@ -74,7 +80,7 @@ def test_sums_of_terms_equal_dense_sums(n, degree, causal, monkeypatch):
     lags.requires_grad_()
     coefficients = exp_polynomial(degree, -1.0, 1.0).coefficients
     blind = torch.zeros(1, n, dtype=torch.bool)
-    out = normalised(Terms.of(3, coefficients), q, k, v, lags, blind)
+    out = normalised(Terms.of(3, coefficients), q, k, v, SharedLags(lags), blind)
     lag = torch.arange(n)[:, None] - torch.arange(n)
     weight = sum(a * (q @ k.mT) ** m for m, a in enumerate(coefficients)) * lags[:, lag + n - 1]
     dense = (weight @ v) / weight.sum(-1, keepdim=True)
@@ -181,11 +187,88 @@ def test_the_bound_of_transforms_holds(monkeypatch):
     ctx, v = context(200, 200)
     encoding = copy.deepcopy(ENCODED["kerple_log"]).requires_grad_(False)
     found: list[float] = []
-    bound = toeplitz.transform_bound
-    monkeypatch.setattr(toeplitz, "transform_bound", lambda *given: found.append(bound(*given)) or found[-1])
+    bound = planning.transform_bound
+    monkeypatch.setattr(planning, "transform_bound", lambda *given: found.append(bound(*given)) or found[-1])
     exact = attention(ctx, v, encoding, causal=True, impl="toeplitz_fft")
     coarse = torch.fft.rfft
     monkeypatch.setattr(torch.fft, "rfft", lambda x, n: coarse(x.float(), n).to(torch.complex128))
     rough = attention(ctx, v, encoding, causal=True, impl="toeplitz_fft")
     moved = float((rough - exact).abs().max() / v.abs().max())
     assert 0 < moved <= max(found) * torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps
+
+
+class TestPlans:
+    @pytest.mark.parametrize("causal", [True, False])
+    def test_a_bias_that_no_scan_serves_is_planned_and_computed_by_fft(self, causal):
+        ctx, v = context(60, 60)
+        encoding = copy.deepcopy(ENCODED["kerple_log"]).requires_grad_(False)
+        made = plan(ctx, encoding, causal=causal).with_all_fast()
+        assert {head.choice for head in made.heads} == {"fft"}
+        out = planned_attention(ctx, v, encoding, made)
+        truth = attention(ctx, v, encoding, causal=causal)
+        assert (out - truth).abs().max() <= made.error_bound * v.abs().max()
+        assert made.error_bound <= 1e-2
+
+    def test_without_fft_such_a_bias_is_exact_and_says_why(self):
+        ctx, _ = context(60, 60)
+        long = dataclasses.replace(ctx, q=ctx.q[..., :1, :].expand(-1, -1, 3000, -1))
+        long = dataclasses.replace(
+            long, k=long.q, q_pos=torch.arange(3000)[None], k_pos=torch.arange(3000)[None]
+        )
+        encoding = copy.deepcopy(ENCODED["kerple_log"]).requires_grad_(False)
+        blocked, both = (
+            plan(long, encoding, causal=True, kernels=kernels).heads[0]
+            for kernels in (("polynomial",), ("polynomial", "fft"))
+        )
+        assert "needs a lag bias that is straight" in blocked.reason
+        assert (both.choice, both.kernel) == ("fft", "fft")
+
+    def test_where_neither_serves_the_reason_names_both(self):
+        ctx, _ = context(60, 60)
+        far = dataclasses.replace(ctx, q=1e4 * ctx.q)
+        learned = copy.deepcopy(ENCODED["kerple_log"]).requires_grad_()
+        reason = plan(far, learned, causal=True).heads[0].reason
+        assert "has no gradient for the lag bias" in reason
+        assert "by FFT, no degree up to 16" in reason
+
+    def test_rotation_is_planned_over_blocks_where_both_serve(self):
+        x = 0.1 * torch.randn(1, 1, 60, 16, generator=torch.Generator().manual_seed(0))
+        pos, rope = torch.arange(60)[None], RoPE(RoPE.Config(head_dim=16))
+        [head] = forecast(Context(x, x, pos, pos), rope, 65_536, causal=True)
+        assert head.choice == "polynomial"
+
+    def test_a_plan_for_inputs_of_float32_counts_their_rounding(self):
+        found = {}
+        for dtype in (torch.float32, torch.float64):
+            ctx, _ = context(60, 60, scale=0.3, dtype=dtype)
+            [head, _] = plan(ctx, ENCODED["nope"], causal=True, kernels=("fft",)).heads
+            found[dtype] = head.certificate.epsilon_bound
+        assert found[torch.float32] > found[torch.float64]
+
+    @pytest.mark.parametrize("causal", [True, False])
+    @pytest.mark.parametrize("name", ["rope", "kerple_log"])
+    def test_sizes_are_those_of_the_table(self, name, causal):
+        ctx, _ = context(20, 33)
+        encoding = copy.deepcopy(ENCODED[name]).requires_grad_(False)
+        short, whole = lag_sizes(ctx, encoding, causal), lag_table(ctx, encoding, causal).sizes
+        assert dataclasses.astuple(short) == pytest.approx(dataclasses.astuple(whole))
+
+
+@pytest.mark.parametrize(("rank", "degree", "n"), [(2, 2, 200), (4, 1, 1000)])
+def test_points_of_transforms_are_those_that_torch_is_asked_for(rank, degree, n, monkeypatch):
+    asked = []
+    for name in ("rfft", "irfft"):
+        real = getattr(torch.fft, name)
+        monkeypatch.setattr(
+            torch.fft,
+            name,
+            lambda x, points, real=real: asked.append(x[..., 0].numel() * points) or real(x, points),
+        )
+    q, k, v = torch.zeros(3, 1, 1, n, rank, dtype=torch.float64)
+    lags = SharedLags(torch.ones(1, 2 * n - 1, dtype=torch.float64))
+    terms = Terms.of(rank, (1.0,) * (degree + 1))
+    normalised(terms, q, k, v, lags, torch.zeros(1, n, dtype=torch.bool))
+    points = fast_length(2 * n - 1)
+    counted = fft_operations(Shape(1, n, n, rank, True), len(terms.weights)).transforms
+    of_lags = points * math.log2(points)
+    assert sum(asked) * math.log2(points) == pytest.approx(counted + of_lags)

@@ -1,6 +1,7 @@
 """Images of polygons, ResNet-18, and its training."""
 
 import itertools
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from spectrope.cli import main
 from spectrope.console.terminal import console
 from spectrope.core.config import from_dict, to_dict
 from spectrope.core.errors import ConfigError, Interrupted, UnsupportedError
+from spectrope.core.random import numpy_stream
 from spectrope.grokking.commands.grok_shapes import GrokShapes
 from spectrope.grokking.config import ShapesExperiment, ShapesTraining
-from spectrope.grokking.models import vision
+from spectrope.grokking.measures.uniformity import uniformity
 from spectrope.grokking.models.vision import BASIC, ResNet18
 from spectrope.grokking.shapes import ShapesTrainer
 from spectrope.grokking.steps import PROGRESS
+from spectrope.grokking.tasks.distributions import Square, Strip
 from spectrope.grokking.tasks.shapes import ShapesConfig, glyph
 from spectrope.lab.experiments import read_experiment, written
 from spectrope.lab.job import train as grok
@@ -33,15 +36,9 @@ FEW = ShapesConfig(sides=(0, 3), resolution=16, n_train=8)
 SMALL = {"embedding_size": 4, "hidden_sizes": [4, 4, 4, 4]}
 
 
-@pytest.fixture
-def thin(monkeypatch):
-    """ResNet-18 with four channels everywhere: as deep, and quick."""
-    monkeypatch.setattr(vision, "BASIC", BASIC | SMALL)
-
-
 def tiny(**changes: object) -> ShapesExperiment:
     training = ShapesTraining(steps=5, batch_size=3, evaluate_every=2, stop=None)
-    return ShapesExperiment(task=FEW, training=replace(training, **changes))
+    return ShapesExperiment(task=FEW, training=replace(training, **changes), width=2)
 
 
 class TestImages:
@@ -136,7 +133,7 @@ class TestResNet18:
         transformers.ResNetConfig().save_pretrained(tmp_path)
         with pytest.raises(ConfigError, match=r"no ResNet-18 on three channels; got bottleneck layers \[3,"):
             ResNet18(5, 0, tmp_path)
-        transformers.ResNetConfig(**BASIC).save_pretrained(tmp_path)
+        transformers.ResNetConfig(**BASIC, hidden_sizes=[4] * 4).save_pretrained(tmp_path)
         with pytest.raises(ConfigError, match="holds no weights in safetensors that can be read"):
             ResNet18(5, 0, tmp_path)
         (tmp_path / "model.safetensors").write_bytes(b"no tensors")
@@ -160,7 +157,6 @@ class TestResNet18:
             ResNet18(5, 0)
 
 
-@pytest.mark.usefixtures("thin")
 class TestTraining:
     def test_a_stopped_run_goes_on_bit_for_bit(self, tmp_path):
         whole = grok(tiny(), tmp_path / "whole", CPU)
@@ -190,17 +186,118 @@ class TestTraining:
 
     def test_the_command_trains_and_prints(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(console, "width", 80)
-        words = ["grok-shapes", "--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--steps", "2"]
+        words = ["grok-shapes", "--sides", "0", "3", "4", "--resolution", "16", "--n-train", "8"]
+        words += ["--width", "4", "--steps", "2", "--distribution", "strip", "--k", "3", "--device", "cpu"]
         monkeypatch.chdir(tmp_path)
-        assert main([*words, "--runs", str(tmp_path), "--device", "cpu"]) == 0
-        assert "ResNet-18 counts sides" in (tmp_path / "grok-shapes.html").read_text()
+        assert main([*words, "--runs", str(tmp_path)]) == 0
+        page = (tmp_path / "grok-shapes.html").read_text()
+        assert "ResNet-18 of 0.0625 of the width counts sides" in page
+        assert "8 of 81 train, distribution strip with k = 3" in page
         out = capsys.readouterr().out
-        assert "shapes, 16 px, ResNet-18, random weights, seed 0: step 2, train" in out
-        assert "MED" not in out
+        assert "shapes, 16 px, ResNet-18 of 0.0625 of the width, random weights, seed 0: step 2" in out
+        assert re.search(r"held out % +MED", out)
         (run,) = find_runs(tmp_path)
         assert run.manifest["precision"] == "float32"
         assert main([*words, "--seeds"]) == 2
         assert "GrokShapes.seeds must be at least one" in capsys.readouterr().err
+
+
+class TestActivations:
+    def test_they_are_those_of_each_polygon_alone_in_a_cell(self):
+        task = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=9).build()
+        cells = list(task.alone())
+        assert len(cells) == 4
+        corner = cells[1][2, 0]
+        assert_close(corner[:8, 8:], glyph(5, 8))
+        assert corner[8:].abs().max() == corner[:, :8].abs().max() == 0
+
+    def test_first_hidden_activations_are_the_stem_s(self):
+        model = ResNet18(5, 0, width=2).eval()
+        images = torch.rand(2, 3, 16, 16)
+        stem = model.network.resnet.embedder.embedder
+        by_hand = torch.nn.functional.conv2d(images, stem.convolution.weight, stride=2, padding=3)
+        by_hand = (by_hand / (1 + stem.normalization.eps) ** 0.5).relu()  # Untrained statistics are 0 and 1.
+        assert_close(model.first_hidden(images), by_hand.flatten(1))
+
+    def test_measures_are_their_means_over_the_cells(self, tmp_path):
+        task = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=9)
+        one = replace(tiny(), task=task)
+        trainer = ShapesTrainer(one, run_for(one, tmp_path), CPU)
+        seen = trainer.look()
+        points = [
+            trainer.state.model.first_hidden(images).detach().double() for images in trainer.task.alone()
+        ]
+        steps = [[float((of[i + 1] - of[i]).norm()) for i in (0, 1)] for of in points]
+        assert seen["med"] == pytest.approx(sum(map(sum, steps)) / 8)
+        assert seen["uniformity"] == pytest.approx(sum(map(uniformity, points)) / 4)
+        assert seen["med_unit"] is not None
+        assert 0 < seen["med_unit"] < 2
+
+
+class TestDistributions:
+    def test_a_strip_holds_out_the_images_whose_upper_left_polygon_is_small(self):
+        config = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=20, distribution=Strip(k=3))
+        task = config.build()
+        held_out, trains = task.held_out(), task.split(0)
+        assert torch.equal(held_out, task.cells[:, 0] < 2)
+        assert trains.sum() == 20
+        assert not (trains & held_out).any()
+
+    def test_a_square_holds_out_the_images_both_of_whose_upper_polygons_are_small(self):
+        config = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=20, distribution=Square(k=3))
+        task = config.build()
+        assert torch.equal(task.held_out(), (task.cells[:, :2] < 2).all(1))
+
+    def test_held_out_images_are_scored_apart(self, tmp_path):
+        task = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=20, distribution=Strip(k=3))
+        run = grok(replace(tiny(), task=task), tmp_path, CPU)
+        images = run.frame("images")
+        held_out = images.filter(images["image"] < 54)
+        right = (held_out["answer"] == held_out["sides"]).mean()
+        assert run.frame(PROGRESS)["held_out_accuracy"][-1] == right
+
+    def test_what_leaves_too_few_images_gets_one_line(self):
+        config = ShapesConfig(sides=(0, 3, 5), resolution=16, n_train=28, distribution=Strip(k=3))
+        with pytest.raises(ConfigError, match="n_train must be at most 27, which are not held out; got 28"):
+            config.build().split(0)
+        with pytest.raises(ConfigError, match=r"Strip\.k must be below p - 1, 5; got 5"):
+            ShapesConfig(sides=(0, 3, 5), n_train=3, distribution=Strip(k=5))
+
+    def test_random_images_are_drawn_as_before_there_were_distributions(self):
+        drawn = numpy_stream(3, "shapes/split").permutation(11**4)[:3660]
+        assert ShapesConfig().build().split(3).nonzero().squeeze(1).tolist() == sorted(drawn.tolist())
+        assert "distribution" not in to_dict(ShapesConfig())
+
+
+def test_decoupled_decay_shrinks_weights_by_its_share_of_the_rate(tmp_path):
+    norms = {}
+    for decay in ("l2", "decoupled"):
+        one = tiny(steps=1, learning_rate=1e-2, weight_decay=10.0, decay=decay)
+        progress = grok(one, tmp_path / decay, CPU).frame(PROGRESS)
+        norms[decay] = progress["weight_norm"][-1] / progress["weight_norm"][0]
+    assert norms["decoupled"] == pytest.approx(0.9, abs=0.05)
+    assert norms["l2"] != pytest.approx(norms["decoupled"], abs=0.01)
+
+
+def test_a_width_names_the_network_and_leaves_old_runs_their_hash():
+    full, quarter = GrokShapes().experiment(0), GrokShapes(width=16).experiment(0)
+    assert "width" not in to_dict(full)
+    assert quarter.label == "shapes, 32 px, ResNet-18 of 0.25 of the width, random weights, seed 0"
+    assert sum(p.numel() for p in ResNet18(49, 0, width=16).parameters()) < 11_689_512 / 15
+    with pytest.raises(
+        ConfigError, match=r"width must be 64 with `source`; got 16\. A checkpoint has its own"
+    ):
+        GrokShapes(width=16, source=Path("/weights")).experiment(0)
+    with pytest.raises(ConfigError, match="width must be at least 1"):
+        ShapesExperiment(width=0)
+
+
+def test_without_the_library_no_run_is_begun(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.chdir(tmp_path)
+    assert main(["grok-shapes", "--runs", "runs", "--steps", "1"]) == 2
+    assert "ResNet-18 needs transformers; pip install 'spectrope[hf]'." in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_experiments_round_trip():

@@ -7,18 +7,17 @@ import pytest
 from selenium.webdriver import Chrome
 from tests.figures.browser import browser
 from tests.figures.test_browser import assert_sound
-from tests.grokking.test_shapes import SMALL
 
 from spectrope.core.errors import ConfigError
 from spectrope.grokking.config import ShapesExperiment, ShapesTraining
-from spectrope.grokking.models import vision
-from spectrope.grokking.models.vision import BASIC
 from spectrope.grokking.shapes import IMAGES
 from spectrope.grokking.shapes_page import IMAGES_SHOWN, answer_panels, image_panels, write_shapes
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab.engines.local import execute
 from spectrope.lab.job import Job
 from spectrope.store import Run
+
+MEASURES = 5  # Panels of what is measured while training.
 
 
 @pytest.fixture(scope="module")
@@ -31,16 +30,14 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
     task = ShapesConfig(sides=(0, 3, 4), resolution=80, n_train=40)
     training = ShapesTraining(steps=4, batch_size=8, evaluate_every=2, stop=None)
-    plan = [ShapesExperiment(task=task, training=training, seed=seed) for seed in (0, 1)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vision, "BASIC", BASIC | SMALL)
-        return execute([Job(one, tables=()) for one in plan], tmp_path_factory.mktemp("runs"), device="cpu")
+    plan = [ShapesExperiment(task=task, training=training, width=2, seed=seed) for seed in (0, 1)]
+    return execute([Job(one, tables=()) for one in plan], tmp_path_factory.mktemp("runs"), device="cpu")
 
 
 @pytest.mark.parametrize("width", [400, 1200])
 def test_every_row_is_drawn_and_nothing_asked_for(driver, runs, tmp_path, width):
     path = write_shapes(runs, tmp_path / "page.html")
-    assert assert_sound(driver, path, width) == 3 + len(runs) + IMAGES_SHOWN
+    assert assert_sound(driver, path, width) == 2 + MEASURES + len(runs) + IMAGES_SHOWN
     text = driver.find_element("tag name", "body").text
     assert "80 pixels" in text
     assert "40 of 81 train" in text

@@ -134,6 +134,7 @@ class RoundingSetting:
         out: Dtype of the output.
         deviation: Logit units by which weights of lags may be off.
         near: Lag from which weights of lags decay exponentially; None where all weights are 1.
+        inputs: Dtype that queries and keys were rotated in; None where it is that of the sums.
     """
 
     length: int
@@ -142,6 +143,7 @@ class RoundingSetting:
     out: torch.dtype
     deviation: float = 0.0
     near: int | None = None
+    inputs: torch.dtype | None = None
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,7 @@ def certify(
         degree: Of the polynomial.
         setting: Lengths and dtypes.
     """
-    unit = torch.finfo(setting.dtype).eps / 2
+    unit = torch.finfo(setting.inputs or setting.dtype).eps / 2
     moved = remainder + 4 * (setting.dim + 4) * unit * norm + setting.deviation
     wide = rounded_up(reach + moved)
     if not math.isfinite(norm) or 2 * wide > WIDEST:

@@ -13,8 +13,11 @@ from typing import NamedTuple
 from spectrope.core import ConfigError, Configured, from_dict, require
 from spectrope.fast.chunkwise import chunk_length, dense_chunks, rows_at_once
 from spectrope.fast.monomials import SUMMED, feature_count, steps
+from spectrope.spectral import fast_length
 
 KEY_BLOCK = 512  # Keys that torch's kernel on CPUs takes at once.
+TERM_ENTRIES = 2**22  # Of the transforms taken at once, which bounds memory.
+TRANSFORM = 0.3  # Nanoseconds of a point of an FFT per doubling of its length: one thread of an AMD EPYC.
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Operations(NamedTuple):
     bytes: float  # Read and written by everything else.
     exponentials: float
     calls: float  # Of torch's operations, views included.
+    transforms: float = 0  # Points of FFTs times the logarithm of their number, base 2, in float64.
 
 
 def exact_operations(shape: Shape) -> Operations:
@@ -88,6 +92,23 @@ def polynomial_operations(shape: Shape, rank: int, degree: int) -> Operations:
     return Operations(flops * size / 4, moved * size, 0, calls)
 
 
+def fft_operations(shape: Shape, features: int) -> Operations:
+    """Operations of `toeplitz_fft`: a transform and its inverse of each feature times each value, in float64.
+
+    Args:
+        shape: Sizes of the head.
+        features: Terms of the polynomial.
+    """
+    width, tokens = shape.dim + 1, shape.n_queries + shape.n_keys
+    points = fast_length(tokens - 1)
+    columns = shape.batch * features * width
+    chunks = math.ceil(columns * points / TERM_ENTRIES)
+    moved = 8 * columns * (4 * tokens + 3 * points)
+    return Operations(
+        4 * columns * shape.n_queries, moved, 0, 60 * chunks, 2 * columns * points * math.log2(points)
+    )
+
+
 def _visits(shape: Shape, chunks: int, chunk: int) -> tuple[int, int]:
     """Chunks that update and read a state, and pairs of chunks that meet in dense products."""
     if not (shape.causal or shape.biased):
@@ -110,6 +131,7 @@ class CostModel(Configured):
         exponential: Of an exponential, in float32.
         call: Of calling a torch operation.
         source: Where the constants come from, in words.
+        transform: Of a point of an FFT per doubling of its length, in float64.
     """
 
     flop: float
@@ -117,10 +139,11 @@ class CostModel(Configured):
     exponential: float
     call: float
     source: str
+    transform: float = TRANSFORM
 
     def __post_init__(self) -> None:
         require(0 < self.flop < math.inf, self, "flop", "positive and finite")
-        for name in ("byte", "exponential", "call"):
+        for name in ("byte", "exponential", "call", "transform"):
             require(0 <= getattr(self, name) < math.inf, self, name, "finite and not negative")
 
     def exact(self, shape: Shape) -> float:
@@ -137,9 +160,18 @@ class CostModel(Configured):
         """
         return self.of(polynomial_operations(shape, rank, degree))
 
+    def fft(self, shape: Shape, features: int) -> float:
+        """Predicted nanoseconds of polynomial attention by FFT.
+
+        Args:
+            shape: Sizes of the head.
+            features: Terms of the polynomial.
+        """
+        return self.of(fft_operations(shape, features))
+
     def of(self, counts: Operations) -> float:
         """Predicted nanoseconds of some operations."""
-        constants = (self.flop, self.byte, self.exponential, self.call)
+        constants = (self.flop, self.byte, self.exponential, self.call, self.transform)
         return sum(constant * count for constant, count in zip(constants, counts, strict=True))
 
 

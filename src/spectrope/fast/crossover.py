@@ -9,10 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spectrope.attention import Allocations, additive_bias, attention
-from spectrope.core import ConfigError, require, seconds, torch_stream
+from spectrope.core import ConfigError, UnsupportedError, require, torch_stream
 from spectrope.encodings import ENCODINGS, Context, Encoding, Form
 from spectrope.fast.certificate import RoundingSetting, certify
 from spectrope.fast.chunkwise import PolynomialWeights
+from spectrope.fast.clock import own_seconds
 from spectrope.fast.minimax import exp_polynomial
 from spectrope.fast.monomials import feature_count
 from spectrope.fast.planning import MOST_FEATURES, plan, rotated
@@ -20,6 +21,11 @@ from spectrope.fast.polynomial import planned_attention, polynomial_attention
 
 DEGREES, SAMPLED = range(1, 9), 512  # Tokens on which the error of a degree is measured.
 REPEATS = 2
+FAST = (
+    "polynomial",
+    "toeplitz_fft",
+    "relative_fft",
+)  # Sums over blocks; FFT of rotated, of unrotated vectors.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +37,7 @@ class SyntheticHead:
         reach: Largest modulus of a logit by the norms of queries and keys.
         tolerance: Largest certified error, in units of max|v|.
         causal: Whether attention is causal.
-        bias: A registered encoding of form DOT_PLUS_LAG, served by Toeplitz terms and FFT; None for rotation.
+        bias: A registered encoding of form DOT_PLUS_LAG; None for rotation.
     """
 
     head_dim: int = 16
@@ -48,11 +54,6 @@ class SyntheticHead:
         if self.bias is not None:
             of_lag = ENCODINGS[self.bias].form is Form.DOT_PLUS_LAG
             require(of_lag, self, "bias", "an encoding that adds a bias of the lag")
-
-    @property
-    def kernel(self) -> str:
-        """The kernel that is compared with the exact one."""
-        return "polynomial" if self.bias is None else "Toeplitz by FFT"
 
     def encoding(self, n: int, device: torch.device) -> Encoding:
         """The encoding, as initialised, for sequences of some length; nothing in it is trained."""
@@ -76,7 +77,7 @@ class KernelTiming:
     """One kernel at one length.
 
     Args:
-        kernel: "polynomial", "Toeplitz by FFT" or "exact".
+        kernel: The implementation: one of `FAST`, or "exact".
         direction: "forward", or "both": forward and backward.
         length: Tokens.
         seconds: Least of a few runs.
@@ -107,43 +108,67 @@ class DegreeError:
     error: float
 
 
-def timings(head: SyntheticHead, lengths: Sequence[int], device: torch.device) -> Iterator[KernelTiming]:
-    """Time both kernels at every length, forward and with the backward pass; planning is not counted.
+@dataclass(frozen=True)
+class KernelRefusal:
+    """Why a kernel does not serve a head from some length on."""
 
-    Toeplitz terms make their own plan in every call, for a tolerance of 1e-2.
+    kernel: str
+    length: int
+    reason: str
 
-    Raises:
-        ConfigError: If no degree keeps the head's tolerance on its range at some length.
-        UnsupportedError: Likewise under a lag bias.
+
+def timings(
+    head: SyntheticHead, lengths: Sequence[int], device: torch.device, kernels: Sequence[str]
+) -> Iterator[KernelTiming | KernelRefusal]:
+    """Time kernels at every length, forward and with the backward pass.
+
+    The plan of `polynomial` is made before and not counted. Those by FFT make their own in every call, for a
+    tolerance of 1e-2. A kernel that refuses a length is left out of longer ones too.
+
+    Args:
+        head: What is computed.
+        lengths: Tokens, in ascending order.
+        device: Device to compute on.
+        kernels: Names from `FAST`, and "exact".
     """
+    serving = list(kernels)
     for n in lengths:
         ctx, v, encoding = head.inputs(n, device)
-        fast = _polynomial if head.bias is None else _toeplitz
         leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
-        kernels = {
-            head.kernel: fast(ctx, v, encoding, head),
-            "exact": _exact(ctx, v, encoding, head.causal),
-        }
-        for kernel, forward in kernels.items():
-            for direction, call in (
-                ("forward", _without_grad(forward)),
-                ("both", _with_grad(forward, leaves)),
-            ):
-                with Allocations() as seen:
-                    call()
-                least = min(seconds(call, device) for _ in range(REPEATS))
-                yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
+        for kernel in tuple(serving):
+            try:
+                forward = _call(kernel, ctx, v, encoding, head)
+                yield from _timed(kernel, n, forward, leaves, device)
+            except (ConfigError, UnsupportedError) as refusal:
+                serving.remove(kernel)
+                yield KernelRefusal(kernel, n, str(refusal).rstrip("."))
+
+
+def _timed(
+    kernel: str, n: int, forward: Callable[[], Tensor], leaves: Sequence[Tensor], device: torch.device
+) -> Iterator[KernelTiming]:
+    for direction, call in (("forward", _without_grad(forward)), ("both", _with_grad(forward, leaves))):
+        with Allocations() as seen:
+            call()
+        least = min(own_seconds(call, device) for _ in range(REPEATS))
+        yield KernelTiming(kernel, direction, n, least, seen.peak / 2**20)
+
+
+def _call(
+    kernel: str, ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead
+) -> Callable[[], Tensor]:
+    if kernel == "exact":
+        return _exact(ctx, v, encoding, head.causal)
+    if kernel == "polynomial":
+        return _polynomial(ctx, v, encoding, head)
+    return lambda: attention(ctx, v, encoding, causal=head.causal, impl=kernel)
 
 
 def _polynomial(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
-    made = plan(ctx, encoding, head.tolerance, causal=head.causal).with_all_fast()
+    made = plan(ctx, encoding, head.tolerance, causal=head.causal, kernels=("polynomial",)).with_all_fast()
     if made.heads[0].certificate is None:
         raise ConfigError(f"nothing to time at {ctx.q.shape[-2]:,} tokens: {made.heads[0].reason}.")
     return lambda: planned_attention(ctx, v, encoding, made)
-
-
-def _toeplitz(ctx: Context, v: Tensor, encoding: Encoding, head: SyntheticHead) -> Callable[[], Tensor]:
-    return lambda: attention(ctx, v, encoding, causal=head.causal, impl="toeplitz_fft")
 
 
 def _exact(ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> Callable[[], Tensor]:
@@ -171,14 +196,14 @@ def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Calla
     return lambda: torch.autograd.grad(forward().sum(), leaves)
 
 
-def crossover(timings: Sequence[KernelTiming], direction: str) -> float | None:
-    """The length from which fast attention is faster, between two lengths on a straight log-log line.
+def crossover(timings: Sequence[KernelTiming], kernel: str, direction: str) -> float | None:
+    """The length from which a kernel is faster than the exact one, on a straight log-log line between two.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
-    times = {(t.kernel == "exact", t.length): t.seconds for t in timings if t.direction == direction}
-    lengths = sorted({length for _, length in times})
-    gains = [math.log(times[True, n] / times[False, n]) for n in lengths]
+    times = {(t.kernel, t.length): t.seconds for t in timings if t.direction == direction}
+    lengths = sorted(length for name, length in times if name == kernel)
+    gains = [math.log(times["exact", n] / times[kernel, n]) for n in lengths]
     if gains[-1] <= 0:
         return None
     last = max((i for i, gain in enumerate(gains) if gain <= 0), default=-1)

@@ -1,4 +1,4 @@
-"""The picture of polynomial attention's crossover: time and memory by length, error by degree."""
+"""The picture of the crossover of polynomial attention, by blocks and by FFT: time, memory and error."""
 
 import math
 from pathlib import Path
@@ -10,8 +10,9 @@ from spectrope.figures import QUIET, Marks, Panel, panels_spec, write_spec
 
 WIDTH, HEIGHT = 300, 220
 COLOURS = {
-    "Toeplitz by FFT": "#079e6f",
     "polynomial": "#d84a02",
+    "toeplitz_fft": "#079e6f",
+    "relative_fft": "#8f5bd6",
     "exact": "#464646",
     "certified error": "#1a65c8",
     "measured error": "#dc9e18",

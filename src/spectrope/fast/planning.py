@@ -1,12 +1,11 @@
 """Which heads get polynomial attention: by its certified error and its predicted cost."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
 
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import Context, Encoding, Form
@@ -15,9 +14,12 @@ from spectrope.fast.costs import DEFAULT, CostModel, Shape
 from spectrope.fast.lag_weights import LagWeights, lag_weights, require_consecutive
 from spectrope.fast.minimax import HIGHEST
 from spectrope.fast.monomials import feature_count
+from spectrope.fast.rotation import Rotated, rotated
+from spectrope.fast.transforms import SHARE, LagSizes, lag_sizes, transform_bound
 
-FORMS = frozenset({Form.DOT, Form.DOT_PLUS_LAG})
 TOLERANCE, MOST_FEATURES = 1e-2, 2**16
+FastKernel = Literal["polynomial", "fft"]  # Sums of a polynomial over blocks, or by FFT.
+KERNELS: tuple[FastKernel, ...] = ("polynomial", "fft")
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,12 @@ class HeadPlan:
     Args:
         head: Number of the head, from 0.
         reach_bound: No centred logit is larger in modulus, in logit units; NaN where nothing was measured.
-        certificate: That of the fewest features which keep the tolerance, if any do.
+        certificate: That of the fewest features which keep the tolerance, if any do, by the cheaper kernel.
         polynomial_cost_estimate: Predicted cost of polynomial attention, where there is a certificate.
         exact_cost_estimate: Predicted cost of exact attention, in the same unit.
-        choice: The cheaper one of those that keep the tolerance.
+        choice: The cheapest one of those that keep the tolerance.
         reason: Why it is exact, or empty.
+        kernel: How sums of the certificate's polynomial are taken: over blocks, or by FFT.
     """
 
     head: int
@@ -39,8 +42,9 @@ class HeadPlan:
     certificate: Certificate | None
     polynomial_cost_estimate: float | None
     exact_cost_estimate: float
-    choice: Literal["polynomial", "exact"]
+    choice: Literal["polynomial", "fft", "exact"]
     reason: str
+    kernel: FastKernel = "polynomial"
 
     @property
     def speedup_estimate(self) -> float | None:
@@ -72,55 +76,13 @@ class AttentionPlan:
     @property
     def error_bound(self) -> float:
         """Largest certified error of an output of a head that is not exact, in units of max|v|."""
-        certified = (h.certificate for h in self.heads if h.choice == "polynomial")
+        certified = (h.certificate for h in self.heads if h.choice != "exact")
         return max((c.error_bound for c in certified if c is not None), default=0.0)
 
     def with_all_fast(self) -> "AttentionPlan":
         """The same plan with polynomial attention wherever it is certified, at any cost."""
-        heads = (replace(h, choice="polynomial", reason="") if h.certificate else h for h in self.heads)
+        heads = (replace(h, choice=h.kernel, reason="") if h.certificate else h for h in self.heads)
         return replace(self, heads=tuple(heads))
-
-
-@dataclass(frozen=True)
-class Rotated:
-    """Scaled queries and keys as they enter products, and the keys that may be seen."""
-
-    q: Float[Tensor, "b h i d"]
-    k: Float[Tensor, "b h j d"]
-    keys: Bool[Tensor, "b j"] | None
-
-
-def rotated(ctx: Context, encoding: Encoding) -> Rotated:
-    """Rotated queries and keys, and the mask of keys.
-
-    Raises:
-        UnsupportedError: If the encoding is of another form than DOT and DOT_PLUS_LAG, or the mask hides
-            pairs rather than keys.
-    """
-    if encoding.form not in FORMS:
-        raise UnsupportedError(
-            f"fast attention computes forms {' and '.join(sorted(f.name for f in FORMS))}; "
-            f"{type(encoding).__name__} is of form {encoding.form.name}."
-        )
-    q = encoding.rotate(encoding.scaled(ctx.q) * ctx.scale, ctx.q_pos, "query")
-    return Rotated(q, encoding.rotate(ctx.k, ctx.k_pos, "key"), key_mask(ctx))
-
-
-def key_mask(ctx: Context) -> Bool[Tensor, "b j"] | None:
-    """The context's mask as one of keys alone.
-
-    Raises:
-        UnsupportedError: If it depends on heads or queries.
-    """
-    if ctx.mask is None:
-        return None
-    mask = ctx.mask[(None,) * (4 - ctx.mask.ndim)]
-    if mask.shape[1:3] != (1, 1):
-        raise UnsupportedError(
-            "fast attention takes a mask of keys alone, of shape (b, 1, 1, j); "
-            f"this one has shape {tuple(mask.shape)}."
-        )
-    return mask[:, 0, 0].expand(len(ctx.q), ctx.k.shape[-2])
 
 
 def plan(
@@ -130,12 +92,14 @@ def plan(
     *,
     causal: bool,
     costs: CostModel = DEFAULT,
+    kernels: tuple[FastKernel, ...] = KERNELS,
 ) -> AttentionPlan:
     """Bound each head's logits and choose between polynomial and exact attention.
 
     `bound_logits` gives each head's range and `certify` the error of every degree and rank. Of those that
     keep the tolerance, the one with the fewest features is chosen if its predicted cost is below that of
-    exact attention. No time is measured, so the choice depends on the inputs alone.
+    exact attention, with its sums over blocks or by FFT, whichever is predicted to cost less. No time is
+    measured, so the choice depends on the inputs alone.
 
     Args:
         ctx: Queries, keys, positions and mask of the layer.
@@ -143,11 +107,12 @@ def plan(
         tolerance: Largest error of an output in units of max|v|.
         causal: Whether query i sees key j only if j <= i, by index, the last query being at the last key.
         costs: Constants of the predicted costs, such as `read_costs` reads.
+        kernels: Kernels to choose from, beside exact attention.
 
     Raises:
         ConfigError: If the tolerance is not between 0 and 1.
     """
-    return _plan(ctx, encoding, tolerance, causal, costs, served=ctx)
+    return _plan(ctx, encoding, tolerance, causal, costs, served=ctx, kernels=kernels)
 
 
 def forecast(
@@ -182,7 +147,14 @@ def forecast(
 
 
 def _plan(
-    ctx: Context, encoding: Encoding, tolerance: float, causal: bool, costs: CostModel, *, served: Context
+    ctx: Context,
+    encoding: Encoding,
+    tolerance: float,
+    causal: bool,
+    costs: CostModel,
+    *,
+    served: Context,
+    kernels: tuple[FastKernel, ...] = KERNELS,
 ) -> AttentionPlan:
     """A plan with the ranges of one context for the shapes of another."""
     if not 0 < tolerance < 1:
@@ -191,24 +163,67 @@ def _plan(
     try:
         if ctx.q.numel() == 0:
             raise UnsupportedError("there are no queries to measure.")
-        turned, lags = rotated(ctx, encoding), None
-        if encoding.form is Form.DOT_PLUS_LAG:
-            require_consecutive(ctx)
-            lags = lag_weights(served, encoding, causal)
-            shape = replace(shape, starts=lags.starts)
+        turned = rotated(ctx, encoding)
+        needs = _needs(ctx, turned, encoding, causal, served, kernels)
     except UnsupportedError as refusal:
         exact = HeadPlan(0, math.nan, None, None, costs.exact(shape), "exact", str(refusal))
         heads = tuple(replace(exact, head=head) for head in range(ctx.q.shape[1]))
         return AttentionPlan(tolerance, causal, heads, costs)
     bounds = bound_logits(turned.q, turned.k, turned.keys, negligible=tolerance)
-    setting = _setting(turned, lags, max(shape.n_queries, shape.n_keys))
-    certificates = (fewest_features(bounds, head, tolerance, setting) for head in range(ctx.q.shape[1]))
-    reaches = bounds.reach_bound.tolist()
-    heads = tuple(
-        _head_plan(head, reaches[head], certificate, tolerance, shape, costs)
-        for head, certificate in enumerate(certificates)
-    )
-    return AttentionPlan(tolerance, causal, heads, costs, bounds, lags)
+    heads = tuple(_head_plan(bounds, head, needs, tolerance, shape, costs) for head in range(ctx.q.shape[1]))
+    return AttentionPlan(tolerance, causal, heads, costs, bounds, needs.lags)
+
+
+@dataclass(frozen=True)
+class _Needs:
+    """What the certificates of a layer need beside bounds on its logits.
+
+    Args:
+        blocked: Lengths and dtypes of sums over blocks; None where they do not serve.
+        lags: Weights of lags for sums over blocks, where there is a bias.
+        refusal: Why sums over blocks do not serve, or empty.
+        transformed: Lengths and dtypes of sums by FFT; None where these are not asked for.
+        sizes: Of the weights of lags, for sums by FFT.
+    """
+
+    blocked: RoundingSetting | None
+    lags: LagWeights | None
+    refusal: str
+    transformed: RoundingSetting | None
+    sizes: LagSizes
+
+
+def _needs(
+    ctx: Context,
+    turned: Rotated,
+    encoding: Encoding,
+    causal: bool,
+    served: Context,
+    kernels: tuple[FastKernel, ...],
+) -> _Needs:
+    """What the certificates of a layer need.
+
+    Raises:
+        UnsupportedError: If no kernel serves its encoding.
+    """
+    lags, refusal = None, ""
+    if encoding.form is Form.DOT_PLUS_LAG:
+        require_consecutive(ctx)
+        try:
+            lags = lag_weights(served, encoding, causal)
+        except UnsupportedError as error:
+            refusal = str(error)
+            if "fft" not in kernels:
+                raise
+    dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
+    length = max(served.q.shape[-2], served.k.shape[-2])
+    blocked = RoundingSetting(length, turned.q.shape[-1], dtype, turned.k.dtype)
+    transformed = replace(blocked, dtype=torch.float64, inputs=dtype) if "fft" in kernels else None
+    if lags is not None:
+        blocked = replace(blocked, deviation=lags.deviation, near=max(lags.starts))
+    serves = "polynomial" in kernels and not refusal
+    sizes = lag_sizes(served, encoding, causal)
+    return _Needs(blocked if serves else None, lags, refusal, transformed, sizes)
 
 
 def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
@@ -217,32 +232,54 @@ def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
     return Shape(batch, n_queries, ctx.k.shape[-2], dim, causal, encoding.form is not Form.DOT, itemsize)
 
 
-def _setting(turned: Rotated, lags: LagWeights | None, length: int) -> RoundingSetting:
-    dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
-    plain = RoundingSetting(length, turned.q.shape[-1], dtype, turned.k.dtype)
-    return plain if lags is None else replace(plain, deviation=lags.deviation, near=max(lags.starts))
-
-
 def _head_plan(
-    head: int,
-    reach: float,
-    certificate: Certificate | None,
-    tolerance: float,
-    shape: Shape,
-    costs: CostModel,
+    bounds: LogitBounds, head: int, needs: _Needs, tolerance: float, shape: Shape, costs: CostModel
 ) -> HeadPlan:
-    exact = costs.exact(shape)
-    if certificate is None:
+    """The cheapest kernel that keeps the tolerance on one head."""
+    reach, exact = float(bounds.reach_bound[head]), costs.exact(shape)
+    options = list(_options(bounds, head, needs, tolerance, shape, costs))
+    if not options:
         reason = (
             f"no degree up to {HIGHEST} with at most {MOST_FEATURES} features keeps {tolerance:g} "
             f"on logits up to {reach:.3g}"
         )
+        reason = f"{needs.refusal.rstrip('.')}; by FFT, {reason}" if needs.refusal else reason
         return HeadPlan(head, reach, None, None, exact, "exact", reason)
-    cost = costs.polynomial(shape, certificate.rank, certificate.polynomial.degree)
+    cost, kernel, certificate = min(options, key=lambda option: option[0])
     if cost < exact:
-        return HeadPlan(head, reach, certificate, cost, exact, "polynomial", "")
+        return HeadPlan(head, reach, certificate, cost, exact, kernel, "", kernel)
     reason = f"{certificate.features} features are predicted to cost more than {shape.n_keys} keys"
-    return HeadPlan(head, reach, certificate, cost, exact, "exact", reason)
+    return HeadPlan(head, reach, certificate, cost, exact, "exact", reason, kernel)
+
+
+def _options(
+    bounds: LogitBounds, head: int, needs: _Needs, tolerance: float, shape: Shape, costs: CostModel
+) -> Iterator[tuple[float, FastKernel, Certificate]]:
+    """Kernels that keep the tolerance on one head, with their predicted costs."""
+    if needs.blocked is not None:
+        found = fewest_features(bounds, head, tolerance, needs.blocked)
+        starts = (0, 0) if needs.lags is None else needs.lags.starts
+        if found is not None:
+            tailed = replace(shape, starts=starts)
+            yield costs.polynomial(tailed, found.rank, found.polynomial.degree), "polynomial", found
+    if needs.transformed is not None:
+        found = fft_certificate(bounds, head, tolerance, needs.transformed, needs.sizes)
+        if found is not None:
+            yield costs.fft(shape, found.features), "fft", found
+
+
+def fft_certificate(
+    bounds: LogitBounds, head: int, tolerance: float, setting: RoundingSetting, lags: LagSizes
+) -> Certificate | None:
+    """The certificate of the fewest features that keep the tolerance by FFT, if there is one."""
+    found = fewest_features(bounds, head, (1 - SHARE) * tolerance, setting)
+    if found is None:
+        return None
+    lost = transform_bound(found, float(bounds.norm_bound[head]), lags)
+    if lost > SHARE * tolerance:
+        return None
+    rounding, error = found.rounding_bound + lost, found.error_bound + lost
+    return replace(found, rounding_bound=rounding, error_bound=error)
 
 
 def fewest_features(

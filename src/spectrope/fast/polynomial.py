@@ -16,9 +16,11 @@ from torch import Tensor
 from spectrope.attention import IMPLEMENTATIONS, Implementation, additive_bias, attention
 from spectrope.core import Noise, UnsupportedError, own_precision
 from spectrope.encodings import Context, Encoding, Form
-from spectrope.fast.certificate import Certificate, LogitBounds
+from spectrope.fast.certificate import Certificate
 from spectrope.fast.chunkwise import PolynomialWeights, Tokens, chunkwise_sums
-from spectrope.fast.planning import FORMS, AttentionPlan, Rotated, plan, rotated
+from spectrope.fast.planning import AttentionPlan, plan
+from spectrope.fast.rotation import FORMS, Rotated, of_heads, projected, rotated
+from spectrope.fast.toeplitz import fft_head
 
 
 class _Normalised(torch.autograd.Function):
@@ -122,15 +124,13 @@ def planned_attention(
     pieces = [(exact, _exact(ctx, turned, v, encoding, made.causal, exact))] if exact else []
     for certificate, heads in _groups(made):
         pieces.append((heads, _polynomial(turned, v, made, certificate, heads)))
+    for head in made.heads:
+        if head.choice == "fft":
+            pieces.append(([head.head], fft_head(ctx, turned, v, encoding, made, head)))
     if len(pieces) == 1:
         return pieces[0][1]
     order = torch.tensor([head for heads, _ in pieces for head in heads], device=v.device)
     return torch.cat([out for _, out in pieces], 1)[:, order.argsort()]
-
-
-def _of_heads(x: Float[Tensor, "b h n d"], heads: Sequence[int]) -> Float[Tensor, "b some n d"]:
-    """Some heads in ascending order; all of them are not copied."""
-    return x if len(heads) == x.shape[1] else x[:, list(heads)]
 
 
 def _groups(made: AttentionPlan) -> list[tuple[Certificate, list[int]]]:
@@ -151,8 +151,8 @@ def _exact(
     bias, is_causal = additive_bias(ctx, encoding, causal)
     if bias is not None:
         bias = bias.to(turned.q.dtype)
-        bias = _of_heads(bias, heads) if bias.ndim == 4 and bias.shape[1] > 1 else bias
-    q, k, v = (_of_heads(x, heads) for x in (turned.q, turned.k, v))
+        bias = of_heads(bias, heads) if bias.ndim == 4 and bias.shape[1] > 1 else bias
+    q, k, v = (of_heads(x, heads) for x in (turned.q, turned.k, v))
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=is_causal, scale=1.0)
 
 
@@ -164,27 +164,16 @@ def _polynomial(
     q, k = projected(turned, made.bounds, heads, certificate.rank)
     lags = None if made.lags is None else made.lags.of_heads(heads)
     weights = PolynomialWeights(certificate.polynomial.coefficients, made.causal, lags)
-    return polynomial_attention(q, k, _of_heads(v, heads), weights, turned.keys)
-
-
-def projected(turned: Rotated, bounds: LogitBounds, heads: list[int], rank: int) -> tuple[Tensor, Tensor]:
-    """Queries and centred keys of some heads, in the `rank` leading coordinates of each head's basis."""
-    dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
-    q, k, centre = (_of_heads(x, heads).to(dtype) for x in (turned.q, turned.k, bounds.centre))
-    k = k - centre
-    if rank == q.shape[-1]:
-        return q, k
-    basis = torch.stack([bounds.basis(head, rank) for head in heads]).to(dtype)
-    return q @ basis, k @ basis
+    return polynomial_attention(q, k, of_heads(v, heads), weights, turned.keys)
 
 
 def polynomial(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
-    """Polynomial attention of every head within the default tolerance.
+    """Polynomial attention of every head within the default tolerance, by sums over blocks.
 
     Raises:
         UnsupportedError: If some head cannot keep it.
     """
-    made = plan(ctx, encoding, causal=causal)
+    made = plan(ctx, encoding, causal=causal, kernels=("polynomial",))
     uncertified = next((head for head in made.heads if head.certificate is None), None)
     if uncertified is not None and ctx.q.numel() > 0:
         raise UnsupportedError(
@@ -195,7 +184,10 @@ def polynomial(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise:
 
 
 def auto(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
-    """Polynomial attention where the default tolerance is certified at a lower cost, exact elsewhere."""
+    """Polynomial attention where the default tolerance is certified at a lower cost, exact elsewhere.
+
+    Sums are taken over blocks or by FFT, whichever is predicted to cost less.
+    """
     return planned_attention(ctx, v, encoding, plan(ctx, encoding, causal=causal))
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from spectrope.core import Configured, OneOf, require, require_least
 from spectrope.grokking.models.base import MODULAR_MODELS, ModularModelConfig
 from spectrope.grokking.models.transformer import ModularTransformer
+from spectrope.grokking.models.vision import FULL_WIDTH
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.lab import AnyExperiment
@@ -98,9 +99,12 @@ class ShapesTraining(Budget):
     steps: int = 380_000
     batch_size: int = 200
     learning_rate: float = 1e-3
-    weight_decay: float = 1e-4  # Adam's own, added to the gradient.
+    weight_decay: float = 1e-4
+    decay: Literal["l2", "decoupled"] = "l2"  # Added to Adam's gradient, or subtracted as AdamW does.
     evaluate_every: int = 1_900
     stop: Grokked | None = field(default_factory=lambda: Grokked(steps=1_900))
+
+    added_later = frozenset({"decay"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,10 +122,16 @@ class ShapesExperiment(AnyExperiment):
     task: ShapesConfig = field(default_factory=ShapesConfig)
     training: ShapesTraining = field(default_factory=ShapesTraining)
     source: str | None = None  # Folder of a ResNet to start from; None draws all weights.
+    width: int = FULL_WIDTH  # Channels of the first stage; 64 is ResNet-18.
     seed: int = 0
+
+    added_later = frozenset({"width"})
 
     def __post_init__(self) -> None:
         require_least(self, 0, "seed")
+        require_least(self, 1, "width")
+        drawn = self.source is None or self.width == FULL_WIDTH
+        require(drawn, self, "width", f"{FULL_WIDTH} with `source`", "A checkpoint has its own width.")
         left = self.task.n_train % self.training.batch_size
         rule = f"such that {self.task.n_train} training images leave no batch of one"
         require(left != 1, self.training, "batch_size", rule, LONE)
@@ -130,9 +140,15 @@ class ShapesExperiment(AnyExperiment):
     def label(self) -> str:
         """A short name for progress and messages."""
         start = "random" if self.source is None else "given"
-        return f"shapes, {self.task.resolution} px, ResNet-18, {start} weights, seed {self.seed}"
+        network = network_name(self.width)
+        return f"shapes, {self.task.resolution} px, {network}, {start} weights, seed {self.seed}"
 
     @property
     def precision(self) -> str:
         """float32, in which ResNet-18 is trained."""
         return "float32"
+
+
+def network_name(width: int) -> str:
+    """ResNet-18, or what share of its width a network has."""
+    return "ResNet-18" if width == FULL_WIDTH else f"ResNet-18 of {width / FULL_WIDTH:.3g} of the width"

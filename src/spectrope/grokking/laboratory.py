@@ -71,6 +71,12 @@ class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.l
 
     Experiment = ShapesExperiment
 
+    def check(self, experiment: ShapesExperiment, probe: Probe | None) -> None:
+        from spectrope.grokking.models.vision import require_library
+
+        require_library()
+        super().check(experiment, probe)
+
     def steps(self, experiment: ShapesExperiment, run: Run, device: torch.device) -> "StepTrainer":
         from spectrope.grokking.shapes import ShapesTrainer
 

@@ -1,5 +1,6 @@
 """ResNet-18 on images whose sides are to be counted."""
 
+from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -10,9 +11,13 @@ from torch import Tensor
 
 from spectrope.core import torch_stream
 from spectrope.grokking.config import ShapesExperiment
+from spectrope.grokking.measures.base import on_sphere
+from spectrope.grokking.measures.med import neighbour_distance
+from spectrope.grokking.measures.uniformity import simplex_distance, uniformity
 from spectrope.grokking.models.vision import ResNet18
-from spectrope.grokking.record import Evaluation
+from spectrope.grokking.record import Evaluation, plain
 from spectrope.grokking.steps import StepTrainer, require_finite
+from spectrope.grokking.tasks.shapes import CELLS
 from spectrope.lab import TrainingState
 from spectrope.store import Run
 
@@ -23,6 +28,12 @@ COLUMNS = {
     "train_accuracy": "accuracy on the training images, a fraction",
     "test_loss": "loss on all other images, nats",
     "test_accuracy": "accuracy on all other images, a fraction",
+    "held_out_loss": "loss on the images that the distribution holds out, nats",
+    "held_out_accuracy": "accuracy on the images that the distribution holds out, a fraction",
+    "med": "MED: mean distance of first hidden activations of neighbouring polygons",
+    "med_unit": "MED of activations scaled to norm 1",
+    "uniformity": "uniformity of first hidden activations on the sphere, ln of a mean potential",
+    "simplex_distance": "distance of first hidden activations to the regular simplex, in cosines",
     "weight_norm": "norm of all weights",
 }
 
@@ -41,11 +52,13 @@ class ShapesTrainer(StepTrainer):
     def __init__(self, experiment: ShapesExperiment, run: Run, device: torch.device) -> None:
         self.experiment, self.config, self.device = experiment, experiment.training, device
         self.task = experiment.task.build()
-        trains = self.task.split(experiment.seed)
+        trains, held_out = self.task.split(experiment.seed), self.task.held_out()
         self.train, self.test = trains.nonzero().squeeze(1), (~trains).nonzero().squeeze(1)
+        self.splits = {"train": self.train, "test": self.test, "held_out": held_out.nonzero().squeeze(1)}
         source = None if experiment.source is None else Path(experiment.source)
-        model = ResNet18(experiment.task.n_classes, experiment.seed, source).to(device)
-        adam = torch.optim.Adam(
+        model = ResNet18(experiment.task.n_classes, experiment.seed, source, experiment.width).to(device)
+        rule = {"l2": torch.optim.Adam, "decoupled": torch.optim.AdamW}[self.config.decay]
+        adam = rule(
             model.parameters(), self.config.learning_rate, weight_decay=self.config.weight_decay, fused=True
         )
         super().__init__(self.config, run, TrainingState(model, adam, row=Evaluation))
@@ -61,19 +74,37 @@ class ShapesTrainer(StepTrainer):
 
     @torch.no_grad()
     def look(self) -> dict[str, float | None]:
-        """Loss and accuracy of both splits in evaluation mode, and the norm of all weights."""
+        """Losses and accuracies in evaluation mode, measures of first hidden activations, norm of weights."""
         self.state.model.eval()
         metrics: dict[str, float | None] = {}
-        for name, index in (("train", self.train), ("test", self.test)):
-            loss, right = 0.0, 0
-            for part in index.split(BATCH):
-                logits, labels = self._logits(part), self._labels(part)
-                loss += F.cross_entropy(logits, labels, reduction="sum").item()
-                right += int((logits.argmax(1) == labels).sum())
-            metrics |= {f"{name}_loss": loss / len(index), f"{name}_accuracy": right / len(index)}
+        for name, index in self.splits.items():
+            loss, accuracy = self._score(index) if len(index) > 0 else (None, None)
+            metrics |= {f"{name}_loss": loss, f"{name}_accuracy": accuracy}
         require_finite(metrics["train_loss"], self.state.step)
         squares = [p.double().square().sum() for p in self.state.model.parameters()]
-        return metrics | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
+        return metrics | self._of_activations() | {"weight_norm": torch.stack(squares).sum().sqrt().item()}
+
+    def _score(self, index: Int[Tensor, " n"]) -> tuple[float, float]:
+        """Mean loss and accuracy of some images."""
+        loss, right = 0.0, 0
+        for part in index.split(BATCH):
+            logits, labels = self._logits(part), self._labels(part)
+            loss += F.cross_entropy(logits, labels, reduction="sum").item()
+            right += int((logits.argmax(1) == labels).sum())
+        return loss / len(index), right / len(index)
+
+    def _of_activations(self) -> dict[str, float | None]:
+        """MED and uniformity of the polygons, each alone in a cell, averaged over the four cells."""
+        sums: Counter[str] = Counter()
+        for images in self.task.alone():
+            first = plain(self.state.model.first_hidden(images.to(self.device)))
+            sums.update(
+                med=neighbour_distance(first),
+                med_unit=neighbour_distance(on_sphere(first)),
+                uniformity=uniformity(first),
+                simplex_distance=simplex_distance(first),
+            )
+        return {name: total / CELLS for name, total in sums.items()}
 
     def write(self) -> None:
         """Write evaluations and weights, and what is answered to every image."""

@@ -12,13 +12,19 @@ from jaxtyping import Float
 
 from spectrope.core import from_dict
 from spectrope.figures import Marks, Panel, Section, exact, write_page
+from spectrope.grokking.config import network_name
 from spectrope.grokking.figures import course_panels, measure_panels
+from spectrope.grokking.models.vision import FULL_WIDTH
 from spectrope.grokking.page import rendered_runs
 from spectrope.grokking.tasks.shapes import ShapesConfig
 from spectrope.store import Run
 
 IMAGES_SHOWN = 12
 MOST_PIXELS = 32  # Along an image on the page; larger ones are drawn again.
+OF_ACTIVATIONS = (
+    "One line per run. First hidden activations are those of each polygon alone in a cell, after the first "
+    "ReLU; values are means over the four cells."
+)
 ANSWERS = (
     "Images that are not trained on, at the end of training. A column is a true number of sides; the darker "
     "a cell, the more of its images are given that answer. Right answers lie on the diagonal."
@@ -39,29 +45,37 @@ def write_shapes(runs: Sequence[Run], path: Path) -> Path:
         ConfigError: If there is no run.
         StoreError: If a run is unfinished or damaged, or the file cannot be written.
     """
-    page = rendered_runs(runs, lambda _: "ResNet-18 counts sides", _lead, _sections)
+    page = rendered_runs(runs, _title, _lead, _sections)
     return write_page(page, path)
 
 
 def _sections(runs: Sequence[Run]) -> list[Section]:
     first_run = runs[0]
     some = f"Run of seed {first_run.config['seed']}; wrong answers first, as far as there are any."
-    norm = {"weight_norm": first_run.manifest["columns"]["weight_norm"]}
+    columns = first_run.manifest["columns"]
     return [
         Section("course", "Accuracy and loss", "One line per run and split.", course_panels(runs), 420),
-        Section("norm", "Weights", "One line per run.", measure_panels(runs, norm), 420),
+        Section("measures", "Progress measures", OF_ACTIVATIONS, measure_panels(runs, columns), 300),
         Section("answers", "Answers", ANSWERS, answer_panels(runs), 300),
         Section("images", "Some images not trained on", some, image_panels(first_run), 150),
     ]
+
+
+def _title(config: Mapping[str, Any]) -> str:
+    return f"{network_name(config.get('width', FULL_WIDTH))} counts sides"
 
 
 def _lead(config: Mapping[str, Any]) -> str:
     task = config["task"]
     sides = ", ".join(map(str, task["sides"]))
     start = "random weights" if config["source"] is None else f"the weights of {config['source']}"
+    distribution = task.get("distribution", {"kind": "random"})
+    bound = (
+        f", distribution {distribution['kind']} with k = {distribution['k']}" if "k" in distribution else ""
+    )
     return (
         f"Images of {task['resolution']} pixels with four polygons of {sides} sides; {task['n_train']} of "
-        f"{len(task['sides']) ** 4} train, from {start}."
+        f"{len(task['sides']) ** 4} train{bound}, from {start}."
     )
 
 

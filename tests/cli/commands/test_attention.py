@@ -1,6 +1,7 @@
 """`spectrope attention`, as a user types it."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from tests.checkpoints.audit.families import CHANGED, FAMILIES
 from spectrope.cli import BAD_INPUT, main
 from spectrope.console.terminal import console
 from spectrope.core.config import strict_json, to_dict
-from spectrope.fast import calibration
+from spectrope.fast import calibration, lag_weights
 from spectrope.fast.costs import DEFAULT, read_costs
 from spectrope.lab.engines.local import execute
 from spectrope.lab.training.scales import experiment
@@ -106,6 +107,10 @@ def test_the_table_says_how_many_and_why_not(models, capsys):
         (("bench", "--reach", "-1"), "reach must be positive and at most 12"),
         (("bench", "--bias", "rope"), "bias must be an encoding that adds a bias of the lag; got 'rope'"),
         (("bench", "--bias", "nothing"), "unknown encoding 'nothing'"),
+        (
+            ("bench", "--kernels", "flash"),
+            "kernels must be names from polynomial, toeplitz_fft",
+        ),
         (("bench", "--tolerance", "0"), "tolerance must be between 0 and 1"),
         (("bench", "--shortest", "0"), "shortest must be at least 1"),
         (("bench", "--longest", "8"), "longest must be at least as many as --shortest"),
@@ -128,31 +133,27 @@ def test_bench_prints_and_draws(tmp_path, capsys, suffix):
     sizes = ("--shortest", "64", "--longest", "128", "--head-dim", "4", "--causal", "--out", str(out))
     assert main(("attention", "bench", *sizes)) == 0
     said = capsys.readouterr().out
-    assert "one head of width 4, rope, causal, float32" in said
+    assert "One head of width 4, rope, causal, float32" in said
+    for kernel in ("polynomial", "toeplitz_fft", "relative_fft"):
+        assert re.search(rf"(faster than {kernel} up to|: {kernel} is faster from)", said)
     assert "certified" in said
     assert out.stat().st_size > 1000
 
 
-def test_a_bench_of_toeplitz_terms(tmp_path, capsys):
+def test_a_bench_leaves_out_what_does_not_serve_and_says_why(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(lag_weights, "LONGEST_NEAR", 40)
     out = tmp_path / "picture.svg"
-    sizes = (
-        "--shortest",
-        "32",
-        "--longest",
-        "64",
-        "--head-dim",
-        "2",
-        "--bias",
-        "kerple_log",
-        "--out",
-        str(out),
-    )
-    assert main(("attention", "bench", *sizes)) == 0
-    said = capsys.readouterr().out
-    assert "one head of width 2, kerple_log, no mask" in said
-    assert "Toeplitz by FFT" in said
-    assert "Toeplitz by FFT" in out.read_text()
+    sizes = ("--shortest", "32", "--longest", "64", "--head-dim", "2", "--bias", "kerple_log")
+    assert main(("attention", "bench", *sizes, "--kernels", "toeplitz_fft", "--out", str(out))) == 0
+    assert "One head of width 2, kerple_log, no mask" in capsys.readouterr().out
+    assert "toeplitz_fft" in out.read_text()
     assert "polynomial" not in out.read_text()
+    assert main(("attention", "bench", *sizes)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not timed from 64 tokens on: polynomial: nothing to time at 64 tokens" in said
+    only = ("--shortest", "64", "--longest", "64", "--head-dim", "2", "--bias", "kerple_log")
+    assert main(("attention", "bench", *only, "--kernels", "polynomial")) == BAD_INPUT
+    assert "needs a lag bias that is straight" in capsys.readouterr().err
 
 
 def test_the_record_of_a_bench(capsys):
@@ -160,11 +161,13 @@ def test_the_record_of_a_bench(capsys):
     assert main(("attention", "bench", *sizes, "--json")) == 0
     record = json.loads(capsys.readouterr().out)
     assert sorted({t["length"] for t in record["timings"]}) == [64, 128]
-    assert len(record["timings"]) == 8
+    assert len(record["timings"]) == 16
     assert [e["degree"] for e in record["errors"]] == list(range(1, 9))
     for e in record["errors"]:
         assert e["error_bound"] is None or e["error"] <= e["error_bound"]
-    assert set(record["crossover"]) == {"forward", "both"}
+    assert set(record["crossover"]) == {"polynomial", "toeplitz_fft", "relative_fft"}
+    assert set(record["crossover"]["polynomial"]) == {"forward", "both"}
+    assert record["refused"] == []
 
 
 @pytest.fixture
@@ -181,7 +184,7 @@ def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(mod
     assert main(("attention", "calibrate", "--device", "cpu", "--out", str(path))) == 0
     out = capsys.readouterr().out
     assert "one floating-point operation" in out
-    assert "Predicted over measured time in 23 cases" in out
+    assert "Predicted over measured time in 26 cases" in out
     costs = read_costs(path)
     source, options = str(models / "smollm3"), ("--tokens", "8", "--examples", "2")
     usual = planned(capsys, source, *options)
@@ -201,4 +204,11 @@ def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(mod
 @pytest.mark.usefixtures("quick")
 def test_the_record_of_a_calibration_is_the_costs(capsys):
     assert main(("attention", "calibrate", "--device", "cpu", "--json")) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"flop", "byte", "exponential", "call", "source"}
+    assert set(json.loads(capsys.readouterr().out)) == {
+        "flop",
+        "byte",
+        "exponential",
+        "call",
+        "source",
+        "transform",
+    }

@@ -140,7 +140,7 @@ def _attend(
     made = plan(ctx, encoding, tolerance, causal=causal, costs=costs)
     if on_plan is not None:
         on_plan(module, made)
-    if any(head.choice == "polynomial" for head in made.heads):
+    if any(head.choice != "exact" for head in made.heads):
         out = planned_attention(ctx, v, encoding, made)
     else:
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)

@@ -116,7 +116,7 @@ HEADS = {
 
 
 def _show_plan(heads: pl.DataFrame, aim: PlanAim, tokens: int) -> None:
-    fast = heads.filter(pl.col("choice") == "polynomial")
+    fast = heads.filter(pl.col("choice") != "exact")
     say(
         f"{len(fast)} of {len(heads)} heads would be polynomial at {aim.length:,} tokens and a certified "
         f"error of {aim.tolerance:g} max|v|. Range: no centred logit is larger in modulus, on the first "

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,13 +10,15 @@ import polars as pl
 import tyro
 
 from spectrope.console import RARE, DeviceOption, JsonOption, counted, frame, named, print_json, say, table
-from spectrope.core import Progress, choose_device, require, strict_json, to_dict
+from spectrope.core import Progress, UnsupportedError, choose_device, require, strict_json, to_dict
 from spectrope.fast.calibration import ROUNDS, Case, cases, fit, rounds
 from spectrope.fast.costs import CostModel
 from spectrope.fast.crossover import (
+    FAST,
     REPEATS,
     SAMPLED,
     DegreeError,
+    KernelRefusal,
     KernelTiming,
     SyntheticHead,
     crossover,
@@ -37,7 +40,7 @@ Tolerance = Annotated[
 class Bench:
     """Time fast and exact attention of one head by length, and measure its error by degree.
 
-    With rotation the fast kernel is polynomial attention, with --bias it is Toeplitz terms by FFT.
+    Kernels: polynomial takes sums over blocks, toeplitz_fft FFTs, relative_fft FFTs of unrotated vectors.
 
     Examples:
     $ spectrope attention bench --longest 4096
@@ -56,6 +59,10 @@ class Bench:
         str | None,
         tyro.conf.arg(help="Use this encoding's lag bias instead of rotation: kerple_log, file.py:Class."),
     ] = None
+    kernels: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help="Fast kernels (default: all that serve): polynomial toeplitz_fft relative_fft."),
+    ] = ()
     out: Annotated[
         Path | None, tyro.conf.arg(help="Figure to write: .png, .svg, .pdf, .html or .json (Vega-Lite).")
     ] = None
@@ -76,16 +83,25 @@ class Bench:
             bias=None if self.bias is None else named(self.bias),
         )
         device, lengths = choose_device(self.device), _doubling(self.shortest, self.longest)
+        unknown = next((name for name in self.kernels if name not in FAST), None)
+        require(unknown is None, self, "kernels", f"names from {', '.join(FAST)}")
+        kernels = (*(self.kernels or FAST), "exact")
         measured: list[KernelTiming] = []
+        refused: list[KernelRefusal] = []
         with counted("timing") as watch:
-            for timing in timings(head, lengths, device):
-                measured.append(timing)
-                watch(Progress("attention", len(measured), 4 * len(lengths)))
+            for found in timings(head, lengths, device, kernels):
+                if isinstance(found, KernelRefusal):
+                    refused.append(found)
+                else:
+                    measured.append(found)
+                watch(Progress("attention", len(measured), 2 * len(kernels) * len(lengths)))
+        if not _fast_kernels(measured):
+            raise UnsupportedError(f"{refused[0].reason}.")
         errors = degree_errors(head, lengths[-1], device)
         if self.json:
-            print_json(_record(head, measured, errors))
+            print_json(_record(head, measured, errors, refused))
         else:
-            _show_bench(head, measured, errors)
+            _show_bench(head, measured, errors, refused)
         if self.out is not None:
             path = save_crossover(_frame(measured), _frame(errors), head.tolerance, self.out)
             if not self.json:
@@ -104,41 +120,52 @@ def _frame(records: Sequence[KernelTiming | DegreeError]) -> pl.DataFrame:
 
 
 def _record(
-    head: SyntheticHead, measured: Sequence[KernelTiming], errors: Sequence[DegreeError]
+    head: SyntheticHead,
+    measured: Sequence[KernelTiming],
+    errors: Sequence[DegreeError],
+    refused: Sequence[KernelRefusal],
 ) -> dict[str, Any]:
     directions = dict.fromkeys(timing.direction for timing in measured)
     return {
         "head": asdict(head),
+        "refused": [asdict(one) for one in refused],
         "timings": [asdict(timing) for timing in measured],
-        "crossover": {direction: crossover(measured, direction) for direction in directions},
+        "crossover": {
+            kernel: {direction: crossover(measured, kernel, direction) for direction in directions}
+            for kernel in _fast_kernels(measured)
+        },
         "errors": [asdict(error) for error in errors],
     }
 
 
-def _show_bench(head: SyntheticHead, measured: Sequence[KernelTiming], errors: Sequence[DegreeError]) -> None:
+def _fast_kernels(measured: Sequence[KernelTiming]) -> list[str]:
+    return [name for name in FAST if any(timing.kernel == name for timing in measured)]
+
+
+def _show_bench(
+    head: SyntheticHead,
+    measured: Sequence[KernelTiming],
+    errors: Sequence[DegreeError],
+    refused: Sequence[KernelRefusal],
+) -> None:
     mask = "causal" if head.causal else "no mask"
-    title = (
-        f"one head of width {head.head_dim}, {head.bias or 'rope'}, {mask}, float32, products up to "
-        f"{head.reach:g}; "
-        f"milliseconds, least of {REPEATS} runs, planning not counted; both: forward and backward"
+    say(
+        f"One head of width {head.head_dim}, {head.bias or 'rope'}, {mask}, float32, products up to "
+        f"{head.reach:g}. Least of {REPEATS} runs; both: forward and backward. The plan of polynomial is not "
+        "counted."
     )
-    is_exact = pl.col("kernel") == "exact"
-    times = _frame(measured).with_columns(
-        ms=1000 * pl.col("seconds"), kernel=pl.when(is_exact).then(pl.lit("exact")).otherwise(pl.lit("fast"))
-    )
-    wide = times.pivot("kernel", index=["direction", "length"], values=["ms", "mib"])
-    shown = wide.select(
-        "direction",
-        pl.col("length").alias("tokens"),
-        pl.col("ms_fast").alias(head.kernel),
-        pl.col("ms_exact").alias("exact"),
-        (pl.col("ms_exact") / pl.col("ms_fast")).alias("speed-up"),
-        pl.col("mib_fast").alias("MiB"),
-        pl.col("mib_exact").alias("exact's MiB"),
-    )
-    frame(title, shown.sort("direction", "tokens", descending=[True, False]))
-    for direction in ("forward", "both"):
-        say(_crossover_line(measured, direction))
+    kernels = [*_fast_kernels(measured), "exact"]
+    times = _frame(measured).with_columns(ms=1000 * pl.col("seconds"))
+    for title, column in (("milliseconds", "ms"), ("MiB of tensors", "mib")):
+        wide = times.pivot("kernel", index=["direction", "length"], values=column).rename(
+            {"length": "tokens"}
+        )
+        shown = wide.select("direction", "tokens", *kernels)
+        frame(title, shown.sort("direction", "tokens", descending=[True, False]))
+    for name, direction in product(kernels[:-1], ("forward", "both")):
+        say(_crossover_line(measured, name, direction))
+    for one in refused:
+        say(f"Not timed from {one.length:,} tokens on: {one.kernel}: {one.reason}.")
     rows = [
         (
             str(e.degree),
@@ -152,17 +179,17 @@ def _show_bench(head: SyntheticHead, measured: Sequence[KernelTiming], errors: S
     table(f"error in units of max|v|; measured on {SAMPLED} random tokens", columns, rows, columns)
 
 
-def _crossover_line(measured: Sequence[KernelTiming], direction: str) -> str:
-    length = crossover(measured, direction)
+def _crossover_line(measured: Sequence[KernelTiming], kernel: str, direction: str) -> str:
+    length = crossover(measured, kernel, direction)
     passes = "forward" if direction == "forward" else "with backward"
-    fast = next(timing.kernel for timing in measured if timing.kernel != "exact")
     if length is None:
-        return f"{passes}: exact attention is faster up to {max(t.length for t in measured):,} tokens."
-    powers = [exponent(measured, fast, direction, quantity) for quantity in ("seconds", "mib")]
+        longest = max(timing.length for timing in measured)
+        return f"{passes}: exact attention is faster than {kernel} up to {longest:,} tokens."
+    powers = [exponent(measured, kernel, direction, quantity) for quantity in ("seconds", "mib")]
     grows = (
         "" if None in powers else f"; its time grows as n^{powers[0]:.2f}, its memory as n^{powers[1]:.2f}"
     )
-    return f"{passes}: {fast} is faster from about {length:,.0f} tokens on{grows}."
+    return f"{passes}: {kernel} is faster from about {length:,.0f} tokens on{grows}."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +211,9 @@ class Calibrate:
     def run(self) -> None:
         """Measure, print, and write what --out asks for."""
         device = choose_device(self.device)
+        if self.out is not None:
+            with disk_errors(self.out):
+                self.out.touch()
         measured, times = cases(device), []
         with counted("timing") as watch:
             for done, least in enumerate(rounds(measured, device), 1):
@@ -203,6 +233,7 @@ class Calibrate:
 
 def _show_costs(costs: CostModel, measured: Sequence[Case], times: Sequence[float]) -> None:
     units = {"flop": "floating-point operation", "byte": "byte", "exponential": "exponential", "call": "call"}
+    units |= {"transform": "point of an FFT, per doubling"}
     rows = [(f"one {unit}", f"{getattr(costs, name):.3g}") for name, unit in units.items()]
     table(f"nanoseconds, {costs.source}", ("operation", "ns"), rows, ("ns",))
     ratios = [costs.of(case.operations) / time for case, time in zip(measured, times, strict=True)]

@@ -24,7 +24,7 @@ from spectrope.console import (
     steps_or_never,
     try_own,
 )
-from spectrope.core import ConfigError, from_dict, require, with_fields
+from spectrope.core import ConfigError, require, with_fields
 from spectrope.encodings import EncodingConfig, Learned, parse_encoding
 from spectrope.figures import check_page
 from spectrope.grokking.compare import FEWEST, compare_measures
@@ -36,7 +36,7 @@ from spectrope.grokking.models.transformer import ModularTransformer
 from spectrope.grokking.page import write_grok
 from spectrope.grokking.show import records, show_scores, train_shown
 from spectrope.grokking.steps import PROGRESS
-from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution
+from spectrope.grokking.tasks.distributions import distribution_of
 from spectrope.grokking.tasks.modular import ModularConfig
 from spectrope.store import Run
 
@@ -116,7 +116,7 @@ class Grok(EngineOptions):
         task = ModularConfig(
             p=self.p,
             operation=self.op,
-            distribution=self._distribution(),
+            distribution=distribution_of(self.distribution, self.k, default=self.p // 2),
             fraction=self.fraction,
             offset=self.offset,
             allow_composite=self.allow_composite,
@@ -132,14 +132,6 @@ class Grok(EngineOptions):
         )
         experiment = GrokExperiment(task=task, model=self._model(seed), training=training, seed=seed)
         return with_fields(experiment, changes_of(self.set))
-
-    def _distribution(self) -> Distribution:
-        kind = DISTRIBUTIONS[self.distribution]
-        if self.distribution != "random":
-            return from_dict(kind, {"k": max(0, self.p // 2) if self.k is None else self.k})
-        if self.k is not None:
-            raise ConfigError("--k goes with --distribution square or strip; random holds nothing out.")
-        return kind()
 
     def _model(self, seed: int) -> ModularModelConfig:
         if self.model == "mlp":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -24,8 +24,10 @@ from spectrope.console import (
 from spectrope.core import require, with_fields
 from spectrope.figures import check_page
 from spectrope.grokking.config import Grokked, ShapesExperiment, ShapesTraining
+from spectrope.grokking.models.vision import FULL_WIDTH
 from spectrope.grokking.shapes_page import write_shapes
 from spectrope.grokking.show import records, train_shown
+from spectrope.grokking.tasks.distributions import distribution_of
 from spectrope.grokking.tasks.shapes import ShapesConfig
 
 
@@ -46,13 +48,29 @@ class GrokShapes(EngineOptions):
     )
     resolution: Annotated[int, tyro.conf.arg(help="Image width and height, in pixels.")] = 32
     n_train: Annotated[int, tyro.conf.arg(help="Training combinations.")] = 128
+    distribution: Annotated[
+        str, tyro.conf.arg(help="Held-out images: random, square or strip, by their upper polygons.")
+    ] = "random"
+    k: Annotated[
+        int | None,
+        tyro.conf.arg(
+            help="Held out: the upper polygons have at most k sides, both (square) or the left (strip)."
+        ),
+        RARE,
+    ] = None
+    width: Annotated[
+        int, tyro.conf.arg(help="Channels of the first stage; 64 is ResNet-18, 16 a quarter of it.")
+    ] = FULL_WIDTH
     steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 1000
     stop_after: StopAfter = "100"
     batch_size: Annotated[int, tyro.conf.arg(help="Images per step."), RARE] = 64
     learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate of Adam.")] = 1e-3
-    weight_decay: Annotated[
-        float, tyro.conf.arg(help="Weight decay of Adam, added to the gradient (L2)."), RARE
-    ] = 1e-4
+    weight_decay: Annotated[float, tyro.conf.arg(help="Weight decay."), RARE] = 1e-4
+    decay: Annotated[
+        Literal["l2", "decoupled"],
+        tyro.conf.arg(help="Weight decay of Adam (l2: added to the gradient) or of AdamW (decoupled)."),
+        RARE,
+    ] = "l2"
     evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 20
     source: Annotated[
         Path | None, tyro.conf.arg(help="Folder of a pretrained ResNet, in safetensors."), RARE
@@ -83,16 +101,23 @@ class GrokShapes(EngineOptions):
         """
         patience = steps_or_never(self.stop_after)
         experiment = ShapesExperiment(
-            task=ShapesConfig(sides=self.sides, resolution=self.resolution, n_train=self.n_train),
+            task=ShapesConfig(
+                sides=self.sides,
+                resolution=self.resolution,
+                n_train=self.n_train,
+                distribution=distribution_of(self.distribution, self.k, default=max(self.sides) // 2),
+            ),
             training=ShapesTraining(
                 steps=self.steps,
                 batch_size=self.batch_size,
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
+                decay=self.decay,
                 evaluate_every=self.evaluate_every,
                 stop=None if patience is None else Grokked(steps=patience),
             ),
             source=None if self.source is None else str(self.source.resolve()),
+            width=self.width,
             seed=seed,
         )
         return with_fields(experiment, changes_of(self.set))

@@ -26,10 +26,13 @@ class MainEmbeddingDifference(ProgressMeasure, name="med"):
     }
 
     def __call__(self, snapshot: Snapshot) -> dict[str, float | None]:
-        units = tuple(map(on_sphere, snapshot.operands))
-        return {"med": _mean(*snapshot.operands), "med_unit": _mean(*units)}
+        both = snapshot.operands
+        return {
+            "med": sum(map(neighbour_distance, both)) / 2,
+            "med_unit": sum(neighbour_distance(on_sphere(of)) for of in both) / 2,
+        }
 
 
-def _mean(of_a: Float[Tensor, "p c"], of_b: Float[Tensor, "p c"]) -> float:
-    steps = [of[1:].sub(of[:-1]).norm(dim=-1).mean() for of in (of_a, of_b)]
-    return (0.5 * (steps[0] + steps[1])).item()
+def neighbour_distance(embeddings: Float[Tensor, "p c"]) -> float:
+    """Mean distance of each embedding from the next."""
+    return embeddings[1:].sub(embeddings[:-1]).norm(dim=-1).mean().item()

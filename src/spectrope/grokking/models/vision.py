@@ -1,7 +1,7 @@
 """Image classifiers of transformers: ResNet-18 from its configuration, or from a local folder."""
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from jaxtyping import Float
 from safetensors import SafetensorError
@@ -9,12 +9,8 @@ from torch import Tensor, nn
 
 from spectrope.core import ConfigError, UnsupportedError, initial_weights
 
-BASIC = {
-    "layer_type": "basic",
-    "embedding_size": 64,
-    "depths": [2, 2, 2, 2],
-    "hidden_sizes": [64, 128, 256, 512],
-}
+FULL_WIDTH = 64  # Channels of ResNet-18's first stage; each later stage has twice as many.
+BASIC = {"layer_type": "basic", "depths": [2, 2, 2, 2]}
 
 
 class ResNet18(nn.Module):
@@ -24,6 +20,7 @@ class ResNet18(nn.Module):
         n_classes: Labels.
         seed: Of weights that are drawn; those of the last layer always are.
         source: Folder of a ResNet-18 in safetensors to start from; None draws all weights.
+        width: Channels of the first stage where weights are drawn; 64 is ResNet-18, 16 a quarter of it.
 
     Raises:
         ConfigError: If the folder holds no ResNet-18 in safetensors.
@@ -33,22 +30,43 @@ class ResNet18(nn.Module):
         Deep Residual Learning for Image Recognition (He et al., 2016), Table 1.
     """
 
-    def __init__(self, n_classes: int, seed: int, source: Path | None = None) -> None:
+    def __init__(
+        self, n_classes: int, seed: int, source: Path | None = None, width: int = FULL_WIDTH
+    ) -> None:
         super().__init__()
-        transformers = _library()
+        require_library()
+        import transformers
+
         with initial_weights(seed):
             if source is None:
-                config = transformers.ResNetConfig(num_labels=n_classes, **BASIC)
+                widths = {"embedding_size": width, "hidden_sizes": [width * 2**stage for stage in range(4)]}
+                config = transformers.ResNetConfig(num_labels=n_classes, **BASIC, **widths)
                 self.network = transformers.ResNetForImageClassification(config)
             else:
-                self.network = _loaded(transformers, source, n_classes)
+                self.network = _loaded(source, n_classes)
 
     def forward(self, images: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n c"]:
         """Logits of images with values from 0 to 1."""
         return self.network(images).logits
 
+    def first_hidden(self, images: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n _"]:
+        """Activations of the first layer, after its normalisation and ReLU and before pooling."""
+        return self.network.resnet.embedder.embedder(images).flatten(1)
 
-def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
+
+def require_library() -> None:
+    """Refuse to start without transformers.
+
+    Raises:
+        UnsupportedError: If it is not installed.
+    """
+    if find_spec("transformers") is None:
+        raise UnsupportedError("ResNet-18 needs transformers; pip install 'spectrope[hf]'.")
+
+
+def _loaded(source: Path, n_classes: int) -> nn.Module:
+    import transformers
+
     if not (source / "config.json").is_file():
         raise ConfigError(f"{source} is no folder of a checkpoint.")
     try:
@@ -71,11 +89,3 @@ def _loaded(transformers: Any, source: Path, n_classes: int) -> nn.Module:
         )
     except (OSError, SafetensorError):
         raise ConfigError(f"{source} holds no weights in safetensors that can be read.") from None
-
-
-def _library() -> Any:
-    try:
-        import transformers
-    except ImportError:
-        raise UnsupportedError("ResNet-18 needs transformers; pip install 'spectrope[hf]'.") from None
-    return transformers

@@ -6,7 +6,15 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Bool, Int
 
-from spectrope.core import Configured, Registered, Registry, require, require_least
+from spectrope.core import (
+    ConfigError,
+    Configured,
+    Registered,
+    Registry,
+    from_dict,
+    require,
+    require_least,
+)
 
 DISTRIBUTIONS: Registry[type["Distribution"]] = Registry("data distribution", "spectrope.grokking.tasks")
 
@@ -70,3 +78,22 @@ class Strip(Distribution, name="strip"):
 
     def check(self, p: int) -> None:
         require(self.k < p - 1, self, "k", f"below p - 1, {p - 1}", "No pair would be left to train on.")
+
+
+def distribution_of(name: str, k: int | None, default: int) -> Distribution:
+    """The distribution of a name and a k, as commands take them.
+
+    Args:
+        name: A registered name.
+        k: Its k; None takes the default where there is one.
+        default: Of k; a negative one counts as 0.
+
+    Raises:
+        ConfigError: If the name is unknown, or a k is given where nothing is held out.
+    """
+    kind = DISTRIBUTIONS[name]
+    if name != "random":
+        return from_dict(kind, {"k": max(0, default) if k is None else k})
+    if k is not None:
+        raise ConfigError("--k goes with --distribution square or strip; random holds nothing out.")
+    return kind()

@@ -1,14 +1,17 @@
 """Images of four polygons whose sides are to be counted, drawn at any resolution: a finite data set."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from spectrope.core import Configured, numpy_stream, require
+from spectrope.core import Configured, OneOf, numpy_stream, require
+from spectrope.grokking.tasks.distributions import DISTRIBUTIONS, Distribution, Random
 
 CELLS = 4  # In a grid of two by two.
 RADIUS = 0.8  # Of a polygon, in halves of its cell.
@@ -17,17 +20,25 @@ STROKE = 0.06  # Width of a line, likewise; never less than a pixel.
 
 @dataclass(frozen=True, kw_only=True)
 class ShapesConfig(Configured):
-    """Which polygons there are, and how many of their combinations train."""
+    """Which polygons there are, and which of their combinations train.
+
+    The operands of `distribution` are the sides of the two upper polygons: `Strip(k)` holds out the images
+    whose upper left polygon has at most k sides, `Square(k)` those of which both have.
+    """
 
     sides: tuple[int, ...] = (0, *range(3, 13))  # Of the polygons; 0 leaves a cell empty.
     resolution: int = 224  # Pixels along an image.
     n_train: int = 3660  # Of all combinations.
+    distribution: Annotated[Distribution, OneOf(DISTRIBUTIONS)] = field(default_factory=Random)
+
+    added_later = frozenset({"distribution"})
 
     def __post_init__(self) -> None:
         known = self.sides and all(m == 0 or m >= 3 for m in self.sides)
         require(bool(known), self, "sides", "numbers of sides, 0 or at least 3")
         require(len(set(self.sides)) == len(self.sides), self, "sides", "different from one another")
         require(self.resolution >= 8 and self.resolution % 2 == 0, self, "resolution", "even and at least 8")
+        self.distribution.check(max(self.sides) + 1)
         count = len(self.sides) ** CELLS
         require(0 < self.n_train < count, self, "n_train", f"between 1 and {count - 1}")
 
@@ -67,15 +78,39 @@ class Shapes:
     def draw(self, index: Int[Tensor, " n"]) -> Float[Tensor, "n 3 h w"]:
         """Images of some combinations, from 0 to 1, the same in all three channels."""
         four = self.glyphs.to(index.device)[self.cells.to(index.device)[index]]  # (n 4 h/2 w/2)
-        rows = [torch.cat([four[:, left], four[:, left + 1]], -1) for left in (0, 2)]
-        return torch.cat(rows, -2)[:, None].expand(-1, 3, -1, -1)
+        return _joined(four)
+
+    def alone(self) -> Iterator[Float[Tensor, "s 3 h w"]]:
+        """For each cell, images of every polygon in it, the other cells being empty."""
+        for cell in range(CELLS):
+            four = self.glyphs.new_zeros(len(self.glyphs), CELLS, *self.glyphs.shape[1:])
+            four[:, cell] = self.glyphs
+            yield _joined(four)
+
+    def held_out(self) -> Bool[Tensor, " n"]:
+        """Which combinations the distribution keeps out of training whatever the seed."""
+        upper = torch.tensor(self.config.sides)[self.cells[:, :2]].numpy()
+        return torch.from_numpy(self.config.distribution.held_out(upper[:, 0], upper[:, 1]))
 
     def split(self, seed: int) -> Bool[Tensor, " n"]:
-        """Which combinations train, `n_train` of them, drawn without replacement; the others are the test."""
+        """Which combinations train, `n_train` of them, drawn without replacement; the others are the test.
+
+        Raises:
+            ConfigError: If the distribution lets fewer train.
+        """
+        allowed = (~self.held_out()).nonzero().squeeze(1).numpy()
+        enough = self.config.n_train <= len(allowed)
+        require(enough, self.config, "n_train", f"at most {len(allowed)}, which are not held out")
         trains = torch.zeros(len(self), dtype=torch.bool)
-        drawn = numpy_stream(seed, "shapes/split").permutation(len(self))[: self.config.n_train]
+        drawn = numpy_stream(seed, "shapes/split").permutation(allowed)[: self.config.n_train]
         trains[torch.from_numpy(drawn)] = True
         return trains
+
+
+def _joined(four: Float[Tensor, "n 4 s s"]) -> Float[Tensor, "n 3 h w"]:
+    """Images of four cells each, the same in all three channels."""
+    rows = [torch.cat([four[:, left], four[:, left + 1]], -1) for left in (0, 2)]
+    return torch.cat(rows, -2)[:, None].expand(-1, 3, -1, -1)
 
 
 def glyph(sides: int, size: int) -> Float[Tensor, "s s"]:

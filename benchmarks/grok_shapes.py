@@ -1,0 +1,117 @@
+"""Search for a setting in which ResNet-18 groks on a processor: cheap settings first, a row for each.
+
+`python -m benchmarks.grok_shapes` trains what has no row yet and appends it to `results/grok-shapes.jsonl`,
+with the command that makes the same run, the processor time that it took and its course. `--minutes` of
+processor time are the most that one setting gets; a run that they end is stored as it is then, and says so.
+"""
+
+import argparse
+import shlex
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from spectrope.core.device import machine
+from spectrope.core.errors import Interrupted
+from spectrope.grokking.commands.grok_shapes import GrokShapes
+from spectrope.grokking.config import ShapesExperiment
+from spectrope.lab.experiments import written
+from spectrope.lab.job import train
+from spectrope.lab.runs import run_for
+from spectrope.store import append_record, read_records
+
+ROWS = Path(__file__).parents[1] / "results" / "grok-shapes.jsonl"
+FITTED, GROKKED, LASTING = 0.99, 0.95, 3  # Accuracies, and evaluations in a row that must reach them.
+KEPT = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "med", "uniformity", "weight_norm")
+DIGITS = 6  # Of the numbers in a row.
+
+SIX = "--sides 0 3 4 5 6 7 --resolution 16 --width 16"
+SHORT = f"{SIX} --steps 4000 --evaluate-every 50 --stop-after 500"
+LONG = f"{SIX} --steps 12000 --evaluate-every 50 --stop-after 500 --learning-rate 0.0003"
+SEARCH = (
+    f"{SHORT} --n-train 324 --decay decoupled --weight-decay 0.3",
+    f"{LONG} --n-train 324 --decay decoupled --weight-decay 1",
+    f"{SHORT} --n-train 648 --weight-decay 0.0001",
+    f"{SHORT} --n-train 324 --weight-decay 0.0001",
+    f"{SHORT} --n-train 648 --decay decoupled --weight-decay 0.1",
+    f"{SHORT} --n-train 432 --weight-decay 0.0001",
+    f"{SHORT} --n-train 324 --weight-decay 0.001",
+    f"{SHORT} --n-train 324 --decay decoupled --weight-decay 1",
+)
+
+
+def experiment(options: str) -> ShapesExperiment:
+    """The run of some options of `spectrope grok-shapes`, of seed 0."""
+    config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
+    return tyro.cli(GrokShapes, args=shlex.split(options), config=config).experiment(0)
+
+
+def row(options: str, runs: Path, minutes: float) -> dict[str, Any]:
+    """Train one setting and describe what came of it."""
+    one, begun = experiment(options), time.process_time()
+    ended = "by its rule"
+    try:
+        train(one, runs, torch.device("cpu"), stop=lambda: time.process_time() - begun > 60 * minutes)
+    except Interrupted:
+        ended = f"after {minutes:g} minutes of processor time"
+    run = run_for(one, runs)
+    progress = run.frame("progress")
+    spent = run.manifest["cpu_seconds"] if run.finished else time.process_time() - begun
+    course = {name: [rounded(value) for value in progress[name]] for name in ("step", *KEPT)}
+    return {
+        "command": f"spectrope grok-shapes {options}",
+        "config": written(one),
+        "ended": ended,
+        "steps": course["step"][-1],
+        "fitted_at": lasting(course["step"], course["train_accuracy"], FITTED),
+        "grokked_at": lasting(course["step"], course["test_accuracy"], GROKKED),
+        "best_test_accuracy": max(course["test_accuracy"]),
+        "cpu_seconds": round(spent),
+        "machine": machine(),
+        "progress": course,
+    }
+
+
+def lasting(steps: list[int], accuracies: list[float], least: float) -> int | None:
+    """The first of three evaluations in a row that reach an accuracy."""
+    reached = [accuracy >= least for accuracy in accuracies]
+    places = range(len(reached) - LASTING + 1)
+    return next((steps[place] for place in places if all(reached[place : place + LASTING])), None)
+
+
+def rounded(value: float) -> float:
+    """A number with as many digits as a row keeps."""
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def search(settings: tuple[str, ...], path: Path, runs: Path, minutes: float) -> None:
+    """Append a row for each setting that has none."""
+    done = {one["command"] for one in read_records(path)[0]} if path.exists() else set()
+    for options in settings:
+        if f"spectrope grok-shapes {options}" not in done:
+            made = row(options, runs, minutes)
+            append_record(path, made)
+            print(f"{made['command']}\n    {told(made)}", flush=True)
+
+
+def told(made: dict[str, Any]) -> str:
+    """What came of a setting, in a line."""
+    fitted, grokked = (
+        "never" if made[name] is None else f"at step {made[name]:,}" for name in ("fitted_at", "grokked_at")
+    )
+    return (
+        f"fitted {fitted}, 95 % of the test images {grokked}, best {100 * made['best_test_accuracy']:.1f} %; "
+        f"{made['steps']:,} steps, {made['cpu_seconds']:,} s of processor time"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=120)
+    parser.add_argument("--runs", type=Path, default=Path("grok-runs"))
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    search(SEARCH, ROWS, chosen.runs, chosen.minutes)

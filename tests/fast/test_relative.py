@@ -1,0 +1,142 @@
+"""Monomials of unrotated vectors by FFT against exact attention: values, gradients, masks, bounds."""
+
+import dataclasses
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from spectrope.attention import IMPLEMENTATIONS, attention
+from spectrope.core.errors import UnsupportedError
+from spectrope.encodings.base import ENCODINGS, Context, Form, Tag
+from spectrope.encodings.rope import RoPE
+from spectrope.encodings.xpos import XPos
+from spectrope.fast import relative
+from spectrope.fast.relative import relative_entries
+from spectrope.fast.rotation import FORMS
+
+HEADS, DIM = 2, 4
+ROPE = RoPE(RoPE.Config(head_dim=DIM))
+
+
+def served() -> dict:
+    """Every registered encoding of a form and law that this algorithm takes."""
+    sizes = {"d_model": HEADS * DIM, "n_heads": HEADS, "head_dim": DIM, "max_length": 80, "causal": True}
+    built = {name: ENCODINGS.config(name)().fitted(**sizes).build() for name in ENCODINGS}
+    return {name: e for name, e in built.items() if e.form in FORMS and Tag.SHIFT_INVARIANT in e.tags}
+
+
+ENCODED = served()
+
+
+def context(n_q: int, n_k: int, scale: float = 0.03, dtype=torch.float64) -> tuple[Context, torch.Tensor]:
+    draw = torch.Generator().manual_seed(n_q + 7 * n_k)
+    q = scale * torch.randn(2, HEADS, n_q, DIM, generator=draw, dtype=torch.float64)
+    k, v = torch.randn(2, 2, HEADS, n_k, DIM, generator=draw, dtype=torch.float64)
+    pos = torch.arange(n_k)[None]
+    return Context(q.to(dtype), k.to(dtype), pos[:, -n_q:], pos), v.to(dtype)
+
+
+def error(ctx: Context, v: torch.Tensor, encoding, causal: bool) -> float:
+    with torch.no_grad():
+        out, truth = (
+            attention(ctx, v, encoding, causal=causal, impl=i) for i in ("relative_fft", "reference")
+        )
+    return float((out.double() - truth).abs().max() / v.abs().max())
+
+
+def test_rotations_and_lag_biases_are_among_the_cases():
+    assert {"rope", "xpos", "alibi", "kerple_log", "nope"} <= set(ENCODED)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("name", ENCODED)
+def test_every_encoding_keeps_the_tolerance(name, causal):
+    assert error(*context(21, 21), ENCODED[name], causal) <= 1e-2
+
+
+@pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (2, 2), (5, 40), (63, 63)])
+def test_lengths(n_q, n_k):
+    assert error(*context(n_q, n_k), ROPE, causal=True) <= 1e-2
+
+
+def test_entries_of_rope_are_cosines_and_sines_of_the_lag():
+    ctx, _ = context(6, 6)
+    found = relative_entries(ctx, ROPE, causal=False)
+    assert len(found.query_axes) == 2 * DIM
+    lags = torch.arange(-5, 6, dtype=torch.float64)
+    for query, key, weights in zip(found.query_axes, found.key_axes, found.weights[0], strict=True):
+        assert query // 2 == key // 2
+        angle = lags * 10_000 ** (-2 * int(query // 2) / DIM)
+        sign = 1 if query < key else -1
+        assert_close(weights, angle.cos() if query == key else sign * angle.sin(), atol=1e-7, rtol=0)
+    assert found.gain(0, DIM) == pytest.approx(2, abs=0.3)
+
+
+def test_products_of_entries_make_the_exact_logits():
+    ctx, _ = context(9, 9)
+    entries = relative_entries(ctx, ROPE, causal=False)
+    q, k = ctx.q[..., entries.query_axes], ctx.k[..., entries.key_axes]
+    lag = torch.arange(9)[:, None] - torch.arange(9)
+    made = (q[..., :, None, :] * k[..., None, :, :] * entries.weights[0].T[lag + 8]).sum(-1)
+    turned = [ROPE.rotate(x, ctx.q_pos, side) for x, side in ((ctx.q, "query"), (ctx.k, "key"))]
+    assert_close(made, turned[0] @ turned[1].mT, atol=1e-7, rtol=0)
+
+
+def test_gradients_are_those_of_exact_attention_at_a_fine_tolerance(monkeypatch):
+    monkeypatch.setattr(relative, "TOLERANCE", 1e-6)
+    ctx, v = context(12, 12)
+    leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
+    upstream = torch.randn(v.shape, generator=torch.Generator().manual_seed(1), dtype=v.dtype)
+    ours, theirs = (
+        torch.autograd.grad((attention(ctx, v, ROPE, causal=True, impl=impl) * upstream).sum(), leaves)
+        for impl in ("relative_fft", "reference")
+    )
+    for mine, wanted in zip(ours, theirs, strict=True):
+        assert_close(mine, wanted, rtol=1e-3, atol=1e-6)
+
+
+def test_hidden_keys_are_never_read():
+    ctx, v = context(15, 15)
+    seen = torch.rand(2, 1, 1, 15, generator=torch.Generator().manual_seed(0)) < 0.6
+    hidden = ~seen.mT
+    masked = dataclasses.replace(ctx, mask=seen)
+    poisoned = dataclasses.replace(masked, k=ctx.k.masked_fill(hidden, math.nan))
+    out = attention(poisoned, v.masked_fill(hidden, math.nan), ROPE, causal=True, impl="relative_fft")
+    assert_close(out, attention(masked, v, ROPE, causal=True, impl="relative_fft"))
+    assert out.isfinite().all()
+
+
+def test_xpos_is_served_where_its_rotated_keys_overflow_every_certificate():
+    n, xpos = 6000, XPos(XPos.Config(head_dim=2))
+    draw = torch.Generator().manual_seed(0)
+    q, k, v = torch.randn(3, 1, 1, n, 2, generator=draw)
+    pos = torch.arange(n)[None]
+    ctx = Context(0.05 * q, k, pos, pos)
+    for impl in ("polynomial", "toeplitz_fft"):
+        with pytest.raises(UnsupportedError, match=f"'{impl}' cannot serve head 0"):
+            attention(ctx, v, xpos, causal=True, impl=impl)
+    with torch.no_grad():
+        out = attention(ctx, v, xpos, causal=True, impl="relative_fft")
+    entries = relative_entries(ctx, xpos, causal=True)
+    last = (0.05 * q)[0, 0, -1, entries.query_axes] * 2**-0.5 * k[0, 0][:, entries.key_axes]
+    logits = (last.double() * entries.weights[0].T[n - 1 :].flip(0)).sum(-1)
+    truth = logits.softmax(0) @ v[0, 0].double()
+    assert (out[0, 0, -1] - truth).abs().max() <= 1e-2 * v.abs().max()
+
+
+def test_what_cannot_be_certified_is_refused_by_name():
+    ctx, v = context(10, 10, scale=100.0)
+    with pytest.raises(UnsupportedError, match=r"'relative_fft' cannot serve head 0 within 0\.01"):
+        attention(ctx, v, ROPE, causal=True, impl="relative_fft")
+    apart = dataclasses.replace(ctx, q_pos=2 * ctx.q_pos, k_pos=2 * ctx.k_pos)
+    with pytest.raises(UnsupportedError, match="needs consecutive positions"):
+        attention(apart, v, ROPE, causal=True, impl="relative_fft")
+    fope = ENCODINGS.config("fope")().fitted(head_dim=DIM, n_heads=HEADS, max_length=80).build()
+    assert "needs SHIFT_INVARIANT" in str(IMPLEMENTATIONS["relative_fft"].objection(fope, v.device, None))
+    assert not IMPLEMENTATIONS["relative_fft"].exact
+    empty = torch.zeros(0, HEADS, 5, DIM)
+    at = Context(empty, empty, torch.arange(5)[None], torch.arange(5)[None])
+    assert attention(at, empty, ROPE, causal=True, impl="relative_fft").shape == empty.shape
+    assert ENCODED["rope"].form is Form.DOT

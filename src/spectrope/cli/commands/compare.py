@@ -10,6 +10,7 @@ from spectrope.console import (
     RARE,
     ROOT,
     ConditionOption,
+    DropPositions,
     EngineOptions,
     Epochs,
     Examples,
@@ -30,7 +31,7 @@ from spectrope.console import (
 from spectrope.core import require
 from spectrope.figures import check_page
 from spectrope.front.compare import compare
-from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS
+from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS, SCALINGS
 from spectrope.tasks import TASKS
 
 
@@ -41,6 +42,7 @@ class Compare(EngineOptions):
     Examples:
     $ spectrope compare --encodings rope alibi nope --tasks distance
     $ spectrope compare --seeds 0:6 --out six-seeds.html
+    $ spectrope compare --encodings rope alibi --tasks counting --lengths 1 2 4
     """
 
     encodings: Annotated[
@@ -64,6 +66,16 @@ class Compare(EngineOptions):
     rates: Annotated[
         tuple[float, ...], tyro.conf.arg(help="Rates tried by --tune, as multiples of the scale's."), RARE
     ] = FACTORS
+    lengths: Annotated[
+        tuple[float, ...],
+        tyro.conf.arg(help="Also score at these multiples of the trained length, as in 1 2 4."),
+    ] = ()
+    scalings: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help=f"How positions are scaled, with --lengths: {', '.join(SCALINGS)}."),
+        RARE,
+    ] = ("none",)
+    drop_positions: DropPositions = None
     runs: RunsRoot = ROOT
     out: OutPage = Path("report.html")
     json: JsonOption = False
@@ -76,6 +88,8 @@ class Compare(EngineOptions):
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         if not self.tune:
             refuse_given(self, ("rates",), "goes with --tune.")
+        if not self.lengths:
+            refuse_given(self, ("scalings",), "goes with --lengths.")
         comparison = compare(
             self.encodings,
             self.tasks,
@@ -84,8 +98,10 @@ class Compare(EngineOptions):
             condition=self.condition,
             epochs=self.epochs,
             n_examples=self.examples,
-            settings=changes_of(self.set, self.precision),
+            settings=changes_of(self.set, self.precision, self.drop_positions),
             rates=self.rates if self.tune else None,
+            lengths=self.lengths or None,
+            scalings=self.scalings,
             root=self.runs,
             **self.arguments(),
         )

@@ -183,7 +183,7 @@ def test_axes_that_positions_lack_are_refused():
     with pytest.raises(ConfigError, match="n_axes: Input should be 2 or 3"):
         from_dict(AxialRoPE.Config, {"n_axes": 4})
     with pytest.raises(ConfigError, match="2 axes beside the order of the tokens, and the encoding reads 3"):
-        MRoPE(head_dim=D).rotate(draw(1, H, 6, D), GRID, "query")
+        MRoPE(head_dim=D).rotate(draw(1, H, 6, D), GRID[..., :3], "query")
     assert coordinates(torch.arange(3), 2).tolist() == [[[0, 0], [1, 1], [2, 2]]]
 
 

@@ -1,4 +1,4 @@
-"""Positions on several axes: the order of a token in the sequence, then its coordinates."""
+"""Positions on several axes: the order of a token in the sequence, then time, row and column."""
 
 import torch
 from jaxtyping import Int
@@ -17,7 +17,7 @@ def coordinates(pos: Tensor, axes: int) -> Tensor:
 
     Args:
         pos: Positions (b or 1, t), or (b or 1, t, 1 + n) with the order of the token first.
-        axes: How many coordinates are wanted: the first of the n.
+        axes: How many coordinates are wanted: the last of the n.
 
     Raises:
         ConfigError: If positions have fewer axes.
@@ -29,13 +29,13 @@ def coordinates(pos: Tensor, axes: int) -> Tensor:
             f"positions have {pos.shape[-1] - 1} axes beside the order of the tokens, and the encoding reads "
             f"{axes}; choose a task or a position rule with {axes} axes."
         )
-    return pos[..., 1 : 1 + axes]
+    return pos[..., -axes:]
 
 
-def grid_positions(rows: Tensor, columns: Tensor) -> Int[Tensor, "n t 3"]:
-    """Positions (order, row, column) of tokens on a grid, from their rows and columns, each (n, t)."""
+def grid_positions(rows: Tensor, columns: Tensor) -> Int[Tensor, "n t 4"]:
+    """Positions (order, 0, row, column) of tokens on a grid, from their rows and columns, each (n, t)."""
     index = torch.arange(rows.shape[-1], device=rows.device).expand_as(rows)
-    return torch.stack([index, rows, columns], -1)
+    return torch.stack([index, torch.zeros_like(index), rows, columns], -1)
 
 
 def mrope_positions(

@@ -57,8 +57,10 @@ class Lengths(Figure, name="lengths"):
         ]
         order = {name: place for place, name in enumerate(tables.encodings)}
         values.sort(key=lambda value: (order[value["encoding"]], value["factor"]))
+        axis = alt.Axis(values=sorted({value["factor"] for value in values}), format="~g")
+        length = alt.X("factor:Q", title="length, in trained lengths", axis=axis)
         shared: dict[str, Any] = {
-            "x": alt.X("factor:Q", title="length, in trained lengths", scale=alt.Scale(type="log", base=2)),
+            "x": length.scale(type="log", base=2),
             "color": colour(tables.encodings),
         }
         accuracy = alt.Y("accuracy:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))

@@ -14,20 +14,7 @@ import polars as pl
 import spectrope as sp
 from spectrope.lab import Job, comparison_plan, extrapolate
 
-ENCODINGS = [
-    "nope",
-    "sinusoidal",
-    "t5",
-    "alibi",
-    "kerple_log",
-    "rope",
-    "xpos",
-    "pope",
-    "grape",
-    "fox",
-    "cope",
-    "wavelet",
-]
+ENCODINGS = "nope sinusoidal t5 alibi kerple_log rope xpos pope grape fox cope wavelet"
 SEEDS, FACTORS = (0, 1, 2), (1, 1.5, 2, 4, 8)
 DRAWN = Path("docs/images/lengths.svg")
 COLUMNS = ("scaling", "factor", "length", "accuracy", "low", "high", "loss", "loss_low", "loss_high", "note")
@@ -39,7 +26,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/lengths"))
     parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()
-    plan = comparison_plan(ENCODINGS, "distance", SEEDS)
+    plan = comparison_plan(ENCODINGS.split(), "distance", SEEDS)
     runs = sp.execute([Job(one, ()) for one in plan], root=chosen.runs, workers=chosen.workers)
     scores = [
         extrapolate(run, FACTORS).select(

@@ -8,9 +8,9 @@ from spectrope.lab import DATA_VERSION, experiment, written
 from spectrope.store import RESULTS_VERSION
 
 ENCODINGS = (
-    "alibi blend cable cope deberta factorised fire fope fox harope kerple_log kerple_power learned misread_rope "
-    "nope partial_dims path per_head per_layer random relative rope sandwich shaw sinusoidal sum t5 "
-    "transformer_xl tupe xpos mla mla+alibi rope:yarn,factor=8"
+    "alibi blend cable cope deberta factorised fire fope fox harope kerple_log kerple_power learned "
+    "misread_rope nope partial_dims path per_head per_layer random relative rope sandwich shaw sinusoidal "
+    "sum t5 transformer_xl tupe xpos mla mla+alibi rope:yarn,factor=8"
 )
 TASKS = ("distance", "counting", "addition")
 

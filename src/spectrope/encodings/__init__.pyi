@@ -6,6 +6,7 @@ __all__ = [
     "ENCODINGS",
     "FIRE",
     "GRAPE",
+    "NAMED",
     "NTK",
     "POSITIONS",
     "SCHEDULES",
@@ -98,6 +99,7 @@ __all__ = [
     "ntk_slowdown",
     "order",
     "parse_encoding",
+    "parse_positions",
     "read_value",
     "t5_bucket",
 ]
@@ -139,6 +141,7 @@ from .learned import Learned
 from .linear_attention import LinearAttention
 from .log_distance import LogDistance
 from .misread_rope import MisreadRoPE
+from .named import NAMED
 from .nope import NoPE
 from .partial_dims import PartialDims
 from .parts import Pairing, complex_pairs
@@ -171,7 +174,7 @@ from .schedules.proportional import Proportional
 from .schedules.yarn import YaRN
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
-from .spec import parse_encoding, read_value
+from .spec import parse_encoding, parse_positions, read_value
 from .sum import Sum
 from .t5 import T5, t5_bucket
 from .token_rotary import CARoPE, SelectiveRoPE

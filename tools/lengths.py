@@ -16,6 +16,7 @@ from spectrope.lab import Job, comparison_plan, extrapolate
 
 ENCODINGS = "nope sinusoidal t5 alibi kerple_log rope xpos pope grape fox cope wavelet"
 SEEDS, FACTORS = (0, 1, 2), (1, 1.5, 2, 4, 8)
+EXAMPLES = 500  # Of each length and run.
 DRAWN = Path("docs/images/lengths.svg")
 COLUMNS = ("scaling", "factor", "length", "accuracy", "low", "high", "loss", "loss_low", "loss_high", "note")
 
@@ -29,7 +30,7 @@ def main() -> None:
     plan = comparison_plan(ENCODINGS.split(), "distance", SEEDS)
     runs = sp.execute([Job(one, ()) for one in plan], root=chosen.runs, workers=chosen.workers)
     scores = [
-        extrapolate(run, FACTORS).select(
+        extrapolate(run, FACTORS, examples=EXAMPLES).select(
             pl.lit(run.config["encoding_name"]).alias("encoding"),
             pl.lit(run.config["seed"]).alias("seed"),
             *COLUMNS,

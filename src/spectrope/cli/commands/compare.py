@@ -41,8 +41,7 @@ class Compare(EngineOptions):
 
     Examples:
     $ spectrope compare --encodings rope alibi nope --tasks distance
-    $ spectrope compare --seeds 0:6 --out six-seeds.html
-    $ spectrope compare --encodings rope alibi --tasks counting --lengths 1 2 4
+    $ spectrope compare --seeds 0:6 --encodings rope alibi --lengths 1 2 4
     """
 
     encodings: Annotated[

@@ -23,7 +23,7 @@ COLUMNS = ("scaling", "factor", "length", "accuracy", "low", "high", "loss", "lo
 
 def main() -> None:
     """Train what is not trained yet, score it by length, draw the figure and write the scores."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--runs", type=Path, default=Path("runs/lengths"))
     parser.add_argument("--workers", type=int, default=1)
     chosen = parser.parse_args()

@@ -10,7 +10,7 @@ from spectrope.encodings.base import ENCODINGS
 from spectrope.models.decoder import Decoder, DecoderConfig
 from spectrope.tasks.grid_counting import ASKED, COUNTED, GridCounting
 from spectrope.tasks.grid_distance import FIRST, SECOND, GridDistance
-from spectrope.tasks.picture import Picture
+from spectrope.tasks.picture import PictureCopy
 
 
 def grids(batch, columns):
@@ -65,7 +65,7 @@ def test_longer_grids_have_more_rows_and_the_same_labels(task):
 
 @pytest.mark.parametrize(("order", "copy"), [("rows", [0, 1, 2, 3, 4, 5]), ("columns", [0, 3, 1, 4, 2, 5])])
 def test_the_copy_runs_down_columns_or_along_rows(order, copy):
-    task = Picture(words=9, rows=2, columns=3, order=order)
+    task = PictureCopy(words=9, rows=2, columns=3, order=order)
     batch = task.sample(300, seed=4)
     for words, length, label in zip(
         batch.inputs.tolist(), batch.lengths.tolist(), batch.labels.tolist(), strict=True
@@ -80,15 +80,15 @@ def test_the_copy_runs_down_columns_or_along_rows(order, copy):
 
 
 def test_longer_pictures_have_more_rows():
-    task = Picture(words=9, rows=2, columns=3)
+    task = PictureCopy(words=9, rows=2, columns=3)
     longer = task.longer(2.0, 50, seed=4)
-    taller = Picture(words=9, rows=4, columns=3)
+    taller = PictureCopy(words=9, rows=4, columns=3)
     assert torch.equal(taller.solve(longer, 4), longer.labels)
 
 
 @pytest.mark.parametrize("name", ["axial_rope", "mixed_rope", "mrope", "weierstrass", "rope", "alibi"])
 def test_a_decoder_takes_grids_with_every_kind_of_encoding(name):
-    task = Picture(words=9, rows=2, columns=3)
+    task = PictureCopy(words=9, rows=2, columns=3)
     sizes = {"vocabulary": task.vocabulary, "n_labels": task.n_classes, "max_length": task.max_length}
     config = DecoderConfig(
         d_model=16, n_heads=2, n_layers=2, d_ff=16, encoding=ENCODINGS.config(name)(), **sizes
@@ -119,7 +119,7 @@ def test_axes_reach_the_rotation_through_the_decoder():
         (lambda: GridDistance(rows=1), "rows must be at least 2"),
         (lambda: GridDistance(spare=-1), "spare must be at least 0"),
         (lambda: GridCounting(rows=4, max_count=4), "max_count must be from 1 to 3, one less than the rows"),
-        (lambda: Picture(words=1), "words must be at least 2"),
+        (lambda: PictureCopy(words=1), "words must be at least 2"),
     ],
 )
 def test_what_breaks_a_rule_is_refused(make, message):

@@ -19,7 +19,7 @@ ConditionOption = Annotated[
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data (default: the scale's).")]
 Examples = Annotated[
     int | None,
-    tyro.conf.arg(help="Number of examples, 70 % for training (default: the scale's)."),
+    tyro.conf.arg(help="Examples, 70 % for training (default: the scale's)."),
 ]
 Settings = Annotated[
     tuple[str, ...],

@@ -48,7 +48,7 @@ class RoPEPlusPlus(Encoding, name="rope_pp"):
     def setup(self, config: "RoPEPlusPlus.Config") -> None:
         schedule = config.schedule
         self.pairing: Pairing = config.pairs
-        self.half = config.n_heads // 2
+        self.n_real = config.n_heads // 2
         self.tags, self.scope, self.gain = schedule.tags - {Tag.ISOMETRIC}, schedule.scope, schedule.gain
         self.prefix_consistent = schedule.prefix_consistent
         self.angles = schedule.build(config.head_dim)
@@ -56,6 +56,6 @@ class RoPEPlusPlus(Encoding, name="rope_pp"):
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         angles = self.angles(torch.atleast_2d(pos))[:, None]
         turn = torch.polar(torch.full_like(angles, self.gain), angles)
-        real = multiply_pairs(x[:, : self.half], turn, self.pairing)
-        other = multiply_pairs(x[:, : self.half], -1j * turn, self.pairing) if side == "query" else real
+        real = multiply_pairs(x[:, : self.n_real], turn, self.pairing)
+        other = multiply_pairs(x[:, : self.n_real], -1j * turn, self.pairing) if side == "query" else real
         return torch.cat([real, other], 1)

@@ -8,7 +8,7 @@ __all__ = [
     "Distance",
     "GridCounting",
     "GridDistance",
-    "Picture",
+    "PictureCopy",
     "Size",
     "Task",
     "TaskConfig",
@@ -22,4 +22,4 @@ from .counting import Counting
 from .distance import Distance
 from .grid_counting import GridCounting
 from .grid_distance import GridDistance
-from .picture import Picture
+from .picture import PictureCopy

@@ -14,7 +14,7 @@ from spectrope.encodings import mrope_positions
 from spectrope.tasks.base import PADDING, Batch, Size, Task, TaskConfig
 
 
-class Picture(Task, name="picture"):
+class PictureCopy(Task, name="picture"):
     r"""A picture, row by row, and the first k of its words in another order; the label is the next.
 
     Cells have words uniform with replacement, and :math:`k \sim U\{0..rc - 1\}` for r rows and c columns. The
@@ -77,7 +77,7 @@ class Picture(Task, name="picture"):
 
     def longer(self, factor: float, n: int, seed: int, start: int = 0) -> Batch:
         """Pictures with more rows."""
-        return Picture(replace(self.config, rows=round(factor * self.config.rows))).sample(n, seed, start)
+        return PictureCopy(replace(self.config, rows=round(factor * self.config.rows))).sample(n, seed, start)
 
     def sample(self, n: int, seed: int, start: int = 0) -> Batch:
         index, cells = np.arange(start, start + n), self.cells

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Call, layer_name, recorded
-from spectrope.checkpoints.extension.rotations import Rotation, rotations_of
+from spectrope.checkpoints.extension.rotations import RotaryModule, rotations_of
 from spectrope.core import UnsupportedError
 
 SCHEMA: dict[str, Any] = {
@@ -63,7 +63,7 @@ def head_bands(model: nn.Module, ids: Int[Tensor, "n t"], length: int, factor: f
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def _waves(rotation: Rotation, run: Any) -> Tensor | None:
+def _waves(rotation: RotaryModule, run: Any) -> Tensor | None:
     """The cosines that a rotary module gives while the model runs."""
     seen: list[Tensor] = []
 

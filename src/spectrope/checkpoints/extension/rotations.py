@@ -17,7 +17,7 @@ FREQUENCIES, GAIN = "inv_freq", "attention_scaling"  # As rotary modules of the 
 
 
 @dataclass(frozen=True)
-class Rotation:
+class RotaryModule:
     """One rotary module.
 
     Args:
@@ -61,7 +61,7 @@ class Rotation:
         return math.exp(slope * m)
 
 
-def rotations_of(model: nn.Module) -> list[Rotation]:
+def rotations_of(model: nn.Module) -> list[RotaryModule]:
     """The rotary modules of a model.
 
     Raises:
@@ -77,7 +77,7 @@ def rotations_of(model: nn.Module) -> list[Rotation]:
                     "extended already; `spectrope audit --length` says what it applies there."
                 )
             gain = float(getattr(module, GAIN, 1.0))
-            found.append(Rotation(name, module, frequencies.clone(), gain))
+            found.append(RotaryModule(name, module, frequencies.clone(), gain))
     if not found:
         raise UnsupportedError(
             f"{type(model).__name__} has no rotary module with frequencies to scale ({FREQUENCIES}); "
@@ -86,35 +86,35 @@ def rotations_of(model: nn.Module) -> list[Rotation]:
     return found
 
 
-Scaled = Callable[[Rotation, float, int], tuple[Tensor, float]]
+ScaledModule = Callable[[RotaryModule, float, int], tuple[Tensor, float]]
 
 
-def _unscaled(rotation: Rotation, factor: float, length: int) -> tuple[Tensor, float]:
+def _unscaled(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
     return rotation.frequencies, rotation.gain
 
 
-def _linear(rotation: Rotation, factor: float, length: int) -> tuple[Tensor, float]:
+def _linear(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
     return rotation.frequencies / factor, rotation.gain
 
 
-def _ntk(rotation: Rotation, factor: float, length: int) -> tuple[Tensor, float]:
+def _ntk(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
     return _of(NTK(base=rotation.base, factor=factor), rotation)
 
 
-def _yarn(rotation: Rotation, factor: float, length: int) -> tuple[Tensor, float]:
+def _yarn(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
     return _of(YaRN(base=rotation.base, factor=factor, trained_length=length), rotation)
 
 
-def _dropped(rotation: Rotation, factor: float, length: int) -> tuple[Tensor, float]:
+def _dropped(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
     return torch.zeros_like(rotation.frequencies), 1.0
 
 
-def _of(schedule: Schedule, rotation: Rotation) -> tuple[Tensor, float]:
+def _of(schedule: Schedule, rotation: RotaryModule) -> tuple[Tensor, float]:
     frequencies = schedule.frequencies(rotation.width).to(rotation.frequencies)
     return frequencies, rotation.gain * schedule.gain
 
 
-METHODS: Mapping[str, Scaled] = {
+METHODS: Mapping[str, ScaledModule] = {
     "none": _unscaled,
     "linear": _linear,
     "ntk": _ntk,

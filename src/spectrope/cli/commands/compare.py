@@ -32,7 +32,6 @@ from spectrope.core import require
 from spectrope.figures import check_page
 from spectrope.front.compare import compare
 from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS, SCALINGS
-from spectrope.tasks import TASKS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +47,7 @@ class Compare(EngineOptions):
         tuple[str, ...],
         tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Any of `train --help`'s, or file.py:Class.")] = (
         COMPARED_TASKS
     )
     scale: ScaleOption = "mini"
@@ -67,7 +66,7 @@ class Compare(EngineOptions):
     ] = FACTORS
     lengths: Annotated[
         tuple[float, ...],
-        tyro.conf.arg(help="Also score at these multiples of the trained length, as in 1 2 4."),
+        tyro.conf.arg(help="Also score at these multiples of the trained length."),
     ] = ()
     scalings: Annotated[
         tuple[str, ...],

@@ -1,7 +1,6 @@
 """Accuracy against the length of the sequences."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -13,19 +12,12 @@ from spectrope.figures.tables import Tables
 HEIGHT = 260
 
 
-class Lengths(Figure, name="lengths"):
+class LengthAccuracy(Figure, name="lengths"):
     """Held-out accuracy of each encoding on longer and longer sequences."""
 
     title = "Accuracy by length"
     place = 15
     needs = "extrapolation"
-    reads: ClassVar[Mapping[str, Any]] = {
-        "scaling": pl.String,
-        "factor": pl.Float64,
-        "accuracy": pl.Float64,
-        "low": pl.Float64,
-        "high": pl.Float64,
-    }
     key = "encodings"
 
     def panels(self, tables: Tables) -> list[Panel]:

@@ -7,7 +7,7 @@ from typing import Any
 from spectrope.encodings import NTK, Geometric, Interpolated, Linear, NoPE, Schedule, YaRN
 from spectrope.models import DecoderConfig
 
-Scaling = Callable[[DecoderConfig, float], DecoderConfig | None]
+RescaledModel = Callable[[DecoderConfig, float], DecoderConfig | None]
 LONGROPE = "longrope"  # Its factors are searched on examples: see `search`.
 
 
@@ -66,7 +66,7 @@ def yarn(model: DecoderConfig, factor: float) -> DecoderConfig | None:
     return rescheduled(model, lambda base: YaRN(base=base, factor=factor, trained_length=model.max_length))
 
 
-SCALINGS: Mapping[str, Scaling | None] = {
+SCALINGS: Mapping[str, RescaledModel | None] = {
     "none": unscaled,
     "linear": linear,
     "ntk": ntk,

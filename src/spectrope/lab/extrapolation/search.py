@@ -9,7 +9,7 @@ import torch
 from spectrope.core import numpy_stream
 from spectrope.encodings import NTK, LongRoPE, YaRN, geometric
 
-Factors = tuple[float, ...]
+Slowdowns = tuple[float, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,14 +30,14 @@ class Search:
 
 
 def search(
-    loss: Callable[[Factors], float],
+    loss: Callable[[Slowdowns], float],
     width: int,
     base: float,
     factor: float,
     trained_length: int,
     seed: int,
     how: Search | None = None,
-) -> Factors:
+) -> Slowdowns:
     """The factors by which frequencies are slowed at the lowest loss.
 
     As in the paper, the search starts from linear, NTK-aware and YaRN's scaling, changes the best candidates
@@ -70,13 +70,13 @@ def search(
     return min(known, key=known.__getitem__)
 
 
-def schedule_of(factors: Factors, base: float, factor: float, trained_length: int) -> LongRoPE:
+def schedule_of(factors: Slowdowns, base: float, factor: float, trained_length: int) -> LongRoPE:
     """The schedule with these factors beyond the trained length."""
     shared = {"base": base, "factor": factor, "trained_length": trained_length}
     return LongRoPE(**shared, short_factors=(1.0,), long_factors=factors)
 
 
-def _starts(width: int, base: float, factor: float, trained_length: int) -> list[Factors]:
+def _starts(width: int, base: float, factor: float, trained_length: int) -> list[Slowdowns]:
     """Linear, NTK-aware and YaRN's scaling as factors."""
     plain = geometric(base, width)
     scaled = [

@@ -1,7 +1,7 @@
 """The comparison of encodings: trained, ablated, and shown as one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ class Comparison(Shown):
     runs: tuple[Run, ...]
     tuned: tuple[Run, ...] = ()
     tunings: tuple[Tuning, ...] = ()
-    lengths: pl.DataFrame | None = None
+    lengths: pl.DataFrame | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Run]:
         """All its runs, so that `table`, `figure` and `report` take it as it is."""

@@ -278,7 +278,7 @@ class TestGRAPE:
 
     def test_the_path_integral_in_a_loop(self):
         encoding, ctx = built(GRAPEPath.Config(width=4)), context()
-        bias, slopes = encoding.bias(ctx), alibi_slopes(H)
+        bias, slopes = encoding.bias(ctx).detach(), alibi_slopes(H)
         p = (ctx.x_k @ encoding.projection.weight.T).detach().unflatten(-1, (H, 4))
         for b, h, i, j in [(0, 0, 6, 1), (1, 3, 7, 6), (1, 2, 4, 4)]:
             total = 0.0

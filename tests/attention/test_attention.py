@@ -13,7 +13,7 @@ from spectrope.core.noise import Noise
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, Form
 
 CPU = torch.device("cpu")
-SIZES = {"d_model": 24, "n_heads": 3, "head_dim": 8, "max_length": 160, "causal": True}
+SIZES = {"d_model": 24, "n_heads": 4, "head_dim": 8, "max_length": 160, "causal": True}
 FAST = [name for name in IMPLEMENTATIONS if name != "reference" and IMPLEMENTATIONS[name].exact]
 
 
@@ -69,8 +69,8 @@ def test_pieces_of_a_batch_make_the_whole(name, shared, monkeypatch):
     if not shared:  # Positions of each example's own, hence biases too.
         ahead = torch.arange(5)[:, None]
         ctx = dataclasses.replace(ctx, q_pos=ctx.q_pos + ahead, k_pos=2 * ctx.k_pos + ahead)
-    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 2 * 3 * 8 * 9 + 1)
-    pattern = torch.empty(5, 3, 8, 9)
+    monkeypatch.setitem(CACHED_ENTRIES, "cpu", 2 * 4 * 8 * 9 + 1)
+    pattern = torch.empty(5, 4, 8, 9)
     assert [len(pattern[piece]) for piece in _pieces(pattern)] == [2, 2, 1]
     for dropout in ([None, None], [Noise(0.3, 5, CPU) for _ in range(2)]):
         expected = outcome(ctx, v, encoding, False, "reference", dropout[0])
@@ -179,7 +179,7 @@ def test_fused_kernels_get_widths_that_are_multiples_of_8(width, of_values, monk
         return own(*states, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
-    q, k, v = torch.randn(2, 3, 5, width), torch.randn(2, 3, 5, width), torch.randn(2, 3, 5, of_values)
+    q, k, v = torch.randn(2, 4, 5, width), torch.randn(2, 4, 5, width), torch.randn(2, 4, 5, of_values)
     pos, alibi = torch.arange(5)[None], build("alibi")
     out = attention(Context(q, k, pos, pos), v, alibi, causal=True, impl="fused")
     assert set(widths) == {8 if width == of_values == 8 or width == 6 else 16}

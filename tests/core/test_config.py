@@ -97,7 +97,7 @@ def test_integers_are_uniform():
     [
         ({"encoding": 3}, r'^encoding must be a name, or fields with a "kind"; got 3\.$'),
         ({"encoding": {}}, r'^encoding must be a name, or fields with a "kind"; got \{\}\.$'),
-        ({"encoding": "rop"}, r"^unknown encoding 'rop'; did you mean rope or harope or nope\?$"),
+        ({"encoding": "rop"}, r"^unknown encoding 'rop'; did you mean rope or mrope or drope\?$"),
         (
             {"encoding": "rope", "head_dim": 7},
             r"^RoPE\.Config\.head_dim must be even and positive; got 7\. ",

@@ -13,12 +13,17 @@ from torch import Tensor
 from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.core.random import initial_weights
 from spectrope.encodings.alibi import ALiBi
+from spectrope.encodings.axial import AxialRoPE, MixedRoPE, MRoPE
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.blend import Blend
+from spectrope.encodings.decay import FoX
+from spectrope.encodings.differential import Differential
+from spectrope.encodings.drope import DRoPE
 from spectrope.encodings.fope import FoPE
 from spectrope.encodings.harope import HARoPE
 from spectrope.encodings.laws import LawTrial, Sizes
 from spectrope.encodings.learned import Learned
+from spectrope.encodings.linear_attention import LinearAttention
 from spectrope.encodings.nope import NoPE
 from spectrope.encodings.partial_dims import PartialDims
 from spectrope.encodings.per_head import Group, PerHead
@@ -47,10 +52,17 @@ VARIANTS: list[EncodingConfig] = [
     ALiBi.Config(symmetric=False),
     RandomVectors.Config(trainable=True),
     Blend.Config(learned=True, pairs="halves"),
+    AxialRoPE.Config(n_axes=3, pairs="halves"),
+    MixedRoPE.Config(learned=False),
+    MRoPE.Config(layout="interleaved"),
+    DRoPE.Config(pairs="halves"),
+    Differential.Config(inner=ALiBi.Config()),
+    LinearAttention.Config(decay=FoX.Config()),
     FoPE.Config(learned=True),
     PartialDims.Config(inner=RoPE.Config(pairs="halves")),
     PerHead.Config(groups=(Group(heads=2), Group(heads=1, encoding=ALiBi.Config()))),
     PerHead.Config(groups=(Group(), Group(encoding=Sum.Config(parts=(PartialDims.Config(), T5.Config()))))),
+    PerHead.Config(groups=(Group(heads=2, encoding=AxialRoPE.Config()), Group(encoding=ALiBi.Config()))),
     PerLayer.Config(layers=(ALiBi.Config(), RoPE.Config())),
     RoPE.Config(pairs="halves"),
     XPos.Config(schedule=LearnedFrequencies()),
@@ -160,8 +172,9 @@ def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
             t = LawTrial(encoding, SIZES, length=24)
             x = t.contents()
             for pos in spreads(t):
-                name = f"layer {layer}, logits to {int(pos.max())}"
-                state[name] = t.encoding.logits(t.context(x, pos)).detach()
+                ctx, name = t.context(x, pos), f"layer {layer}, logits to {int(pos.max())}"
+                state[name] = t.encoding.logits(ctx).detach()
+                state[f"{name}, read"] = t.encoding.read(state[name].softmax(-1), ctx.k, ctx).detach()
     return state
 
 

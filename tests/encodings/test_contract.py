@@ -151,10 +151,11 @@ class TestEveryEncoding:
     def test_gradient_reaches_inputs_and_learned_parameters_alone(self, config):
         t = trial(config)
         x = t.contents().requires_grad_()
-        ctx = t.context(x, t.pos)
-        logits = t.encoding.logits(ctx)
-        outputs = t.encoding.read(logits.softmax(-1), ctx.k, ctx)
-        ((logits * t.draw(*logits.shape)).sum() + (outputs * t.draw(*outputs.shape)).sum()).backward()
+        for pos in spreads(t):
+            ctx = t.context(x, pos)
+            logits = t.encoding.logits(ctx)
+            outputs = t.encoding.read(logits.softmax(-1), ctx.k, ctx)
+            ((logits * t.draw(*logits.shape)).sum() + (outputs * t.draw(*outputs.shape)).sum()).backward()
         assert x.grad is not None
         assert float(x.grad.abs().min()) > 0
         parameters = dict(t.encoding.named_parameters())

@@ -151,3 +151,45 @@ def test_a_figure_is_drawn_of_a_folder(tmp_path):
     )
     with pytest.raises(UnknownNameError, match="unknown figure 'heat'; did you mean heatmap"):
         sp.figure(tmp_path, "heat")
+
+
+@pytest.fixture(scope="module")
+def by_length(compared):
+    root, _ = compared
+    scalings = ("none", "yarn", "drope")
+    return sp.compare(
+        ["rope", "nope"], "distance", (0, 1), lengths=(1, 2), scalings=scalings, root=root, **SMALL
+    )
+
+
+class TestLengths:
+    def test_every_run_is_scored_at_every_length_under_what_applies_to_it(self, by_length):
+        scores = by_length.lengths
+        assert scores is not None
+        found = scores.select("encoding", "seed", "scaling", "factor").rows()
+        assert found == [
+            (encoding, seed, scaling, factor)
+            for seed in (0, 1)
+            for encoding, scalings in (("rope", ("none", "yarn", "drope")), ("nope", ("none",)))
+            for scaling in scalings
+            for factor in (1.0, 2.0)
+        ]
+        for run in by_length.runs:
+            kept = run.frame("extrapolation")
+            assert (
+                scores.filter(pl.col("run") == run.id)["loss"].to_list()
+                == kept.sort(pl.col("scaling").replace_strict({"none": 0, "yarn": 1, "drope": 2}), "factor")[
+                    "loss"
+                ].to_list()
+            )
+
+    def test_they_are_shown_and_drawn(self, by_length):
+        assert "x2" in str(by_length)
+        assert by_length.figure("lengths").name == "lengths"
+        assert len(by_length.to_dict()["lengths"]) == 16
+
+    def test_nothing_is_trained_where_one_cannot_be_scored(self, tmp_path):
+        for changes in ({"lengths": (0.5,)}, {"lengths": (1,), "scalings": ("yarm",)}):
+            with pytest.raises((ConfigError, UnknownNameError)):
+                sp.compare("rope", "distance", root=tmp_path / "runs", **changes, **SMALL)
+        assert not (tmp_path / "runs").exists()

@@ -95,7 +95,7 @@ def attention(
             f"attention impl {impl!r} {objection}, as {type(encoding).__name__} would need; "
             f"available here: {', '.join(able)}."
         )
-    return chosen.compute(ctx, v, encoding, causal, noise)
+    return chosen.compute(ctx.on_axes(encoding.axes), v, encoding, causal, noise)
 
 
 def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:

@@ -22,7 +22,15 @@ from spectrope.attention import (
 )
 from spectrope.console import console, say, table
 from spectrope.core import Configured, Device, Registry, UnknownNameError, choose_device, to_dict
-from spectrope.encodings import ENCODINGS, POSITIONS, SCHEDULES, CatalogueEntry, describe, documented
+from spectrope.encodings import (
+    ENCODINGS,
+    NAMED,
+    POSITIONS,
+    SCHEDULES,
+    CatalogueEntry,
+    describe,
+    documented,
+)
 
 REGISTRIES: tuple[Registry[Any], ...] = (ENCODINGS, SCHEDULES, POSITIONS, ATTENTIONS)
 
@@ -54,9 +62,12 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
     Raises:
         UnknownNameError: If there is none.
     """
+    if name in NAMED:
+        return [_shown_named(name)]
     holders = [registry for registry in REGISTRIES if name in registry]
     if not holders:
-        raise UnknownNameError("encoding", name, [known for registry in REGISTRIES for known in registry])
+        known = [known for registry in REGISTRIES for known in registry]
+        raise UnknownNameError("encoding", name, [*known, *NAMED])
     cards = []
     for registry in holders:
         known = registry.resolve(name)
@@ -64,6 +75,15 @@ def shown_cards(name: str) -> list[dict[str, Any]]:
         _show(entry, config)
         cards.append(asdict(entry) | {"defaults": to_dict(config)})
     return cards
+
+
+def _shown_named(name: str) -> dict[str, Any]:
+    """Print the card of a combination; return what it says."""
+    one = NAMED[name]
+    console.print(Text(f"{name} ", style="bold").append(f"({one.spec})", style="not bold"))
+    for label, text in (("what it does", one.summary.rstrip(".")), ("source", one.reference)):
+        console.print(Padding(Text(f"{label}: ", style="dim").append(text, style="not dim"), (0, 0, 0, 2)))
+    return asdict(one) | {"name": name}
 
 
 def _entry(registry: Registry[Any], name: str) -> CatalogueEntry:

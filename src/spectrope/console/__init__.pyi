@@ -5,6 +5,7 @@ __all__ = [
     "ROOT",
     "ConditionOption",
     "DeviceOption",
+    "DropPositions",
     "EngineOptions",
     "Epochs",
     "Examples",
@@ -49,6 +50,7 @@ from .display import Shown, show
 from .engine import EngineOptions, RayOptions
 from .experiment_options import (
     ConditionOption,
+    DropPositions,
     Epochs,
     Examples,
     PrecisionOption,

@@ -19,7 +19,7 @@ ConditionOption = Annotated[
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data (default: the scale's).")]
 Examples = Annotated[
     int | None,
-    tyro.conf.arg(help="Number of examples, 70 % for training (default: the scale's)."),
+    tyro.conf.arg(help="Examples, 70 % for training (default: the scale's)."),
 ]
 Settings = Annotated[
     tuple[str, ...],
@@ -38,9 +38,20 @@ PrecisionOption = Annotated[
     RARE,
 ]
 
+DropPositions = Annotated[
+    float | None,
+    tyro.conf.arg(
+        metavar="SHARE",
+        help="Drop all positions for this last share of the training steps, as in 0.2 (default: keep them).",
+    ),
+    RARE,
+]
 
-def changes_of(words: Sequence[str], precision: Precision = "auto") -> dict[str, Any]:
-    """Fields and values that `--set field=value` and `--precision` name; values are JSON, or else text.
+
+def changes_of(
+    words: Sequence[str], precision: Precision = "auto", drop_positions: float | None = None
+) -> dict[str, Any]:
+    """Fields and values that `--set field=value` and other options name; values are JSON, or else text.
 
     Raises:
         ConfigError: If a word has no equals sign.
@@ -49,4 +60,5 @@ def changes_of(words: Sequence[str], precision: Precision = "auto") -> dict[str,
         if "=" not in word:
             raise ConfigError(f"--set takes field=value, such as learning_rate=0.001; got {word!r}.")
     changes = {field: read_value(value) for field, _, value in (word.partition("=") for word in words)}
-    return changes if precision == "auto" else changes | {"precision": precision}
+    given = {"precision": None if precision == "auto" else precision, "drop_positions": drop_positions}
+    return changes | {name: value for name, value in given.items() if value is not None}

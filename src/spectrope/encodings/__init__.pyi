@@ -2,8 +2,11 @@
 
 __all__ = [
     "CABLE",
+    "CLEX",
     "ENCODINGS",
     "FIRE",
+    "GRAPE",
+    "NAMED",
     "NTK",
     "POSITIONS",
     "SCHEDULES",
@@ -11,21 +14,29 @@ __all__ = [
     "TUPE",
     "ALiBi",
     "Arange",
+    "AxialRoPE",
     "Blend",
+    "CARoPE",
     "CatalogueEntry",
     "CoPE",
+    "ComplexFormer",
     "Composite",
     "Context",
+    "DRoPE",
     "DeBERTa",
+    "Differential",
     "DynamicNTK",
     "Encoding",
     "EncodingConfig",
     "FactorisedTable",
+    "Faithful",
     "FoPE",
     "FoX",
     "Form",
     "FrozenPhases",
+    "GRAPEPath",
     "Geometric",
+    "GrayCode",
     "Group",
     "HARoPE",
     "Interpolated",
@@ -36,23 +47,31 @@ __all__ = [
     "Learned",
     "LearnedFrequencies",
     "Linear",
+    "LinearAttention",
     "Llama3",
+    "LogDistance",
     "LongRoPE",
+    "MRoPE",
     "MisreadRoPE",
+    "MixedRoPE",
     "NoPE",
     "PaTH",
     "Pairing",
     "PartialDims",
     "PerHead",
     "PerLayer",
+    "PoPE",
     "Positions",
     "Proportional",
     "RandomSubset",
     "RandomVectors",
     "RelativeTable",
+    "RetNet",
     "RoPE",
+    "RoPEPlusPlus",
     "Sandwich",
     "Schedule",
+    "SelectiveRoPE",
     "Shaw",
     "Shifted",
     "ShuffledPhases",
@@ -63,6 +82,8 @@ __all__ = [
     "Sum",
     "Tag",
     "TransformerXL",
+    "Wavelet",
+    "Weierstrass",
     "XPos",
     "YaRN",
     "alibi_slopes",
@@ -71,16 +92,21 @@ __all__ = [
     "digit_positions",
     "documented",
     "geometric",
+    "grid_positions",
     "is_encoding_class",
     "laws_of",
+    "mrope_positions",
     "multiply_pairs",
     "ntk_slowdown",
+    "order",
     "parse_encoding",
+    "parse_positions",
     "read_value",
     "t5_bucket",
 ]
 
 from .alibi import ALiBi, alibi_slopes
+from .axial import AxialRoPE, MixedRoPE, MRoPE
 from .base import (
     ENCODINGS,
     CatalogueEntry,
@@ -92,27 +118,40 @@ from .base import (
     is_encoding_class,
 )
 from .blend import Blend
+from .complexformer import ComplexFormer
 from .composite import Composite
 from .context import Context, Form, Side, Tag
 from .cope import CoPE
 from .deberta import DeBERTa
 from .decay import CABLE, FoX
+from .differential import Differential
 from .docstrings import documented
+from .drope import DRoPE
 from .factorised import FactorisedTable
+from .faithful import Faithful
 from .fire import FIRE
 from .fope import FoPE
+from .grape import GRAPE
+from .grape_ap import GRAPEPath
+from .gray import GrayCode
 from .harope import HARoPE
+from .imaginary import RoPEPlusPlus
 from .kerple import KerpleLog, KerplePower
 from .laws import LawCheck, Sizes, laws_of
 from .learned import Learned
+from .linear_attention import LinearAttention
+from .log_distance import LogDistance
 from .misread_rope import MisreadRoPE
+from .named import NAMED
 from .nope import NoPE
 from .partial_dims import PartialDims
 from .parts import Pairing, complex_pairs, multiply_pairs
 from .path import PaTH
 from .per_head import Group, PerHead
 from .per_layer import PerLayer
+from .pope import PoPE
 from .positions.arange import Arange
+from .positions.axes import grid_positions, mrope_positions, order
 from .positions.base import POSITIONS, Positions
 from .positions.digits import digit_positions
 from .positions.interpolated import Interpolated
@@ -120,9 +159,11 @@ from .positions.random_subset import RandomSubset
 from .positions.shifted import Shifted
 from .random import RandomVectors
 from .relative import RelativeTable
+from .retnet import RetNet
 from .rope import RoPE
 from .sandwich import Sandwich
 from .schedules.base import SCHEDULES, Schedule, geometric
+from .schedules.clex import CLEX
 from .schedules.geometric import Geometric
 from .schedules.learned import LearnedFrequencies
 from .schedules.linear import Linear
@@ -134,9 +175,12 @@ from .schedules.proportional import Proportional
 from .schedules.yarn import YaRN
 from .shaw import Shaw
 from .sinusoidal import Sinusoidal
-from .spec import parse_encoding, read_value
+from .spec import parse_encoding, parse_positions, read_value
 from .sum import Sum
 from .t5 import T5, t5_bucket
+from .token_rotary import CARoPE, SelectiveRoPE
 from .transformer_xl import TransformerXL
 from .tupe import TUPE
+from .wavelet import Wavelet
+from .weierstrass import Weierstrass
 from .xpos import XPos

@@ -20,6 +20,7 @@ from spectrope.core import (
 )
 from spectrope.encodings.context import Context, Form, Scope, Side, Tag
 from spectrope.encodings.docstrings import documented
+from spectrope.encodings.positions.axes import order
 
 C = TypeVar("C", bound="Sized")
 
@@ -68,7 +69,7 @@ def _fitted(value: Any, sizes: dict[str, Any]) -> Any:
 
 
 def _positions(x: Float[Tensor, "b h t d"], pos: Tensor | None) -> Tensor:
-    """Positions (b or 1, t) of vectors: 0, 1, ... where none are given."""
+    """Positions (b or 1, t) of vectors, or with axes: 0, 1, ... where none are given."""
     return torch.arange(x.shape[-2], device=x.device)[None] if pos is None else torch.atleast_2d(pos)
 
 
@@ -107,6 +108,7 @@ class Encoding(FromConfig, SeededModule):
     scope: Scope = Scope.MODEL
     prefix_consistent: bool = True
     logit_scale: float = 1.0
+    axes: int = 1  # Coordinates of a position that it reads; 1 is the order of the tokens.
     family: ClassVar[str] = "none"
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -150,7 +152,8 @@ class Encoding(FromConfig, SeededModule):
         Args:
             q: Queries before rotation.
             k: Keys before rotation.
-            q_pos: Positions of the queries, (i,) or (b or 1, i); default: 0, 1, ...
+            q_pos: Positions of the queries, (i,) or (b or 1, i), or with axes (b or 1, i, 1 + axes), the
+                order of the tokens first; default: 0, 1, ...
             k_pos: The same for the keys.
             x_q: Hidden states of the query side (b, i, c), for encodings that look at content.
             x_k: The same for the key side.
@@ -159,7 +162,8 @@ class Encoding(FromConfig, SeededModule):
             ConfigError: If shapes are others, or not those of the configuration.
         """
         self._check_shapes(q, k)
-        return self.logits(Context(q, k, _positions(q, q_pos), _positions(k, k_pos), x_q, x_k))
+        ctx = Context(q, k, _positions(q, q_pos), _positions(k, k_pos), x_q, x_k)
+        return self.logits(ctx.on_axes(self.axes))
 
     def _check_shapes(self, q: Tensor, k: Tensor) -> None:
         """Refuse queries and keys that do not fit each other or the configuration."""
@@ -189,6 +193,10 @@ class Encoding(FromConfig, SeededModule):
     def pairwise(self) -> bool:
         """Whether a logit depends on tokens through its own query and key alone."""
         return Tag.CONTENT_FREE in self.tags
+
+    def seen(self, pos: Tensor) -> Tensor:
+        """Positions as `embed` and `rotate` take them: with axes where it reads several, else the order."""
+        return pos if self.axes > 1 else order(pos)
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         """Hidden states that enter the first layer, from token embeddings x at positions (b or 1, t)."""

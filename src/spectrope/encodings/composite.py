@@ -38,6 +38,7 @@ class Composite(Encoding):
         shared = all(term.scope is Scope.MODEL for term in terms)
         self.scope = Scope.MODEL if shared else Scope.LAYER
         self.prefix_consistent = all(term.prefix_consistent for term in terms)
+        self.axes = max(term.axes for term in terms)
         self._terms = nn.ModuleList(terms)
 
     @property

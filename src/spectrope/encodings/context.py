@@ -7,6 +7,8 @@ from typing import Literal
 from jaxtyping import Bool
 from torch import Tensor
 
+from spectrope.encodings.positions.axes import order
+
 Side = Literal["query", "key"]
 
 
@@ -42,8 +44,9 @@ class Context:
     Args:
         q: Queries before rotation, with shape (b, h, i, d).
         k: Keys before rotation, with shape (b, h, j, d); their width may differ from the values'.
-        q_pos: Positions of the queries, with shape (b or 1, i).
-        k_pos: Positions of the keys, with shape (b or 1, j).
+        q_pos: Positions of the queries, with shape (b or 1, i); with axes (b or 1, i, 1 + axes), the order
+            of the tokens first.
+        k_pos: Positions of the keys, likewise.
         x_q: Hidden states of the query side, with shape (b, i, c), where the caller has them.
         x_k: Hidden states of the key side, with shape (b, j, c), where the caller has them.
         mask: True where attention is allowed, broadcastable to (b, h, i, j); None allows all.
@@ -68,12 +71,18 @@ class Context:
     @property
     def lag(self) -> Tensor:
         """`q_pos - k_pos`, positive in the past, with shape (b or 1, i, j)."""
-        return self.q_pos[..., :, None] - self.k_pos[..., None, :]
+        return order(self.q_pos)[..., :, None] - order(self.k_pos)[..., None, :]
 
     @property
     def scale(self) -> float:
         """The factor 1/sqrt(d) of dot products."""
         return self.q.shape[-1] ** -0.5
+
+    def on_axes(self, axes: int) -> "Context":
+        """What an encoding that reads so many coordinates of a position sees: of one, the order alone."""
+        if axes > 1 or self.q_pos.ndim < 3:
+            return self
+        return replace(self, q_pos=order(self.q_pos), k_pos=order(self.k_pos))
 
     def of_heads(self, heads: slice) -> "Context":
         """What some of the heads see."""

@@ -76,10 +76,10 @@ class PerHead(Composite, name="per_head"):
         return torch.cat([term.scaled(q[:, heads]) for heads, term in self.parts()], 1) if self.scales else q
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
-        return torch.cat([term.rotate(x[:, heads], pos, side) for heads, term in self.parts()], 1)
+        return torch.cat([term.rotate(x[:, heads], term.seen(pos), side) for heads, term in self.parts()], 1)
 
     def bias(self, ctx: Context) -> Tensor | None:
-        biases = [term.bias(ctx.of_heads(heads)) for heads, term in self.parts()]
+        biases = [term.bias(_seen(ctx, heads, term)) for heads, term in self.parts()]
         if all(bias is None for bias in biases):
             return None
         none = ctx.q.new_zeros(1, 1, 1, 1)
@@ -103,8 +103,13 @@ class PerHead(Composite, name="per_head"):
     def read(
         self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
     ) -> Float[Tensor, "b h i e"]:
-        outputs = [term.read(pattern[:, h], v[:, h], ctx.of_heads(h)) for h, term in self.parts()]
+        outputs = [term.read(pattern[:, h], v[:, h], _seen(ctx, h, term)) for h, term in self.parts()]
         return torch.cat(outputs, 1)
 
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
-        return torch.cat([term.logits(ctx.of_heads(heads)) for heads, term in self.parts()], 1)
+        return torch.cat([term.logits(_seen(ctx, heads, term)) for heads, term in self.parts()], 1)
+
+
+def _seen(ctx: Context, heads: slice, term: Encoding) -> Context:
+    """What the heads of a term see."""
+    return ctx.of_heads(heads).on_axes(term.axes)

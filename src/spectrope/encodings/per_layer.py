@@ -53,6 +53,7 @@ class PerLayer(Composite, name="per_layer"):
         require_no_input(self.terms, config, "layers")
         first = self.terms[0]
         self.form, self.tags, self.scope = first.form, first.tags, Scope.LAYER
+        self.axes = first.axes
         self.prefix_consistent, self.logit_scale = first.prefix_consistent, first.logit_scale
 
     @property

@@ -15,6 +15,8 @@ from spectrope.core import (
     require_type,
 )
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
+from spectrope.encodings.named import NAMED
+from spectrope.encodings.positions.base import POSITIONS, Positions
 
 
 def parse_encoding(spec: str) -> EncodingConfig:
@@ -35,6 +37,9 @@ def parse_encoding(spec: str) -> EncodingConfig:
     require_type(spec, str, "the name of an encoding", "text")
     if is_foreign(spec):
         return ENCODINGS.config(ENCODINGS.resolve(spec))()
+    spec = NAMED[spec].spec if spec in NAMED else spec
+    if "@" in spec:
+        raise ConfigError(f"{spec!r} names a position rule, which a model has and no encoding by itself.")
     name, colon, rest = spec.partition(":")
     cls = ENCODINGS.config(ENCODINGS.resolve(name))
     if not colon:
@@ -48,6 +53,20 @@ def parse_encoding(spec: str) -> EncodingConfig:
     for words in rest.split(":"):
         fields |= _fields(cls, members, words)
     return from_dict(cls, fields)
+
+
+def parse_positions(spec: str) -> Positions:
+    """The position rule that a text describes: its name, with fields behind commas.
+
+    Args:
+        spec: Such as `shifted` or `random_subset,longest=256`.
+
+    Raises:
+        UnknownNameError: If there is no such rule.
+        ConfigError: If a field is unknown or breaks a rule.
+    """
+    name, *settings = spec.split(",")
+    return OneOf(POSITIONS).read({"kind": POSITIONS.resolve(name), **dict(map(_setting, settings))})
 
 
 def _parts(cls: type) -> Iterator[tuple[str, tuple[Registry[Any], bool]]]:

@@ -60,7 +60,7 @@ class Sum(Composite, name="sum"):
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         for term in self.terms:
-            x = term.embed(x, pos)
+            x = term.embed(x, term.seen(pos))
         return x
 
     def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
@@ -70,11 +70,12 @@ class Sum(Composite, name="sum"):
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
         for term in self.terms:
-            x = term.rotate(x, pos, side)
+            x = term.rotate(x, term.seen(pos), side)
         return x
 
     def bias(self, ctx: Context) -> Tensor | None:
-        biases = [bias for term in self.terms if term.factors and (bias := term.bias(ctx)) is not None]
+        added = (term.bias(ctx.on_axes(term.axes)) for term in self.terms if term.factors)
+        biases = [bias for bias in added if bias is not None]
         return reduce(torch.add, biases) if biases else None
 
     def lag_bias(self, lag: Tensor) -> Tensor:
@@ -84,7 +85,8 @@ class Sum(Composite, name="sum"):
     def logits(self, ctx: Context) -> Float[Tensor, "b h i j"]:
         if self.factors:
             return super().logits(ctx)
-        scores = next(term for term in self.terms if not term.factors).logits(ctx)
+        general = next(term for term in self.terms if not term.factors)
+        scores = general.logits(ctx.on_axes(general.axes))
         bias = self.bias(ctx)
         return scores if bias is None else scores + bias.to(scores.dtype)
 
@@ -92,7 +94,7 @@ class Sum(Composite, name="sum"):
         self, pattern: Float[Tensor, "b h i j"], v: Float[Tensor, "b h j e"], ctx: Context
     ) -> Float[Tensor, "b h i e"]:
         reader = next((term for term in self.terms if term.form is Form.GENERAL), self.terms[0])
-        return reader.read(pattern, v, ctx)
+        return reader.read(pattern, v, ctx.on_axes(reader.axes))
 
 
 def _leaves(encoding: Encoding) -> Iterator[Encoding]:

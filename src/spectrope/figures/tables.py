@@ -58,6 +58,8 @@ MEASURED: dict[str, dict[str, Any]] = {
     "participation": {"step": pl.Int64, "layer": pl.Int64}
     | dict.fromkeys(("gradient", "weight"), pl.Float64),
     "tuning": dict.fromkeys(("rate", "accuracy", "seconds"), pl.Float64) | {"chosen": pl.Boolean},
+    "extrapolation": {"scaling": pl.String}
+    | dict.fromkeys(("factor", "accuracy", "low", "high"), pl.Float64),
 }  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.
 LEADERS = {"deposit": "ablation"} | dict.fromkeys(
     ("correlation", "bands", "shares", "kernel", "symbol", "extremes", "eigenvalues", "szego"), "spectrum"
@@ -103,6 +105,7 @@ class Tables:
     learning: pl.DataFrame = field(default_factory=pl.DataFrame)
     participation: pl.DataFrame = field(default_factory=pl.DataFrame)
     tuning: pl.DataFrame = field(default_factory=pl.DataFrame)
+    extrapolation: pl.DataFrame = field(default_factory=pl.DataFrame)
     declared: Mapping[str, pl.DataFrame] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> pl.DataFrame:

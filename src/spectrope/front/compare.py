@@ -1,7 +1,7 @@
 """The comparison of encodings: trained, ablated, and shown as one table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from spectrope import lab
 from spectrope.console import Shown
-from spectrope.core import ConfigError, Device, Watch, require_type
+from spectrope.core import ConfigError, Device, Watch, choose_device, require_type
 from spectrope.figures import Drawing
 from spectrope.front.arguments import as_folder, as_settings, require_callback, require_whole
 from spectrope.front.figure import HEATMAP, figure, report
@@ -30,6 +30,7 @@ from spectrope.lab.tune import tune
 from spectrope.store import Run
 
 RUNS = "accuracy in %; drop in points when the worst head (layer.head, from 0) is silenced"
+LENGTHS = "accuracy in %, mean over seeds, on held-out sequences so many times as long as those of training"
 RATES = "learning rates: accuracy in % on training examples that were left out"
 
 
@@ -41,6 +42,7 @@ class Comparison(Shown):
         runs: Finished and ablated runs, in the order task, seed, encoding.
         tuned: The same at the learning rates that were chosen for them, where a grid was asked for.
         tunings: The grid of each encoding on each task.
+        lengths: Scores by length, where lengths were asked for: a row per run, scaling and factor.
 
     Example:
         >>> import spectrope as sp
@@ -52,6 +54,7 @@ class Comparison(Shown):
     runs: tuple[Run, ...]
     tuned: tuple[Run, ...] = ()
     tunings: tuple[Tuning, ...] = ()
+    lengths: pl.DataFrame | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Run]:
         """All its runs, so that `table`, `figure` and `report` take it as it is."""
@@ -65,12 +68,13 @@ class Comparison(Shown):
         return table(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The rows of `to_frame`, and the trials of each grid of learning rates."""
+        """The rows of `to_frame`, the trials of each grid of learning rates, and the scores by length."""
         grids = [
             {"task": one.task, "encoding": one.encoding, "trials": one.table().to_dicts()}
             for one in self.tunings
         ]
-        return {"runs": self.to_frame().to_dicts(), "tunings": grids}
+        lengths = [] if self.lengths is None else self.lengths.to_dicts()
+        return {"runs": self.to_frame().to_dicts(), "tunings": grids, "lengths": lengths}
 
     def figure(self, name: str = HEATMAP) -> Drawing:
         """One figure of all runs; see `figure`."""
@@ -89,6 +93,8 @@ class Comparison(Shown):
                 f"the same at the learning rates chosen above; {_precisions(self.tuned)}",
                 _shown(self.tuned),
             )
+        if self.lengths is not None:
+            yield LENGTHS, _by_length(self.lengths)
 
 
 def compare(
@@ -102,6 +108,8 @@ def compare(
     n_examples: int | None = None,
     settings: Mapping[str, Any] | None = None,
     rates: Sequence[float] | None = None,
+    lengths: Sequence[float | int] | None = None,
+    scalings: Sequence[str] = ("none",),
     root: str | Path = "runs",
     device: Device = "auto",
     workers: int = 1,
@@ -124,6 +132,10 @@ def compare(
         settings: Other fields of every experiment by name, as `Experiment.with_` takes them.
         rates: Learning rates of a grid, as multiples of the scale's: every encoding is also run at the best
             of them, judged on training examples that were left out. None takes the scale's alone.
+        lengths: Multiples of the trained length at which every run is scored too, such as (1, 2, 4); at the
+            learning rates that were chosen, where there is a grid.
+        scalings: How positions are scaled at these lengths, by names in `spectrope.lab.SCALINGS`; "none" is
+            the model as it was trained.
         root: Folder of the run folders.
         device: Where to compute; on CUDA one worker serves all.
         workers: Processes on a CPU, which share its threads; a script that asks for several protects its
@@ -157,13 +169,42 @@ def compare(
     require_whole(1, workers=workers)
     if rates is not None:
         _check_rates(rates)
+    if lengths is not None:
+        lab.check_lengths(tuple(lengths), tuple(scalings))
     tried(plan)
     work = _Work(plan, folder, device, workers, engine, watch)
     runs = work.untuned()
     tunings, tuned = ([], []) if rates is None else work.tuned(runs, rates)
-    comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings))
+    scored = None if lengths is None else _scored(tuned or runs, lengths, scalings, device)
+    comparison = Comparison(tuple(runs), tuple(tuned), tuple(tunings), scored)
     warn_of_failures(comparison)
     return comparison
+
+
+def _scored(
+    runs: Sequence[Run], factors: Sequence[float | int], scalings: Sequence[str], device: Device
+) -> pl.DataFrame:
+    """Scores of all runs by length, under the names of the runs."""
+    place, tables = choose_device(device), []
+    for run in runs:
+        names = {"task": run.config["task"]["kind"], "encoding": run.config["encoding_name"]}
+        names |= {"seed": run.config["seed"], "run": run.id}
+        table = lab.extrapolate(run, tuple(factors), tuple(scalings), device=place)
+        tables.append(table.select(*(pl.lit(value).alias(name) for name, value in names.items()), pl.all()))
+    return pl.concat(tables)
+
+
+def _by_length(scores: pl.DataFrame) -> pl.DataFrame:
+    """Mean accuracy over seeds of each encoding and scaling, a column per length, dashes for none."""
+    percent = (100 * pl.col("accuracy")).round(1)
+    means = scores.group_by("task", "encoding", "scaling", "factor", maintain_order=True).agg(
+        pl.when(percent.is_null().any()).then(None).otherwise(percent.mean()).round(1).alias("accuracy")
+    )
+    shown = means.with_columns(
+        pl.col("factor").map_elements("x{:g}".format, return_dtype=pl.String).alias("length")
+    )
+    wide = shown.pivot("length", index=["task", "encoding", "scaling"], values="accuracy")
+    return wide.with_columns(pl.col(pl.Float64).cast(pl.String).fill_null("-"))
 
 
 def _check_rates(rates: Sequence[float]) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "PROTOCOLS",
     "QUANTITIES",
     "SCALES",
+    "SCALINGS",
     "WEIGHTS",
     "Ablation",
     "Adaptive",
@@ -67,6 +68,7 @@ __all__ = [
     "calibrate",
     "capture_heads",
     "changes_in",
+    "check_lengths",
     "choose_protocol",
     "comparison_plan",
     "derangement",
@@ -74,6 +76,7 @@ __all__ = [
     "execute",
     "experiment",
     "experiment_of",
+    "extrapolate",
     "fills_of",
     "fullest",
     "grid",
@@ -136,6 +139,8 @@ from .experiments import (
     read_experiment,
     written,
 )
+from .extrapolation.lengths import check_lengths, extrapolate
+from .extrapolation.scalings import SCALINGS
 from .job import Job, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation

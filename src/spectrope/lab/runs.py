@@ -87,4 +87,6 @@ def load_model(run: Run, device: torch.device) -> Decoder:
             f"run {run.id} is damaged: its weights do not fit its configuration ({reason}); "
             "move its folder away and train it again."
         ) from None
+    if experiment_of(run).training.drop_positions is not None:
+        model.drop_positions()
     return model.eval()

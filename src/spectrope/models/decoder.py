@@ -1,5 +1,6 @@
 """The decoder: embeddings, pre-norm blocks, pooling, classifier."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
@@ -19,7 +20,16 @@ from spectrope.core import (
     require,
     require_type,
 )
-from spectrope.encodings import ENCODINGS, POSITIONS, Arange, Encoding, EncodingConfig, NoPE, Positions
+from spectrope.encodings import (
+    ENCODINGS,
+    POSITIONS,
+    Arange,
+    Encoding,
+    EncodingConfig,
+    NoPE,
+    Positions,
+    order,
+)
 from spectrope.tasks import Batch
 
 DropoutSite = Literal["pattern", "attention", "hidden", "feed_forward"]
@@ -106,6 +116,9 @@ class DecoderConfig(Configured):
         return 0 if self.classes == "vocabulary" else None
 
 
+_NO_ENCODING = NoPE(NoPE.Config())
+
+
 class Block(nn.Module):
     """A pre-norm layer: x + out(heads(norm(x))), then x + feed-forward(norm(x))."""
 
@@ -161,7 +174,7 @@ class Decoder(SeededModule):
         super().__init__()
         require_type(config, DecoderConfig, "the configuration of a Decoder", "a DecoderConfig")
         self.config, self.impl = config, impl
-        self.positions = config.positions
+        self.positions, self.without_positions = config.positions, False
         self.tokens = nn.Embedding(config.vocabulary, config.d_model)
         layers = config.attention.encode(config.encoding.build_layers(config.n_layers))
         self.encodings = nn.ModuleList(dict.fromkeys(layers))  # each once, shared or not
@@ -184,7 +197,10 @@ class Decoder(SeededModule):
         pos = batch.positions
         if pos is None:
             pos = self.positions(n, width, batch.inputs.device)
-        x = self.encoding_of(0).embed(self.tokens(batch.inputs), pos)
+        first = self.encoding_of(0)
+        x = first.embed(self.tokens(batch.inputs), first.seen(pos))
+        if all(encoding.axes == 1 for encoding in self._encodings()):
+            pos = order(pos)
         # Right-padded keys lie in the future of every token, so a causal layer needs no mask for them.
         masked = self.config.padding == "masked" and not self.config.causal
         memory = x if self.config.memory == "embeddings" else None
@@ -198,15 +214,24 @@ class Decoder(SeededModule):
     @property
     def padding_is_inert(self) -> bool:
         """Whether removing padding leaves all outputs unchanged."""
-        encodings = (self.encoding_of(layer) for layer in range(len(self.blocks)))
-        by_prefix = self.positions.prefix_consistent and all(e.prefix_consistent for e in encodings)
-        return self.ignores_padding and by_prefix
+        by_prefix = all(encoding.prefix_consistent for encoding in self._encodings())
+        return self.ignores_padding and self.positions.prefix_consistent and by_prefix
+
+    def _encodings(self) -> Iterator[Encoding]:
+        """The encoding of every layer."""
+        return (self.encoding_of(layer) for layer in range(len(self.blocks)))
 
     def encoding_of(self, layer: int) -> Encoding:
         """The encoding that acts in a layer."""
+        if self.without_positions:
+            return _NO_ENCODING
         encoding = self.encodings[self._encoding_of[layer]]
         assert isinstance(encoding, Encoding)
         return encoding
+
+    def drop_positions(self) -> None:
+        """Leave every encoding out from now on; their parameters stay, and have no effect."""
+        self.without_positions = True
 
     def apply_block(self, layer: int, x: Tensor, stream: Stream) -> Float[Tensor, "b t c"]:
         """One layer of the residual stream."""

@@ -6,6 +6,9 @@ __all__ = [
     "Batch",
     "Counting",
     "Distance",
+    "GridCounting",
+    "GridDistance",
+    "PictureCopy",
     "Size",
     "Task",
     "TaskConfig",
@@ -17,3 +20,6 @@ from .base import TASKS, Batch, Size, Task, TaskConfig
 from .checks import check_task
 from .counting import Counting
 from .distance import Distance
+from .grid_counting import GridCounting
+from .grid_distance import GridDistance
+from .picture import PictureCopy

@@ -22,7 +22,8 @@ class Batch:
         inputs: Token ids, padded at the end with 0, with shape (n, t).
         labels: Class of each example, with shape (n,).
         lengths: Tokens before the padding, with shape (n,).
-        positions: Position of each token with shape (n, t), where the task supplies them.
+        positions: Position of each token with shape (n, t), where the task supplies them; on several axes
+            (n, t, 1 + axes), the order of the token first.
     """
 
     inputs: Int[Tensor, "n t"]

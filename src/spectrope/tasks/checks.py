@@ -36,7 +36,8 @@ def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
 def _shapes(task: Task, batch: Batch, n: int) -> Iterator[CheckedRule]:
     shapes = {"inputs": (n, task.max_length), "labels": (n,), "lengths": (n,)}
     if batch.positions is not None:
-        shapes["positions"] = (n, task.max_length)
+        axes = batch.positions.shape[2:3]  # The order, and coordinates behind it; none where one axis does.
+        shapes["positions"] = (n, task.max_length, *axes)
     for name, shape in shapes.items():
         got = tuple(getattr(batch, name).shape)
         yield got == shape, f"sample must give {name} with shape {shape}; got {got}"

@@ -5,7 +5,7 @@ import re
 import pytest
 from tests.cli.typed import SMALL, refused
 
-from spectrope.cli import main
+from spectrope.cli import BAD_INPUT, main
 from spectrope.core import foreign
 from spectrope.encodings.base import ENCODINGS
 from spectrope.lab.runs import experiment_of
@@ -85,3 +85,8 @@ def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
     assert "encoding 'mine' comes from a file, and none is run unasked" in refused(capsys, "ablate", mine.id)
     assert main(("report", mine.id, "--out", "page.html")) == 0
     capsys.readouterr()
+
+
+def test_scalings_without_lengths_are_refused(capsys):
+    assert main(("compare", "--scalings", "yarn")) == BAD_INPUT
+    assert "--scalings goes with --lengths." in capsys.readouterr().err

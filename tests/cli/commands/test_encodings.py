@@ -9,6 +9,7 @@ from spectrope.attention import cost
 from spectrope.attention.cost import UncostedEncoding
 from spectrope.attention.heads import ATTENTIONS
 from spectrope.cli import INTERRUPTED, main
+from spectrope.encodings import NAMED
 from spectrope.encodings.base import ENCODINGS
 from spectrope.encodings.positions.base import POSITIONS
 from spectrope.encodings.schedules.base import SCHEDULES
@@ -19,12 +20,16 @@ pytestmark = pytest.mark.usefixtures("here")
 def test_the_catalogue_names_every_encoding(capsys):
     assert main(("encodings",)) == 0
     out = capsys.readouterr().out
-    listed = [*ENCODINGS, *SCHEDULES, *POSITIONS, *ATTENTIONS]
+    listed = [*ENCODINGS, *SCHEDULES, *POSITIONS, *ATTENTIONS, *NAMED]
     assert re.findall(r"^  (\w+) ", out, re.MULTILINE) == listed
     assert main(("encodings", "rope")) == 0
     shown = capsys.readouterr().out
     assert "laws: content-free, isometric, shift-invariant" in shown
     assert "schedule=geometric" in shown
+    assert main(("encodings", "shape")) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("shape (sinusoidal@shifted)")
+    assert "Kiyono" in shown
     assert main(("encodings", "mla")) == 0
     shown = capsys.readouterr().out
     assert "laws" not in shown

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import scipy.integrate
 import torch
 from torch.testing import assert_close
 from transformers import LlamaConfig
@@ -14,6 +15,7 @@ from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import Context, Scope, Tag
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.schedules.base import SCHEDULES, geometric
+from spectrope.encodings.schedules.clex import CLEX
 from spectrope.encodings.schedules.geometric import Geometric
 from spectrope.encodings.schedules.learned import LearnedFrequencies
 from spectrope.encodings.schedules.linear import Linear
@@ -204,3 +206,41 @@ def test_impossible_settings_are_refused(schedule, fields, message):
 def test_a_factor_per_frequency_needs_as_many_as_there_are():
     with pytest.raises(ConfigError, match=r"LongRoPE.short_factors must be 1 or 4 numbers for width 8"):
         LongRoPE(short_factors=(1.0, 2.0)).build(8)
+
+
+class TestCLEX:
+    def test_it_starts_as_ntk_aware_scaling_by_twice_the_factor_less_one(self):
+        for width in (8, 16):
+            frequencies = CLEX(max_factor=4).build(width).frequencies()
+            for number in range(4):
+                exact = NTK(factor=2.0 * (number + 1) - 1).frequencies(width)
+                assert_close(frequencies[number], exact, rtol=1e-5, atol=0)
+
+    def test_the_equation_is_solved_as_scipy_solves_it(self):
+        angles = CLEX(max_factor=3, hidden=2).build(8).double()
+        with torch.no_grad():
+            angles.down += 0.1 * torch.randn(angles.down.shape, generator=torch.Generator().manual_seed(0))
+
+        def change(time, logarithms):
+            return angles.derivative(time, torch.from_numpy(logarithms)).detach().numpy()
+
+        solved = scipy.integrate.solve_ivp(
+            change, (1, 3), angles.start.value.numpy(), t_eval=(1, 2, 3), rtol=1e-10, atol=1e-10
+        )
+        assert_close(angles.frequencies().log().detach(), torch.from_numpy(solved.y.T), rtol=1e-4, atol=1e-4)
+
+    def test_each_sequence_takes_the_time_of_its_length(self):
+        angles = CLEX(trained_length=4, max_factor=3).build(8)
+        pos = torch.tensor([[0, 3], [0, 4], [0, 8], [0, 400]])
+        times = (angles(pos)[:, 1] / pos[:, 1, None]).detach()
+        assert_close(times, angles.frequencies()[[0, 1, 2, 2]].detach())
+
+    def test_its_network_learns_from_sequences_beyond_the_trained_length_alone(self):
+        for last, moved in ((3, False), (4, True)):
+            angles = CLEX(trained_length=4).build(8)
+            angles(torch.tensor([[0, last]])).sum().backward()
+            assert bool(angles.down.grad.abs().max() > 0) == moved
+
+    def test_a_head_of_one_pair_is_refused(self):
+        with pytest.raises(ConfigError, match="NTK-aware scaling needs two pairs"):
+            CLEX().build(2)

@@ -5,6 +5,16 @@ from dataclasses import dataclass
 import pytest
 
 from spectrope.core.errors import ConfigError, UnknownNameError
+from spectrope.encodings import (
+    ENCODINGS,
+    NAMED,
+    POSITIONS,
+    SCHEDULES,
+    Proportional,
+    RandomSubset,
+    Shifted,
+    parse_encoding,
+)
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.study.rows import run_name
 from spectrope.tasks.base import TASKS, Size, Task, TaskConfig
@@ -106,3 +116,28 @@ def test_a_task_without_a_configuration_of_its_own_is_refused():
 def test_other_names_are_refused(names, told):
     with pytest.raises(ConfigError, match=told):
         experiment(*names)
+
+
+def test_a_name_may_ask_for_a_position_rule():
+    one = experiment("distance", "rope@random_subset,longest=64")
+    assert one.model.positions == RandomSubset(longest=64)
+    assert (one.model.encoding.kind, one.encoding_name) == ("rope", "rope@random_subset,longest=64")
+    latent = experiment("distance", "mla+alibi@shifted,max_shift=3")
+    assert (latent.model.attention.kind, latent.model.encoding.kind) == ("mla", "alibi")
+    assert latent.model.positions == Shifted(max_shift=3)
+    with pytest.raises(UnknownNameError, match="unknown positions 'shiftd'; did you mean shifted"):
+        experiment("distance", "rope@shiftd")
+    with pytest.raises(ConfigError, match="'longest' is no setting; write it as field=value"):
+        experiment("distance", "rope@random_subset,longest")
+
+
+def test_combinations_have_names_of_their_own():
+    shape = experiment("distance", "shape")
+    assert (shape.encoding_name, shape.label) == ("shape", "distance/shape/seed 0")
+    assert (shape.model.encoding.kind, shape.model.positions) == ("sinusoidal", Shifted())
+    assert experiment("distance", "randomised").model.positions == RandomSubset()
+    assert experiment("distance", "p_rope").model.encoding.schedule == Proportional()
+    assert parse_encoding("p_rope").schedule == Proportional()
+    with pytest.raises(ConfigError, match="'sinusoidal@shifted' names a position rule"):
+        parse_encoding("shape")
+    assert not set(NAMED) & {*ENCODINGS, *POSITIONS, *SCHEDULES}

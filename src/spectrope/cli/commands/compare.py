@@ -10,6 +10,7 @@ from spectrope.console import (
     RARE,
     ROOT,
     ConditionOption,
+    DropPositions,
     EngineOptions,
     Epochs,
     Examples,
@@ -30,8 +31,7 @@ from spectrope.console import (
 from spectrope.core import require
 from spectrope.figures import check_page
 from spectrope.front.compare import compare
-from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS
-from spectrope.tasks import TASKS
+from spectrope.lab import COMPARED, COMPARED_TASKS, FACTORS, SCALINGS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +40,14 @@ class Compare(EngineOptions):
 
     Examples:
     $ spectrope compare --encodings rope alibi nope --tasks distance
-    $ spectrope compare --seeds 0:6 --out six-seeds.html
+    $ spectrope compare --seeds 0:6 --encodings rope alibi --lengths 1 2 4
     """
 
     encodings: Annotated[
         tuple[str, ...],
         tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Any of `train --help`'s, or file.py:Class.")] = (
         COMPARED_TASKS
     )
     scale: ScaleOption = "mini"
@@ -64,6 +64,16 @@ class Compare(EngineOptions):
     rates: Annotated[
         tuple[float, ...], tyro.conf.arg(help="Rates tried by --tune, as multiples of the scale's."), RARE
     ] = FACTORS
+    lengths: Annotated[
+        tuple[float, ...],
+        tyro.conf.arg(help="Also score at these multiples of the trained length."),
+    ] = ()
+    scalings: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(help=f"How positions are scaled, with --lengths: {', '.join(SCALINGS)}."),
+        RARE,
+    ] = ("none",)
+    drop_positions: DropPositions = None
     runs: RunsRoot = ROOT
     out: OutPage = Path("report.html")
     json: JsonOption = False
@@ -76,6 +86,8 @@ class Compare(EngineOptions):
         require(all(rate > 0 for rate in self.rates), self, "rates", "positive")
         if not self.tune:
             refuse_given(self, ("rates",), "goes with --tune.")
+        if not self.lengths:
+            refuse_given(self, ("scalings",), "goes with --lengths.")
         comparison = compare(
             self.encodings,
             self.tasks,
@@ -84,8 +96,10 @@ class Compare(EngineOptions):
             condition=self.condition,
             epochs=self.epochs,
             n_examples=self.examples,
-            settings=changes_of(self.set, self.precision),
+            settings=changes_of(self.set, self.precision, self.drop_positions),
             rates=self.rates if self.tune else None,
+            lengths=self.lengths or None,
+            scalings=self.scalings,
             root=self.runs,
             **self.arguments(),
         )

@@ -8,13 +8,13 @@ import tyro
 from spectrope.cli.static import members
 from spectrope.console import DeviceOption, JsonOption, print_json, refuse_given, say
 from spectrope.core import require
-from spectrope.encodings import documented
+from spectrope.encodings import NAMED, documented
 
 LISTED = {  # Packages whose members are listed, under their titles.
     "spectrope.encodings": "Encodings; settings follow a colon, as in alibi:learned=true or "
     "sum:rope+sinusoidal",
     "spectrope.encodings.schedules": "Frequency schedules of rotary encodings, as in rope:yarn,factor=8",
-    "spectrope.encodings.positions": "Positions of the tokens, as in --set model.positions=shifted",
+    "spectrope.encodings.positions": "Positions of the tokens, as in rope@shifted,max_shift=50",
     "spectrope.attention": "Attention, by itself or with an encoding: mla, mla+alibi",
 }
 
@@ -72,5 +72,10 @@ def _shown_list() -> list[dict[str, str]]:
             say(f"  {name:<{width}}  {summary}")
             entries.append({"part": package.rpartition(".")[2], "name": name, "summary": summary})
         say("")
+    say("Combinations under names of their own")
+    for name, one in NAMED.items():
+        say(f"  {name:<{width}}  {one.summary.rstrip('.')} ({one.spec})")
+        entries.append({"part": "named", "name": name, "summary": one.summary.rstrip(".")})
+    say("")
     say("`spectrope encodings NAME` prints a card: formula, laws, settings, reference.")
     return entries

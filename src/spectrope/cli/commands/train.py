@@ -12,6 +12,7 @@ from spectrope.console import (
     ROOT,
     ConditionOption,
     DeviceOption,
+    DropPositions,
     Epochs,
     Examples,
     JsonOption,
@@ -43,6 +44,7 @@ REPLACED = (
     "examples",
     "set",
     "precision",
+    "drop_positions",
 )  # by a recipe
 
 
@@ -66,6 +68,7 @@ class Train:
     examples: Examples = None
     set: Settings = ()
     precision: PrecisionOption = "auto"
+    drop_positions: DropPositions = None
     probe: Annotated[
         Literal["learning"] | None,
         tyro.conf.arg(help="Also record how heads learn. Results do not change."),
@@ -113,7 +116,7 @@ class Train:
             seed=self.seed,
             epochs=self.epochs,
             n_examples=self.examples,
-            settings=changes_of(self.set, self.precision),
+            settings=changes_of(self.set, self.precision, self.drop_positions),
             root=self.runs,
             device=self.device,
             probe=probe,

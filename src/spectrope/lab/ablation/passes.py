@@ -94,7 +94,8 @@ class Piece:
         if heads.causal:
             past = torch.ones(t, t, dtype=torch.bool, device=x.device).tril().repeat(copies, 1)
             mask = past if mask is None else mask & past
-        ctx = Context(q, k, self.stream.pos.repeat(1, copies), self.stream.pos, mask=mask)
+        pos = self.stream.pos
+        ctx = Context(q, k, torch.cat([pos] * copies, 1), pos, mask=mask)
         outputs = attention(ctx, v, encoding, causal=False, impl=self.model.impl)
         return outputs.unflatten(2, (copies, t)).movedim(2, 0).flatten(0, 1)
 

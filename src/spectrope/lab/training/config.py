@@ -29,8 +29,10 @@ class TrainingConfig(Configured):
     precision: Precision = "auto"  # Of matrix products.
     eval_examples: int = 2000  # Of each split, scored after every epoch.
     optimiser: Literal["adamw", "sgd"] = "adamw"
+    # Share of all steps, at the end, that are trained without positions; None keeps them.
+    drop_positions: float | None = None
 
-    added_later = frozenset({"optimiser"})
+    added_later = frozenset({"optimiser", "drop_positions"})
 
     def __post_init__(self) -> None:
         require_least(self, 1, "epochs", "batch_size", "micro_batch", "eval_examples")
@@ -39,6 +41,8 @@ class TrainingConfig(Configured):
         require_least(self, 0, "weight_decay")
         require(0 <= self.warmup < 1, self, "warmup", "a share of the steps in [0, 1)")
         require(self.clip is None or self.clip > 0, self, "clip", "positive or None")
+        share = self.drop_positions
+        require(share is None or 0 < share < 1, self, "drop_positions", "a share of the steps, or None")
 
 
 DECIDING = frozenset(

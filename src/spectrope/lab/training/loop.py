@@ -34,11 +34,21 @@ from spectrope.tasks import Batch
 
 
 def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
-    r"""Linear warm-up to the peak, then :math:`\tfrac12\eta(1+\cos\pi t)` down to 0."""
+    r"""Linear warm-up to the peak, then :math:`\tfrac12\eta(1+\cos\pi t)` down to 0.
+
+    Where positions are dropped on the way, the steps before and those after have a schedule each.
+    """
+    if (kept := steps_with_positions(steps, config)) < steps:
+        step, steps = (step, kept) if step < kept else (step - kept, steps - kept)
     warm = round(config.warmup * steps)
     if step < warm:
         return config.learning_rate * (step + 1) / warm
     return 0.5 * config.learning_rate * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
+
+
+def steps_with_positions(steps: int, config: TrainingConfig) -> int:
+    """Steps after which positions are dropped: all of them where they are kept."""
+    return steps if config.drop_positions is None else steps - max(1, round(config.drop_positions * steps))
 
 
 class Trainer:
@@ -123,6 +133,8 @@ class Trainer:
     def step(self, batch: Batch) -> None:
         """One step of the optimiser: gradients of the micro-batches add up to the batch's mean gradient."""
         state = self.state
+        if state.step >= steps_with_positions(self.steps, self.config):
+            state.model.drop_positions()
         for group in state.optimiser.param_groups:
             group["lr"] = learning_rate(state.step, self.steps, self.config)
         state.optimiser.zero_grad(set_to_none=True)

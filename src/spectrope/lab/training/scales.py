@@ -5,7 +5,16 @@ from dataclasses import dataclass, replace
 
 from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
 from spectrope.core import ConfigError, UnknownNameError, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, RoPE, parse_encoding
+from spectrope.encodings import (
+    ENCODINGS,
+    NAMED,
+    Encoding,
+    EncodingConfig,
+    Positions,
+    RoPE,
+    parse_encoding,
+    parse_positions,
+)
 from spectrope.lab.training.conditions import apply_condition
 from spectrope.lab.training.config import Experiment, TrainingConfig
 from spectrope.models import DecoderConfig
@@ -111,7 +120,8 @@ def experiment(
         encoding: A registered encoding, or one in a file, with its defaults or with settings
             ("rope:yarn,factor=8", see `parse_encoding`); its class, its configuration, or an encoding, of
             which the configuration counts; "mla" is latent attention with RoPE, as wide as the scale asks,
-            and "mla+alibi" the same with another encoding.
+            and "mla+alibi" the same with another encoding; "rope@shifted" names a position rule too, and
+            "shape" is such a combination under its own name (`spectrope.encodings.NAMED`).
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Of data, weights, order and dropout.
@@ -135,7 +145,7 @@ def experiment(
             require_type(number, int, name, "a whole number")
     encoding = _described(encoding)
     preset = _preset(task, scale)
-    config, named = _named(encoding, preset.model.d_model)
+    config, named, positions = _named(encoding, preset.model.d_model)
     if attention is not None:
         require_type(attention, AttentionConfig, "attention", "a configuration, such as MultiHead.Config()")
     attention = attention or named
@@ -148,7 +158,13 @@ def experiment(
         Experiment(
             encoding_name=_spelled(encoding) or _full_name(config, attention),
             task=preset.task,
-            model=replace(preset.model, encoding=config.fitted(seed=seed), attention=attention, **sizes),
+            model=replace(
+                preset.model,
+                encoding=config.fitted(seed=seed),
+                attention=attention,
+                positions=positions or preset.model.positions,
+                **sizes,
+            ),
             training=training,
             n_train=n_train,
             n_test=n - n_train,
@@ -168,21 +184,33 @@ def _described(encoding: AnyEncoding) -> str | EncodingConfig:
     return config
 
 
-def _named(encoding: str | EncodingConfig, d_model: int) -> tuple[EncodingConfig, AttentionConfig]:
-    """An encoding and the attention that its name asks for."""
+def _named(
+    encoding: str | EncodingConfig, d_model: int
+) -> tuple[EncodingConfig, AttentionConfig, Positions | None]:
+    """An encoding, and the attention and the position rule that its name asks for."""
     if not isinstance(encoding, str):
-        return encoding, MultiHead.Config()
+        return encoding, MultiHead.Config(), None
+    if is_foreign(encoding):
+        return parse_encoding(encoding), MultiHead.Config(), None
+    spec, at, rule = (NAMED[encoding].spec if encoding in NAMED else encoding).partition("@")
+    return *_encoded(spec, d_model), parse_positions(rule) if at else None
+
+
+def _encoded(encoding: str, d_model: int) -> tuple[EncodingConfig, AttentionConfig]:
+    """An encoding and the attention that its name asks for."""
     first, _, rest = encoding.partition("+")
     if first in ATTENTIONS:
         return parse_encoding(rest or RoPE.Config.kind), ATTENTIONS.config(first).for_width(d_model)
-    if not is_foreign(encoding) and encoding.partition(":")[0] not in ENCODINGS:
-        raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS])
+    if encoding.partition(":")[0] not in ENCODINGS:
+        raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS, *NAMED])
     return parse_encoding(encoding), MultiHead.Config()
 
 
 def _spelled(encoding: str | EncodingConfig) -> str:
     """What was typed, where it says more than a name."""
-    return encoding if isinstance(encoding, str) and ":" in encoding and not is_foreign(encoding) else ""
+    if not isinstance(encoding, str) or is_foreign(encoding):
+        return ""
+    return encoding if encoding in NAMED or ":" in encoding or "@" in encoding else ""
 
 
 def _full_name(encoding: EncodingConfig, attention: AttentionConfig) -> str:

@@ -1,0 +1,169 @@
+"""What becomes of a checkpoint on longer texts, by method of scaling its positions."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import torch
+from jaxtyping import Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import drawable_tokens, trained_length
+from spectrope.checkpoints.extension.bands import head_bands
+from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
+from spectrope.checkpoints.extension.rotations import METHODS, rotations_of, scaled
+from spectrope.console import Shown
+from spectrope.core import ConfigError, Progress, UnknownNameError, Watch, numpy_stream, unwatched
+from spectrope.stats import mean_intervals
+
+SCHEMA: dict[str, Any] = {
+    "method": pl.String,
+    "context": pl.Int64,
+    **dict.fromkeys(("perplexity", "low", "high", "key_perplexity", "needle"), pl.Float64),
+    "tokens": pl.Int64,
+    "key_tokens": pl.Int64,
+}
+WINDOW = "window"  # The row of the model as it is, in a sliding window of the trained length.
+
+
+@dataclass(frozen=True, repr=False)
+class Extension(Shown):
+    """What a longer context does to a checkpoint.
+
+    Args:
+        length: Trained length, in positions.
+        factor: New length over it.
+        judge: The method under which key tokens were found.
+        bands: A row per layer and head: pairs that leave the trained range, and their share of logits.
+        scores: A row per method: perplexity of the tokens beyond the trained length, with a 95 % interval
+            over tokens; of those that need the long context; and how often a needle is found.
+    """
+
+    length: int
+    factor: float
+    judge: str
+    bands: pl.DataFrame
+    scores: pl.DataFrame
+
+    def to_frame(self) -> pl.DataFrame:
+        """The scores of the methods; without texts, the bands of the heads."""
+        return self.bands if self.scores.is_empty() else self.scores
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, JSON-ready."""
+        tables = {"bands": self.bands.to_dicts(), "scores": self.scores.to_dicts()}
+        return {"length": self.length, "factor": self.factor, "judge": self.judge} | tables
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        first = self.bands.row(0, named=True)
+        yield (
+            f"{first['leaving']} of {first['pairs']} pairs make less than one turn in {self.length} "
+            f"positions; at {self.factor:g} times as many they meet angles that training never showed."
+        )
+        share = pl.col("share")
+        layers = self.bands.group_by("layer", maintain_order=True).agg(
+            share.mean().round(3).alias("mean"),
+            share.max().round(3).alias("largest"),
+            pl.col("head").sort_by("share").last().alias("head"),
+        )
+        yield "share of logits in pairs that leave the trained range, over the heads of a layer", layers
+        if not self.scores.is_empty():
+            title = (
+                f"tokens beyond {self.length}: perplexity with 95 % intervals over tokens, perplexity of key "
+                f"tokens (found under {self.judge}), needles found"
+            )
+            yield title, self.scores.with_columns(pl.col(pl.Float64).round(3))
+
+
+def extend_checkpoint(
+    model: nn.Module,
+    factor: float = 4.0,
+    texts: Sequence[Int[Tensor, " t"]] = (),
+    *,
+    methods: Sequence[str] = tuple(METHODS),
+    length: int | None = None,
+    stride: int | None = None,
+    judge: str = "yarn",
+    needles: int = 8,
+    watch: Watch = unwatched,
+) -> Extension:
+    """Predict what a longer context does to a checkpoint's heads, and measure what scaling makes of it.
+
+    Nothing is trained, and the model is left as it was. On texts, tokens beyond the trained length are scored
+    given all tokens before them in the text, up to `factor` times that length, under every method; and by the
+    model as it is in a sliding window of the trained length, with which any extension competes.
+
+    Args:
+        model: A Hugging Face decoder with rotary positions.
+        factor: New length over the trained one.
+        texts: Token ids of long texts; each is cut into pieces of the new length, and shorter ends are left
+            out. Without texts nothing is scored.
+        methods: Names in `METHODS`.
+        length: Trained length; None takes the configuration's.
+        stride: Tokens between two windows; None takes an eighth of the window.
+        judge: The method under which the tokens that need a long context are found, for all methods alike.
+        needles: Sequences of the needle test; 0 leaves it out.
+        watch: Progress callback.
+
+    Raises:
+        ConfigError: If a value breaks a rule, or no text is long enough.
+        UnknownNameError: If there is no such method.
+        UnsupportedError: If the model has no rotary frequencies that can be scaled.
+    """
+    for name in (*methods, judge):
+        if name not in METHODS:
+            raise UnknownNameError("method", name, METHODS)
+    length = length or trained_length(model)
+    if length is None or length < 4:
+        raise ConfigError(
+            "the checkpoint's configuration names no trained length of 4 or more; give --length."
+        )
+    if not factor > 1:
+        raise ConfigError(f"factor must be above 1; got {factor:g}.")
+    rotations_of(model)
+    window, context = length, int(factor * length)
+    pieces = [piece for text in texts for piece in text.split(context) if len(piece) == context]
+    if len(texts) and not pieces:
+        longest = max(map(len, texts))
+        raise ConfigError(f"texts must have at least {context} tokens; the longest has {longest}.")
+    drawable = torch.from_numpy(drawable_tokens(model))
+    shown = pieces[0] if pieces else _drawn(drawable, length)
+    bands = head_bands(model, shown[None, :length].to(next(model.parameters()).device), length, factor)
+    if not pieces:
+        return Extension(length, factor, judge, bands, pl.DataFrame(schema=SCHEMA))
+    step = stride or max(1, window // 8)
+    names = list(dict.fromkeys((*methods, judge)))
+    long: dict[str, Tensor] = {}
+    found: dict[str, float | None] = {}
+    for done, name in enumerate(names):
+        with scaled(model, name, factor, length):
+            long[name] = torch.cat([losses(model, piece)[window - 1 :] for piece in pieces])
+            found[name] = needle_accuracy(model, drawable, context, needles) if needles else None
+        watch(Progress("extending", done + 1, len(names) + 1))
+    short = torch.cat([sliding_losses(model, piece, window, step)[window - 1 :] for piece in pieces])
+    watch(Progress("extending", len(names) + 1, len(names) + 1))
+    keys = key_tokens(long[judge], short)
+    rows = [_row(WINDOW, window, short, keys, None)]
+    rows += [_row(name, context, long[name], keys, found[name]) for name in methods]
+    return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA))
+
+
+def _row(method: str, context: int, nats: Tensor, keys: Tensor, needle: float | None) -> dict[str, Any]:
+    interval = mean_intervals(nats.numpy())
+    ends = {"perplexity": interval.estimate, "low": interval.low, "high": interval.high}
+    return {
+        "method": method,
+        "context": context,
+        **{name: float(np.exp(value)) for name, value in ends.items()},
+        "key_perplexity": float(nats[keys].mean().exp()) if bool(keys.any()) else None,
+        "needle": needle,
+        "tokens": len(nats),
+        "key_tokens": int(keys.sum()),
+    }
+
+
+def _drawn(tokens: Int[Tensor, " v"], length: int) -> Int[Tensor, " t"]:
+    """Random tokens, where there is no text."""
+    return tokens[torch.from_numpy(numpy_stream(0, "extension").integers(len(tokens), size=length))]

@@ -1,0 +1,71 @@
+"""Positions on several axes: the order of a token in the sequence, then time, row and column."""
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from spectrope.core import ConfigError
+
+
+def order(pos: Tensor) -> Tensor:
+    """The place of each token in its sequence, (b or 1, t), from positions with or without axes."""
+    return pos[..., 0] if pos.ndim == 3 else pos
+
+
+def coordinates(pos: Tensor, axes: int) -> Tensor:
+    """Coordinates (b or 1, t, axes) of positions; a plain position p stands for (p, ..., p).
+
+    Args:
+        pos: Positions (b or 1, t), or (b or 1, t, 1 + n) with the order of the token first.
+        axes: How many coordinates are wanted: the last of the n.
+
+    Raises:
+        ConfigError: If positions have fewer axes.
+    """
+    if pos.ndim < 3:
+        return torch.atleast_2d(pos)[..., None].expand(*torch.atleast_2d(pos).shape, axes)
+    if pos.shape[-1] <= axes:
+        raise ConfigError(
+            f"positions have {pos.shape[-1] - 1} axes beside the order of the tokens, and the encoding reads "
+            f"{axes}; choose a task or a position rule with {axes} axes."
+        )
+    return pos[..., -axes:]
+
+
+def grid_positions(rows: Tensor, columns: Tensor) -> Int[Tensor, "n t 4"]:
+    """Positions (order, 0, row, column) of tokens on a grid, from their rows and columns, each (n, t)."""
+    index = torch.arange(rows.shape[-1], device=rows.device).expand_as(rows)
+    return torch.stack([index, torch.zeros_like(index), rows, columns], -1)
+
+
+def mrope_positions(
+    text_before: int, frames: int, height: int, width: int, text_after: int
+) -> tuple[Int[Tensor, "1 t 4"], int]:
+    """Positions (order, time, height, width) of a picture or a film between two texts, and `rope_deltas`.
+
+    Tokens of a text have one number on all three axes. A frame's number is on the first, its rows and columns
+    on the others, all counted from the text before it. The text behind it goes on after the largest number of
+    all, so that its numbers differ from its places in the sequence by `rope_deltas`.
+
+    Args:
+        text_before: Tokens of text before the picture.
+        frames: Frames; 1 is a picture.
+        height: Rows of a frame, in tokens.
+        width: Columns of a frame, in tokens.
+        text_after: Tokens of text behind it.
+
+    Returns:
+        Positions, and what to add to a place in the sequence behind the picture to get its number.
+
+    References:
+        Qwen2-VL (Wang et al., 2024), M-RoPE; `get_rope_index` of the model's class in transformers.
+    """
+    before = torch.arange(text_before).expand(3, -1)
+    sides = (torch.arange(n) for n in (frames, height, width))
+    picture = torch.stack([axis.flatten() for axis in torch.meshgrid(*sides, indexing="ij")]) + text_before
+    following = text_before + max(frames, height, width)
+    after = (torch.arange(text_after) + following).expand(3, -1)
+    axes = torch.cat([before, picture, after], 1)
+    index = torch.arange(axes.shape[1])
+    delta = following - (text_before + frames * height * width)
+    return torch.cat([index[None], axes]).T[None], delta

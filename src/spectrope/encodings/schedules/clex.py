@@ -1,0 +1,110 @@
+"""CLEX: frequencies that follow a differential equation in the length of the sequence."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.core import own_precision, require, require_least
+from spectrope.encodings.base import Scope, Tag
+from spectrope.encodings.parts import Constant
+from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLEX(Schedule, name="clex"):
+    r"""Integrates trained dynamics from one trained length to many:
+    :math:`\frac{d}{dt}\ln\omega_j = f_j(\ln\omega, t) + \xi_j(t)`.
+
+    Sequences of up to t times the trained length L take the frequencies at time t, a whole number of at most
+    `max_factor`, each sequence by its largest position plus one.
+    :math:`\xi_j(t) = -\frac{4j}{(d-2)(2t-1)}` is the derivative of NTK-aware scaling by 2t - 1, and f a
+    network with one hidden layer that sees :math:`\ln\omega` plus the logarithm of the scaled frequencies.
+    Its last layer starts at zero, so that training starts from NTK-aware scaling. The equation is solved
+    by the classical Runge-Kutta method.
+
+    The network learns from sequences whose positions go beyond L, as those of the rule `random_subset` do.
+
+    References:
+        CLEX: Continuous Length Extrapolation for Large Language Models (Chen et al., 2024); the authors'
+        code, whose training also draws t and positions at random; of its two activations, the hyperbolic
+        tangent.
+    """
+
+    laws: ClassVar[frozenset[Tag]] = (ROTATION - {Tag.SHIFT_INVARIANT}) | {Tag.LEARNED}
+    scope: ClassVar[Scope] = Scope.LAYER
+    prefix_consistent: ClassVar[bool] = False
+
+    base: float = 10000.0
+    trained_length: int = 128  # Positions L of time 1.
+    max_factor: int = 8  # Largest time; longer sequences take its frequencies.
+    hidden: int = 1  # Width of the hidden layer, in widths of a head.
+    step: float = 0.1  # Of the Runge-Kutta method, at most.
+
+    def __post_init__(self) -> None:
+        require(self.base > 0, self, "base", "positive")
+        require_least(self, 1, "trained_length", "hidden")
+        require_least(self, 2, "max_factor")
+        require(0 < self.step <= 1, self, "step", "above 0 and at most 1")
+
+    def frequencies(self, width: int) -> Float[Tensor, " m"]:
+        return geometric(self.base, width)
+
+    def build(self, width: int) -> nn.Module:
+        require(width > 2, self, "base", "for heads of a width above 2", "NTK-aware scaling needs two pairs.")
+        return ContinuousAngles(self, width)
+
+
+class ContinuousAngles(nn.Module):
+    """Angles by frequencies that are integrated up to the length of each sequence.
+
+    Args:
+        schedule: The rule.
+        width: Width of the rotated vectors, above 2.
+    """
+
+    def __init__(self, schedule: CLEX, width: int) -> None:
+        super().__init__()
+        self.trained_length, self.max_factor = schedule.trained_length, schedule.max_factor
+        self.steps = math.ceil(1 / schedule.step)
+        self.start = Constant(schedule.frequencies(width).log())
+        self.exponents = Constant(-2 * torch.arange(width // 2, dtype=torch.float64) / (width - 2))
+        hidden = schedule.hidden * width
+        self.up = nn.Parameter(torch.empty(width // 2, hidden))
+        nn.init.kaiming_uniform_(self.up, a=math.sqrt(5))
+        self.down = nn.Parameter(torch.zeros(hidden, width // 2))
+
+    def derivative(self, time: float, logarithms: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
+        """Change of the logarithms per unit of time."""
+        scale = 2 * time - 1
+        scaled = self.start.value + self.exponents.value * math.log(scale)
+        hidden = torch.tanh((logarithms + scaled) @ self.up.double())
+        return hidden @ self.down.double() + self.exponents.value * (2 / scale)
+
+    def frequencies(self) -> Float[Tensor, "f m"]:
+        """Radians per position at times 1, ..., `max_factor`."""
+        solution, size = [self.start.value], 1 / self.steps
+        with own_precision(self.start.value):
+            for whole in range(1, self.max_factor):
+                here = solution[-1]
+                for number in range(self.steps):
+                    here = here + self._step(whole + number * size, here, size)
+                solution.append(here)
+        return torch.stack(solution).exp()
+
+    def _step(self, time: float, here: Tensor, size: float) -> Tensor:
+        """Change over one step of the classical Runge-Kutta method."""
+        first = self.derivative(time, here)
+        second = self.derivative(time + size / 2, here + size / 2 * first)
+        third = self.derivative(time + size / 2, here + size / 2 * second)
+        fourth = self.derivative(time + size, here + size * third)
+        return size / 6 * (first + 2 * second + 2 * third + fourth)
+
+    def forward(self, pos: Tensor) -> Float[Tensor, "b t m"]:
+        """Angles of positions with shape (b or 1, t)."""
+        length = pos.double().amax(-1) + 1
+        time = (length / self.trained_length).ceil().clamp(1, self.max_factor).long()
+        return pos[..., None] * self.frequencies()[time - 1][:, None]

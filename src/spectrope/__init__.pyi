@@ -18,6 +18,7 @@ __all__ = [
     "ablate",
     "ablated",
     "audit",
+    "check",
     "check_laws",
     "check_runs",
     "compare",
@@ -30,6 +31,7 @@ __all__ = [
     "load_encoding",
     "load_model",
     "load_run",
+    "lock",
     "register_attention",
     "report",
     "runs",
@@ -44,6 +46,7 @@ from . import encodings, lab, tasks
 from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
+from .checkpoints.lock import check, lock
 from .core.progress import unwatched
 from .core.version import __version__
 from .encodings.base import ENCODINGS, Encoding

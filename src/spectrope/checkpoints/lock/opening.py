@@ -37,7 +37,6 @@ def checked(held: Lock, model: nn.Module, watch: Watch | None = None) -> Checked
         length=held.length,
         paths=bool(held.paths),
         contents=held.contents,
-        name=held.model,
         layers_taken=held.layers_taken,
         watch=watch,
     )

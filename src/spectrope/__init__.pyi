@@ -38,8 +38,10 @@ __all__ = [
     "spectrum",
     "table",
     "tasks",
+    "tracker",
     "train",
     "unwatched",
+    "watch_training",
 ]
 
 from . import encodings, lab, tasks
@@ -47,6 +49,8 @@ from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
 from .checkpoints.lock import check, lock
+from .checkpoints.trackers import tracker
+from .checkpoints.training.watch import watch_training
 from .core.progress import unwatched
 from .core.version import __version__
 from .encodings.base import ENCODINGS, Encoding

@@ -71,7 +71,7 @@ class _Recorder:
         fused: bool,
         **rest: Any,
     ) -> Tensor:
-        causal = fused and _is_causal(module, rest) and q.shape[-2] > 1
+        causal = fused and hides_later_keys(module, rest) and q.shape[-2] > 1
         allowed, bias = split_mask(mask, q, k, causal)
         position_bias = rest.get("position_bias")
         if position_bias is not None:
@@ -91,16 +91,16 @@ class _Recorder:
             )
         )
         if self.attend:
-            return _eager(module)(module, q, k, v, mask, **rest)[0]
+            return eager_attention(module)(module, q, k, v, mask, **rest)[0]
         return q.new_zeros(q.shape[0], q.shape[2], q.shape[1], v.shape[-1])
 
     def _function(self, module: Any, mask: Tensor | None, options: dict[str, Any]) -> Attend | None:
         """The attention function that the model would have called; None where it cannot be called here."""
         implementation = self.implementations.get(id(getattr(module, "config", None))) or "eager"
-        eager = _eager(module)
+        eager = eager_attention(module)
         if eager is None or any(part in implementation for part in ELSEWHERE):
             return None
-        function = _functions(module).get(implementation, eager)
+        function = attention_functions(module).get(implementation, eager)
         options = {name: exact(option) for name, option in options.items()}
         mask = exact(mask)
         if implementation == "eager" and mask is not None and mask.dtype is torch.bool:
@@ -114,13 +114,13 @@ def _homes(module: nn.Module) -> list[Any]:
     return [sys.modules[cls.__module__] for cls in type(module).__mro__]
 
 
-def _eager(module: nn.Module) -> Any:
+def eager_attention(module: nn.Module) -> Any:
     """Plain attention as the code of the architecture computes it."""
     known = (getattr(home, "eager_attention_forward", None) for home in _homes(module))
     return next((function for function in known if function is not None), None)
 
 
-def _functions(module: nn.Module) -> Any:
+def attention_functions(module: nn.Module) -> Any:
     """The attention functions that the code of the architecture chooses from."""
     from transformers import AttentionInterface
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -129,7 +129,7 @@ def _functions(module: nn.Module) -> Any:
     return next((one for one in known if isinstance(one, AttentionInterface)), ALL_ATTENTION_FUNCTIONS)
 
 
-def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+def hides_later_keys(module: nn.Module, options: dict[str, Any]) -> bool:
     """Whether the library's fused attention hides later keys of this module where it gets no mask."""
     asked = options.get("is_causal")
     return bool(getattr(module, "is_causal", True) if asked is None else asked)

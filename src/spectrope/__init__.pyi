@@ -26,6 +26,7 @@ __all__ = [
     "encodings",
     "execute",
     "experiment",
+    "export",
     "figure",
     "lab",
     "load_encoding",
@@ -59,6 +60,7 @@ from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
 from .front.check import check_runs
 from .front.compare import Comparison, compare
+from .front.export import export
 from .front.figure import figure, report
 from .front.laws import check_laws, load_encoding
 from .front.runs import runs, table

@@ -34,4 +34,4 @@ class WeightsAndBiases(Tracker, name="wandb"):
 
     def close(self) -> None:
         """End the run."""
-        self.logged.finish(quiet=True)
+        self.logged.finish()

@@ -28,10 +28,12 @@ class ExpectedLayer:
     Args:
         encoding: Of kind "rotary", "linear bias", "none" or, where nothing here watches it, "unknown".
         layout: Which coordinates turn, of a rotation.
+        n_heads: Query heads.
     """
 
     encoding: LayerEncoding
     layout: Layout | None
+    n_heads: int
 
 
 def expected_layers(model: nn.Module, modules: list[str], length: int) -> dict[str, ExpectedLayer]:
@@ -54,7 +56,7 @@ def expected_layers(model: nn.Module, modules: list[str], length: int) -> dict[s
 
 
 def _expected(kernel: LayerKernel, noise: float) -> ExpectedLayer:
-    q, k = kernel.call.q.double(), kernel.call.k.double()
+    q, k, n_heads = kernel.call.q.double(), kernel.call.k.double(), kernel.call.q.shape[1]
     rotation = fit_rotation(q, k, kernel.sources, noise)
     if rotation is not None:
         turning = Turning(
@@ -67,16 +69,16 @@ def _expected(kernel: LayerKernel, noise: float) -> ExpectedLayer:
             pairing=rotation.seen_pairing,
             phase_error=rotation.phase_error,
         )
-        return ExpectedLayer(LayerEncoding("rotary", turning=turning), rotation.layout)
+        return ExpectedLayer(LayerEncoding("rotary", turning=turning), rotation.layout, n_heads)
     if varies(q, noise) or varies(k, noise):
-        return ExpectedLayer(LayerEncoding("unknown"), None)
+        return ExpectedLayer(LayerEncoding("unknown"), None, n_heads)
     _, bias = split_logits(kernel.call)
     if bias is None:
-        return ExpectedLayer(LayerEncoding("none"), None)
+        return ExpectedLayer(LayerEncoding("none"), None, n_heads)
     slopes = linear_slopes(bias, kernel.call.allowed[0])
     if slopes is None:
-        return ExpectedLayer(LayerEncoding("unknown"), None)
-    return ExpectedLayer(LayerEncoding("linear bias", slopes=tuple(slopes.tolist())), None)
+        return ExpectedLayer(LayerEncoding("unknown"), None, n_heads)
+    return ExpectedLayer(LayerEncoding("linear bias", slopes=tuple(slopes.tolist())), None, n_heads)
 
 
 def _forward(frequencies: tuple[float, ...]) -> tuple[float, ...]:

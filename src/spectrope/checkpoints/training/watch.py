@@ -4,7 +4,7 @@ import contextlib
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -17,7 +17,7 @@ from spectrope.checkpoints.training.heard import HeardLayer, Listener
 from spectrope.checkpoints.training.measures import head_measures
 from spectrope.core import ConfigError, SpectropeError, SpectropeWarning
 
-OnMove = Literal["stop", "warn"]
+ON_MOVE = ("stop", "warn")
 
 
 class EncodingMovedError(SpectropeError):
@@ -60,7 +60,7 @@ class EncodingWatch:
         heads: dict[str, list[int]],
         every: int,
         positions: int,
-        on_move: OnMove,
+        on_move: str,
         trackers: Sequence[Tracker],
     ) -> None:
         self.every, self.on_move, self.trackers = every, on_move, tuple(trackers)
@@ -68,6 +68,10 @@ class EncodingWatch:
         self.moves: list[TrainingMove] = []
         self.records: list[dict[str, float]] = []
         self._expected = expected_layers(model, [*heads], min(positions, trained_length(model) or positions))
+        for module, chosen in heads.items():
+            n_heads = self._expected[module].n_heads
+            if wrong := [head for head in chosen if not 0 <= head < n_heads]:
+                raise ConfigError(f"layer {_name(module)} has {n_heads} heads; got head {wrong[0]}.")
         self._listener = Listener(model, heads, positions)
         self._passes = contextlib.ExitStack()
         self._handles = [
@@ -75,6 +79,7 @@ class EncodingWatch:
             model.register_forward_hook(self._end, always_call=True),
         ]
         self._unseen: set[str] = set()
+        self._off: set[tuple[str, str]] = set()  # Layers and respects that had moved at the last measurement.
 
     def _begin(self, model: nn.Module, _: Any, given: dict[str, Any]) -> None:
         """Listen to the first forward pass in training mode of a step that is due."""
@@ -90,7 +95,7 @@ class EncodingWatch:
         """End a training step: measure what its forward pass showed, send it to the trackers, and compare.
 
         Returns:
-            What moved in this step for the first time.
+            What moved in this step, and had not at the measurement before.
 
         Raises:
             EncodingMovedError: If something did and `on_move` is "stop".
@@ -115,15 +120,15 @@ class EncodingWatch:
         return values
 
     def _compared(self, heard: dict[str, HeardLayer], step: int) -> list[TrainingMove]:
-        known = {(move.layer, move.finding.what, move.finding.effective) for move in self.moves}
-        new: list[TrainingMove] = []
+        off: list[TrainingMove] = []
         for module, layer in heard.items():
             name, expected = _name(module), self._expected[module]
             for finding in departures(expected, layer):
-                if (name, finding.what, finding.effective) not in known:
-                    new.append(TrainingMove(step, name, finding))
+                off.append(TrainingMove(step, name, finding))
             if step == 0 and not watched(expected, layer):
                 self._unseen.add(name)
+        new = [move for move in off if (move.layer, move.finding.what) not in self._off]
+        self._off = {(move.layer, move.finding.what) for move in off}
         self.moves += new
         if step == 0 and self._unseen:
             layers = ", ".join(sorted(self._unseen))
@@ -168,7 +173,7 @@ def watch_training(
     *,
     every: int = 20,
     positions: int = 64,
-    on_move: OnMove = "warn",
+    on_move: str = "warn",
     trackers: Sequence[Tracker] = (),
 ) -> EncodingWatch:
     """Record what heads do with position while their model trains, and say when a measured encoding moves.
@@ -205,7 +210,7 @@ def watch_training(
             f"watch_training measures every step or fewer, at 8 positions or more; got every={every}, "
             f"positions={positions}."
         )
-    if on_move not in ("stop", "warn"):
+    if on_move not in ON_MOVE:
         raise ConfigError(f"watch_training(on_move=...) must be 'stop' or 'warn'; got {on_move!r}.")
     return EncodingWatch(model, _chosen(model, heads), every, positions, on_move, trackers)
 

@@ -22,6 +22,7 @@ __all__ = [
     "check_laws",
     "check_runs",
     "compare",
+    "compatible",
     "diff",
     "encodings",
     "execute",
@@ -50,6 +51,7 @@ from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
 from .checkpoints.lock import check, lock
+from .checkpoints.pairs.run import compatible
 from .checkpoints.trackers import tracker
 from .checkpoints.training.watch import watch_training
 from .core.progress import unwatched

@@ -30,7 +30,7 @@ class Lock(Checkpoints):
     ]
     out: Annotated[Path, tyro.conf.arg(help="The file.")] = Path(FILE)
     layers: LayersOption = None
-    length: Annotated[int | None, tyro.conf.arg(help="Positions (default: 256, or the model's limit).")] = (
+    length: Annotated[int | None, tyro.conf.arg(help="Positions (default: 128, or the model's limit).")] = (
         None
     )
     contents: ContentsOption = 2

@@ -20,7 +20,7 @@ from spectrope.checkpoints.probes.constant_content import LayerKernel, attention
 from spectrope.core import Watch
 
 LIBRARIES = ("spectrope", "torch", "transformers", "safetensors")
-LOCK_LENGTH = 256  # Positions of a lock, where the model takes as many.
+LOCK_LENGTH = 128  # Positions of a lock, where the model takes as many.
 KEPT = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # Lags that are kept; beyond them, every eighth that was sampled.
 Norms = Mapping[str, tuple[Float[Tensor, " h"], Float[Tensor, " h"]]]  # Of queries and keys, by module.
 
@@ -39,7 +39,7 @@ def lock(
 
     Args:
         model: A Hugging Face model or an `OwnModel`.
-        length: Positions; None takes 256, or as many as the model takes.
+        length: Positions; None takes 128, or as many as the model takes.
         paths: Whether to compare decoding from a cache, padding and packing with a plain forward pass.
         contents: Random contents, at least 2.
         name: Where the checkpoint lies, as the lock is to say it.

@@ -1,0 +1,163 @@
+"""Locks and the hook while training: seconds of a lock and a check, and what the hook adds to a step.
+
+Steps with and without the hook are taken in turns in one process, and processor time is compared pair by
+pair. A pair is one interval of the hook: as many steps as lie between two measurements.
+"""
+
+import copy
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from benchmarks.harness import place, store
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import spectrope as sp
+from spectrope.checkpoints.lock import lock
+from spectrope.checkpoints.lock.opening import checked
+from spectrope.stats import mean_intervals
+
+EVERY, PAIRS = 20, 12
+BATCH, LENGTH = 8, 128
+
+
+def llama(width: int, layers: int, heads: int, vocabulary: int = 4096) -> Any:
+    """A random-weight Llama."""
+    torch.manual_seed(0)
+    sizes: Any = {"hidden_size": width, "intermediate_size": 7 * width // 2, "num_hidden_layers": layers}
+    config = LlamaConfig(**sizes, num_attention_heads=heads, vocab_size=vocabulary)
+    return LlamaForCausalLM(config)
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """Processor seconds of one call, of all threads."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What the hook adds to a training step.
+
+    Args:
+        label: The model.
+        step_seconds: Processor seconds of a step without it, the median.
+        percent: What it adds, in percent of that: the mean over pairs, with a 95 % interval.
+        low: Its lower end.
+        high: Its upper end.
+        pairs: Number of pairs.
+        measured_step_percent: What a step that measures takes longer, in percent of one that does not.
+    """
+
+    label: str
+    step_seconds: float
+    percent: float
+    low: float
+    high: float
+    pairs: int
+    measured_step_percent: float
+
+
+def gate(model: Any, ids: Tensor) -> None:
+    """Losses and gradients with the hook are those without it, bit for bit, and heads are recorded."""
+    plain = copy.deepcopy(model)
+    with sp.watch_training(model, every=1, on_move="stop") as watch:
+        losses = [one(input_ids=ids, labels=ids).loss for one in (plain, model)]
+        for loss in losses:
+            loss.backward()
+        watch.step()
+    assert torch.equal(*losses), "the hook changes the loss"
+    pairs = zip(plain.parameters(), model.parameters(), strict=True)
+    assert all(torch.equal(a.grad, b.grad) for a, b in pairs), "the hook changes gradients"
+    assert watch.records, "nothing was recorded"
+
+
+def overhead(label: str, model: Any) -> Overhead:
+    """Gate, then intervals of steps with and without the hook in turns."""
+    ids = torch.randint(4096, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
+    model.train()
+    gate(model, ids)
+    model.zero_grad()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step() -> None:
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def interval(watch: Any = None) -> list[float]:
+        def one() -> None:
+            step()
+            if watch is not None:
+                watch.step()
+
+        return [cpu_seconds(one) for _ in range(EVERY)]
+
+    step()
+    ratios: list[float] = []
+    first: list[float] = []
+    plain_steps: list[float] = []
+    for pair in range(PAIRS):
+        taken: dict[bool, list[float]] = {}
+        for with_hook in (pair % 2 == 0, pair % 2 == 1):
+            if with_hook:
+                with sp.watch_training(model, every=EVERY, on_move="stop") as watch:
+                    taken[True] = interval(watch)
+            else:
+                taken[False] = interval()
+        ratios.append(100 * (sum(taken[True]) / sum(taken[False]) - 1))
+        first.append(100 * (taken[True][0] / statistics.median(taken[False]) - 1))
+        plain_steps += taken[False]
+    mean = mean_intervals(torch.tensor(ratios)[:, None].numpy()).at(0)
+    assert mean is not None
+    return Overhead(
+        label,
+        statistics.median(plain_steps),
+        mean.estimate,
+        mean.low,
+        mean.high,
+        PAIRS,
+        statistics.median(first),
+    )
+
+
+def locks() -> Iterator[dict[str, Any]]:
+    """Processor seconds of a lock and of a check of two layers, ways of serving included."""
+    for width, dtype in ((64, torch.float32), (2048, torch.float32), (4096, torch.bfloat16)):
+        torch.set_default_dtype(dtype)
+        model = llama(width, 2, max(4, width // 128), 8192).eval()
+        torch.set_default_dtype(torch.float32)
+        held: list[Any] = []
+        seconds = cpu_seconds(lambda model=model, held=held: held.append(lock(model, watch=sp.unwatched)))
+        result: list[Any] = []
+        again = cpu_seconds(
+            lambda model=model, held=held, result=result: result.append(checked(held[0], model, sp.unwatched))
+        )
+        assert result[0].ok, str(result[0])
+        assert result[0].whole
+        yield {"label": f"2 layers of width {width} in {dtype}", "lock": seconds, "check": again}
+
+
+def cases() -> Iterator[tuple[str, Any]]:
+    yield "4 layers of width 256", llama(256, 4, 4)
+    yield "8 layers of width 128", llama(128, 8, 4)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    rows: list[dict[str, Any]] = []
+    for one in locks():
+        rows.append(one)
+        print(json.dumps(one), flush=True)
+    for label, model in cases():
+        rows.append(asdict(overhead(label, model)))
+        print(json.dumps(rows[-1]), flush=True)
+    store("lock", rows)
+    sys.stdout.write(f"{place()}\n")

@@ -9,7 +9,7 @@ from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.records import Obstacle
 from spectrope.core import Registered, Registry
 
-ROLES: Registry[type["Role"]] = Registry("role", "spectrope.checkpoints.pairs.roles", "Role")
+ROLES: Registry[type["PairRole"]] = Registry("role", "spectrope.checkpoints.pairs.roles", "PairRole")
 
 
 @dataclass
@@ -27,10 +27,10 @@ class Verdict:
     notes: list[str] = field(default_factory=list)
 
 
-class Role(Registered, ABC):
+class PairRole(Registered, ABC):
     """What the second of two models is to the first, such as its draft.
 
-    A subclass names itself (`class Draft(Role, name="draft")`).
+    A subclass names itself (`class Draft(PairRole, name="draft")`).
     """
 
     registry = ROLES

@@ -13,7 +13,7 @@ from spectrope.checkpoints.adapters import Call, after
 from spectrope.checkpoints.adapters.listening import listening
 from spectrope.checkpoints.audit.bias import row_centred
 
-Heads = Mapping[str, Sequence[int]]  # By the dotted name of the attention module.
+HeadsByModule = Mapping[str, Sequence[int]]  # By the dotted name of the attention module.
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Listener:
     """
 
     model: nn.Module
-    heads: Heads
+    heads: HeadsByModule
     positions: int
     heard: dict[str, HeardLayer] = field(default_factory=dict)
 

@@ -2,7 +2,7 @@
 
 from spectrope.checkpoints.audit.compare import compare
 from spectrope.checkpoints.audit.records import LayerRecord
-from spectrope.checkpoints.pairs.base import Role, Verdict
+from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import layer_pairs, noise_of, orders, other_sizes, rows_of
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.records import Obstacle
@@ -12,7 +12,7 @@ BY_PAIRING = {("adjacent", "halves"): TO_HALVES, ("halves", "adjacent"): TO_ADJA
 FOR_SOFTMAX = ("attention scale",)  # What logits for the same input decide.
 
 
-class Converted(Role, name="converted"):
+class Converted(PairRole, name="converted"):
     """A conversion must give the logits of its source for the same input of each layer.
 
     Rows of queries and keys may be permuted where the converted model's code pairs coordinates accordingly.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from spectrope.checkpoints.audit.records import LayerRecord
-from spectrope.checkpoints.pairs.base import Role, Verdict
+from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import noise_of, other_rotation
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.records import Obstacle
@@ -14,7 +14,7 @@ LIMITS = (
 )
 
 
-class Draft(Role, name="draft"):
+class Draft(PairRole, name="draft"):
     """A draft fits its target if each of its layers applies an encoding of the target's.
 
     Heads may be of other widths: families, bases and scalings are compared. Token ids must be as many, and

@@ -1,12 +1,12 @@
 """A checkpoint before and after fine-tuning."""
 
-from spectrope.checkpoints.pairs.base import Role, Verdict
+from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import layer_pairs, other_encodings, other_rows, other_sizes
 from spectrope.checkpoints.pairs.member import Member
 from spectrope.checkpoints.pairs.rows import at_start
 
 
-class Finetuned(Role, name="finetuned"):
+class Finetuned(PairRole, name="finetuned"):
     """Fine-tuning may change weights; sizes, encodings and the order of rows must stay."""
 
     purpose = "use in place of the original"

@@ -1,11 +1,11 @@
 """Models whose weights are to be merged, and the result of a merge."""
 
-from spectrope.checkpoints.pairs.base import Role, Verdict
+from spectrope.checkpoints.pairs.base import PairRole, Verdict
 from spectrope.checkpoints.pairs.compare import other_encodings, other_rows, other_sizes
 from spectrope.checkpoints.pairs.member import Member
 
 
-class Merge(Role, name="merge"):
+class Merge(PairRole, name="merge"):
     """Weights can be merged if sizes, encodings and the order of rows of queries and keys are the same.
 
     The order of rows is told from what the layers make of the same input, where the weights are alike at all.

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
 from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
@@ -169,7 +170,7 @@ def check(before: Lock, after: Lock) -> CheckedLock:
     for one in before.layers:
         if (now := layers.get(one.name)) is None:
             continue
-        differing = compare(one.encoding, now.encoding, before.length, noise)
+        differing = compare(anchored(one.encoding), now.encoding, before.length, noise)
         of_layer = list(_encoding(one, now, differing))
         if not _same_weights(one, now, noise):
             others.append(f"layer {one.name}")

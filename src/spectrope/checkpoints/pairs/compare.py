@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.compare import GAIN, Discrepancy, compare
 from spectrope.checkpoints.audit.diff import diff
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
@@ -84,7 +85,10 @@ def other_rotation(a: LayerEncoding, b: LayerEncoding, length: int, noise: float
     )
     if (first.width, first.head_dim) == (second.width, second.head_dim):
         return compare(
-            LayerEncoding(a.kind, turning=first), LayerEncoding(b.kind, turning=second), length, noise
+            anchored(LayerEncoding(a.kind, turning=first)),
+            LayerEncoding(b.kind, turning=second),
+            length,
+            noise,
         )
     return list(_schedules(first, second))
 

@@ -8,6 +8,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import evaluating, runs_at
+from spectrope.checkpoints.audit.anchored import anchored
 from spectrope.checkpoints.audit.bias import linear_slopes, split_logits
 from spectrope.checkpoints.audit.compare import Discrepancy, compare
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
@@ -108,7 +109,7 @@ def departures(expected: ExpectedLayer, heard: HeardLayer) -> Iterator[Discrepan
         case _:
             return
     if now is not None:
-        for one in compare(expected.encoding, now, heard.q.shape[1], heard.noise):
+        for one in compare(anchored(expected.encoding), now, heard.q.shape[1], heard.noise):
             yield replace(one, by=START)
 
 

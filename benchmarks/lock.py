@@ -23,8 +23,8 @@ from spectrope.checkpoints.lock import lock
 from spectrope.checkpoints.lock.opening import checked
 from spectrope.stats import mean_intervals
 
-EVERY, PAIRS = 20, 12
-BATCH, LENGTH = 8, 128
+EVERY, PAIRS = 20, 8
+BATCH, LENGTH = 4, 128
 
 
 def llama(width: int, layers: int, heads: int, vocabulary: int = 4096) -> Any:

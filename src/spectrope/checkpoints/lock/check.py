@@ -161,8 +161,9 @@ def check(before: Lock, after: Lock) -> CheckedLock:
         >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes))
         >>> before = sp.lock(model, length=64, watch=sp.unwatched)
         >>> model.model.rotary_emb.inv_freq *= 0.5
-        >>> str(sp.check(before, sp.lock(model, length=64, watch=sp.unwatched)).moves[0])
-        'scaling: base 10000 locked, base 10000, linear by 2 now'
+        >>> move = sp.check(before, sp.lock(model, length=64, watch=sp.unwatched)).moves[0]
+        >>> move.what, move.locked, move.now
+        ('scaling', 'base 10000', 'base 10000, linear by 2')
     """
     layers = {one.name: one for one in after.layers}
     moves, others = list(_coverage(before, after)), list[str]()

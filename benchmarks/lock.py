@@ -28,10 +28,11 @@ BATCH, LENGTH = 4, 128
 
 
 def llama(width: int, layers: int, heads: int, vocabulary: int = 4096) -> Any:
-    """A random-weight Llama."""
+    """A random-weight Llama with four query heads per key head."""
     torch.manual_seed(0)
     sizes: Any = {"hidden_size": width, "intermediate_size": 7 * width // 2, "num_hidden_layers": layers}
-    config = LlamaConfig(**sizes, num_attention_heads=heads, vocab_size=vocabulary)
+    grouped: Any = {"num_key_value_heads": heads // 4}
+    config = LlamaConfig(**sizes, num_attention_heads=heads, vocab_size=vocabulary, **grouped)
     return LlamaForCausalLM(config)
 
 

@@ -23,7 +23,7 @@ from spectrope.checkpoints.lock import lock
 from spectrope.checkpoints.lock.opening import checked
 from spectrope.stats import mean_intervals
 
-EVERY, PAIRS = 20, 8
+EVERY, PAIRS = 20, 6
 BATCH, LENGTH = 4, 128
 
 
@@ -147,18 +147,18 @@ def locks() -> Iterator[dict[str, Any]]:
 
 
 def cases() -> Iterator[tuple[str, Any]]:
+    yield "4 layers of width 128", llama(128, 4, 4)
     yield "4 layers of width 256", llama(256, 4, 4)
-    yield "8 layers of width 128", llama(128, 8, 4)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     rows: list[dict[str, Any]] = []
-    for one in locks():
-        rows.append(one)
-        print(json.dumps(one), flush=True)
     for label, model in cases():
         rows.append(asdict(overhead(label, model)))
         print(json.dumps(rows[-1]), flush=True)
+    for one in locks():
+        rows.append(one)
+        print(json.dumps(one), flush=True)
     store("lock", rows)
     sys.stdout.write(f"{place()}\n")

@@ -1,29 +1,28 @@
 """Locks and the hook while training: seconds of a lock and a check, and what the hook adds to a step.
 
-Steps with and without the hook are taken in turns in one process, and processor time is compared pair by
-pair. A pair is one interval of the hook: as many steps as lie between two measurements.
+Every other step is measured, and its processor time is compared with that of the step after it, pair by pair,
+so that a busy machine disturbs both. Steps that are not measured pass two hooks that do nothing.
 """
 
 import copy
 import json
 import statistics
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from benchmarks.harness import place, store
+from benchmarks.harness import store
+from scipy.stats import binom
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import spectrope as sp
 from spectrope.checkpoints.lock import lock
 from spectrope.checkpoints.lock.opening import checked
-from spectrope.stats import mean_intervals
 
-EVERY, PAIRS = 20, 6
+EVERY, PAIRS = 20, 24
 BATCH, LENGTH = 4, 128
 
 
@@ -49,12 +48,12 @@ class Overhead:
 
     Args:
         label: The model.
-        step_seconds: Processor seconds of a step without it, the median.
-        percent: What it adds, in percent of that: the mean over pairs, with a 95 % interval.
-        low: Its lower end.
+        step_seconds: Processor seconds of a step without a measurement, the median.
+        percent: What measuring every 20th step adds on average, in percent of that: the median over pairs.
+        low: Lower end of the median's 95 % interval, by order statistics.
         high: Its upper end.
         pairs: Number of pairs.
-        measured_step_percent: What a step that measures takes longer, in percent of one that does not.
+        measured_step_percent: What a step that is measured takes longer, in percent: the median.
     """
 
     label: str
@@ -81,52 +80,27 @@ def gate(model: Any, ids: Tensor) -> None:
 
 
 def overhead(label: str, model: Any) -> Overhead:
-    """Gate, then intervals of steps with and without the hook in turns."""
+    """Gate, then pairs of neighbouring steps, of which one is measured."""
     ids = torch.randint(4096, (BATCH, LENGTH), generator=torch.Generator().manual_seed(0))
     model.train()
     gate(model, ids)
     model.zero_grad()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    with sp.watch_training(model, every=2, on_move="stop") as watch:
 
-    def step() -> None:
-        model(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        def step() -> None:
+            model(input_ids=ids, labels=ids).loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            watch.step()
 
-    def interval(watch: Any = None) -> list[float]:
-        def one() -> None:
-            step()
-            if watch is not None:
-                watch.step()
-
-        return [cpu_seconds(one) for _ in range(EVERY)]
-
-    step()
-    ratios: list[float] = []
-    first: list[float] = []
-    plain_steps: list[float] = []
-    for pair in range(PAIRS):
-        taken: dict[bool, list[float]] = {}
-        for with_hook in (pair % 2 == 0, pair % 2 == 1):
-            if with_hook:
-                with sp.watch_training(model, every=EVERY, on_move="stop") as watch:
-                    taken[True] = interval(watch)
-            else:
-                taken[False] = interval()
-        ratios.append(100 * (sum(taken[True]) / sum(taken[False]) - 1))
-        first.append(100 * (taken[True][0] / statistics.median(taken[False]) - 1))
-        plain_steps += taken[False]
-    mean = mean_intervals(torch.tensor(ratios)[:, None].numpy()).at(0)
-    assert mean is not None
-    return Overhead(
-        label,
-        statistics.median(plain_steps),
-        mean.estimate,
-        mean.low,
-        mean.high,
-        PAIRS,
-        statistics.median(first),
-    )
+        seconds = [cpu_seconds(step) for _ in range(2 + 2 * PAIRS)][2:]
+    measured, plain = seconds[0::2], seconds[1::2]
+    ratios = sorted(100 * (a / b - 1) for a, b in zip(measured, plain, strict=True))
+    k = int(binom.ppf(0.025, PAIRS, 0.5))
+    ends = ratios[k - 1] / EVERY, ratios[PAIRS - k] / EVERY
+    middle = statistics.median(ratios)
+    return Overhead(label, statistics.median(plain), middle / EVERY, *ends, PAIRS, middle)
 
 
 def locks() -> Iterator[dict[str, Any]]:
@@ -157,8 +131,8 @@ if __name__ == "__main__":
     for label, model in cases():
         rows.append(asdict(overhead(label, model)))
         print(json.dumps(rows[-1]), flush=True)
+    store("lock", rows)
     for one in locks():
         rows.append(one)
         print(json.dumps(one), flush=True)
     store("lock", rows)
-    sys.stdout.write(f"{place()}\n")

@@ -56,9 +56,9 @@ def _mentions(tree: ast.AST) -> Iterator[str]:
 
 
 def _is_found_by_name(path: Path, name: str, node: ast.stmt) -> bool:
-    """Whether it is a member of a registry, a command, or what Python itself asks for."""
+    """Whether it is a member of a registry, a command, or what Python or pytest asks for."""
     is_command = path.parent.name == "commands" and name == path.stem.title().replace("_", "")
-    if is_command or name.startswith("__"):
+    if is_command or name.startswith(("__", "pytest_")):
         return True
     return isinstance(node, ast.ClassDef) and any(word.arg == "name" for word in node.keywords)
 

@@ -18,32 +18,42 @@ __all__ = [
     "ablate",
     "ablated",
     "audit",
+    "check",
     "check_laws",
     "check_runs",
     "compare",
+    "compatible",
     "diff",
     "encodings",
     "execute",
     "experiment",
+    "export",
     "figure",
     "lab",
     "load_encoding",
     "load_model",
     "load_run",
+    "lock",
     "register_attention",
     "report",
     "runs",
     "spectrum",
     "table",
     "tasks",
+    "tracker",
     "train",
     "unwatched",
+    "watch_training",
 ]
 
 from . import encodings, lab, tasks
 from .checkpoints.adapters.attention import register_attention
 from .checkpoints.adapters.own import OwnModel
 from .checkpoints.audit import audit, diff
+from .checkpoints.lock import check, lock
+from .checkpoints.pairs.run import compatible
+from .checkpoints.trackers import tracker
+from .checkpoints.training.watch import watch_training
 from .core.progress import unwatched
 from .core.version import __version__
 from .encodings.base import ENCODINGS, Encoding
@@ -52,6 +62,7 @@ from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
 from .front.check import check_runs
 from .front.compare import Comparison, compare
+from .front.export import export
 from .front.figure import figure, report
 from .front.laws import check_laws, load_encoding
 from .front.runs import runs, table

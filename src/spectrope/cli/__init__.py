@@ -156,5 +156,4 @@ def _show_help() -> None:
         say(group)
         for one in members:
             say(f"  {one.name:<{width}}  {shorten(one.line, 76 - width, placeholder=' ...')}")
-    say("`spectrope COMMAND --help` lists options. All commands take --quiet, --verbose,")
-    say("--version. `spectrope --completion bash` (or fish) prints a completion script.")
+    say("`spectrope COMMAND --help` lists options, --completion bash (or fish) completes.")

@@ -71,7 +71,7 @@ class _Recorder:
         fused: bool,
         **rest: Any,
     ) -> Tensor:
-        causal = fused and _is_causal(module, rest) and q.shape[-2] > 1
+        causal = fused and hides_later_keys(module, rest) and q.shape[-2] > 1
         allowed, bias = split_mask(mask, q, k, causal)
         position_bias = rest.get("position_bias")
         if position_bias is not None:
@@ -129,7 +129,7 @@ def library_functions(module: nn.Module) -> Any:
     return next((one for one in known if isinstance(one, AttentionInterface)), ALL_ATTENTION_FUNCTIONS)
 
 
-def _is_causal(module: nn.Module, options: dict[str, Any]) -> bool:
+def hides_later_keys(module: nn.Module, options: dict[str, Any]) -> bool:
     """Whether the library's fused attention hides later keys of this module where it gets no mask."""
     asked = options.get("is_causal")
     return bool(getattr(module, "is_causal", True) if asked is None else asked)

@@ -49,7 +49,7 @@ class _Products(TorchFunctionMode):
     def __init__(self, model: nn.Module, names: dict[nn.Module, str], sink: Sink, unread: list[str]) -> None:
         super().__init__()
         self.model, self.names, self.sink, self.unread = model, names, sink, unread
-        self.running: list[str] = []
+        self.running = [""]  # Also where it is entered while the model itself is being called.
         self.batch = 0
         self.operands: tuple[Tensor, Tensor] | None = None
         self.multiplying = ""

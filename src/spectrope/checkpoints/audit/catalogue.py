@@ -463,6 +463,73 @@ FAULTS = (
             "microsoft/onnxruntime-genai/pull/2609",
         ),
     ),
+    Fault(
+        "SPE701",
+        "the kernel of a head moved",
+        ("kernel of head",),
+        "A head's positional kernel is not the locked one, although the layer's encoding and the norms of "
+        "its queries and keys are.",
+        "A conversion permuted rows of the query or key projection, or heads, without the matching layout of "
+        "pairs.",
+        "Convert anew with the permutation that the target's code expects, and compare with `spectrope diff "
+        "--role converted`.",
+        "From the first few tokens on.",
+        ("karpathy/nanochat/issues/264",),
+    ),
+    Fault(
+        "SPE702",
+        "a layer is missing or no longer read",
+        ("layers",),
+        "A layer that was locked or is expected has no attention that the audit reads.",
+        "Layers were dropped, or a new version computes their attention in another way.",
+        "Compare the numbers of layers; where the attention moved into a fused kernel, load the model with "
+        '`attn_implementation="eager"` or "sdpa".',
+        "Independent of the distance.",
+    ),
+    Fault(
+        "SPE703",
+        "a way of serving moved",
+        ("way of serving",),
+        "Cached decoding, padding or packing agreed with a plain forward pass when the checkpoint was "
+        "locked, and does no longer, or the reverse.",
+        "A new version of a library counts positions or builds masks in another way.",
+        "Go back to the locked version, or report the change to the library; SPE501 says what to look for.",
+        "Depends on the way of serving.",
+    ),
+    Fault(
+        "SPE711",
+        "rows of queries and keys lie in another order",
+        ("rows of queries", "rows of keys", "order of heads"),
+        "Two checkpoints compute the same queries or keys with coordinates or heads in another order.",
+        "One was converted between adjacent pairs and halves, or for another split of heads, and the other "
+        "was not.",
+        "Convert both in the same way before they are merged; of a converted checkpoint, choose the code "
+        "that pairs coordinates as the rows lie.",
+        "From the first few tokens on.",
+        ("karpathy/nanochat/issues/264", "huggingface/transformers/pull/47403"),
+    ),
+    Fault(
+        "SPE712",
+        "two models do not fit together",
+        ("vocabulary", "trained length", "heads", "width of heads", "width of states"),
+        "Sizes that both models must share for their purpose are not the same.",
+        "The models are of different families, or one was resized.",
+        "Choose models of one family, or resize one of them.",
+        "Independent of the distance, except for the trained length.",
+        ("sgl-project/SpecForge/issues/265",),
+    ),
+    Fault(
+        "SPE713",
+        "queries and keys are other functions of the layer's input",
+        ("queries and keys",),
+        "For the same input, two checkpoints that should hold the same weights give other logits, which "
+        "neither their encodings nor an order of rows explains.",
+        "Weights were lost, drawn anew, or transformed in conversion, such as a norm folded into a "
+        "projection.",
+        "Compare the weights of the query and key projections of the layers that are named.",
+        "From the first token on.",
+        ("huggingface/transformers/issues/45902", "huggingface/transformers/issues/34234"),
+    ),
 )
 
 

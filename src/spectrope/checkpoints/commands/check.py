@@ -1,0 +1,65 @@
+"""`spectrope check`: what a checkpoint applies now, against its lock."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.checkpoints.commands.audit import EXIT_CODES
+from spectrope.checkpoints.lock import FILE, CheckedLock, read_lock
+from spectrope.checkpoints.lock.opening import checked, source_of
+from spectrope.checkpoints.lock.reports import junit, sarif, write_report
+from spectrope.checkpoints.options import Checkpoints
+from spectrope.console import JsonOption, counted, print_json, say, show
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Checkpoints):
+    """Compare what a checkpoint applies now with its lock.
+
+    Ends with 0 if nothing moved, with 1 if something did, and with 3 if nothing moved but kernels of heads
+    could not be compared, because their weights are others.
+
+    Examples:
+    $ spectrope check
+    $ spectrope check spectrope.lock --model path/to/converted --junit junit.xml
+    """
+
+    lock: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="lock", help="The lock.")] = Path(FILE)
+    model: Annotated[
+        str | None, tyro.conf.arg(help="Another checkpoint than the one that the lock names.")
+    ] = None
+    json: JsonOption = False
+    junit: Annotated[Path | None, tyro.conf.arg(help="Also write a test report in JUnit's format.")] = None
+    sarif: Annotated[Path | None, tyro.conf.arg(help="Also write what moved in SARIF's format.")] = None
+
+    def run(self) -> int:
+        """Measure, print what moved, and say by the exit code whether anything did."""
+        held = read_lock(self.lock)
+        source = self.model or source_of(held, self.lock)
+        model = self.open(source, held.layers_taken or None)
+        with counted("measuring") as watch:
+            result = checked(held, model, watch)
+        if self.junit is not None:
+            write_report(junit(result), self.junit)
+        if self.sarif is not None:
+            write_report(sarif(result, self.lock), self.sarif)
+        if self.json:
+            print_json(result.to_dict())
+        else:
+            show(result)
+            say(_closing(result))
+        return EXIT_CODES[_outcome(result)]
+
+
+def _outcome(result: CheckedLock) -> str:
+    if not result.ok:
+        return "differs"
+    return "matches" if result.whole else "incomplete"
+
+
+def _closing(result: CheckedLock) -> str:
+    if not result.ok:
+        return "Moved. If it was meant to, run `spectrope lock` again."
+    return "As locked." if result.whole else "Encodings are as locked."

@@ -1,0 +1,65 @@
+"""`spectrope lock`: keep what a checkpoint applies in a file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from spectrope.checkpoints.lock import FILE, lock, write_lock
+from spectrope.checkpoints.lock.opening import name_from
+from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption
+from spectrope.console import RARE, JsonOption, counted, print_json, say, table
+from spectrope.core import to_dict
+
+COLUMNS = ("layer", "applies", "heads", "verdict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock(Checkpoints):
+    """Write what a checkpoint applies to a file, for `check`.
+
+    Examples:
+    $ spectrope lock path/to/checkpoint
+    $ spectrope lock path/to/large/checkpoint --layers 0:2 --without-paths
+    """
+
+    model: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(name="model", help="Folder of a checkpoint, or id of a cached model."),
+    ]
+    out: Annotated[Path, tyro.conf.arg(help="The file.")] = Path(FILE)
+    layers: LayersOption = None
+    length: Annotated[int | None, tyro.conf.arg(help="Positions (default: 128, or the model's limit).")] = (
+        None
+    )
+    contents: ContentsOption = 2
+    without_paths: Annotated[
+        bool, tyro.conf.arg(help="Leave out cached decoding, padding and packing."), RARE
+    ] = False
+    json: JsonOption = False
+
+    def run(self) -> int:
+        """Measure, write, and print a row per layer."""
+        model = self.open(self.model, self.layers)
+        with counted("measuring") as watch:
+            held = lock(
+                model,
+                length=self.length,
+                paths=not self.without_paths,
+                contents=self.contents,
+                name=name_from(self.model, self.out),
+                layers_taken=self.layers or "",
+                watch=watch,
+            )
+        write_lock(held, self.out)
+        if self.json:
+            print_json(to_dict(held))
+            return 0
+        rows = [(one.name, one.applies, str(len(one.heads)), one.verdict) for one in held.layers]
+        table(f"{held.model}, {held.length} positions in {held.dtype}", COLUMNS, rows)
+        for one in held.layers:
+            for finding in one.findings:
+                say(f"layer {one.name}, locked as it is: {finding}")
+        say(f"Lock: {self.out}")
+        return 0

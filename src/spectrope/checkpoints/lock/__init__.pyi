@@ -1,0 +1,8 @@
+"""Locks: what a checkpoint applies, kept in a file beside it, and compared with what it applies later."""
+
+__all__ = ["FILE", "CheckedLock", "Lock", "Move", "check", "lock", "read_lock", "write_lock"]
+
+from .check import CheckedLock, Move, check
+from .files import FILE, read_lock, write_lock
+from .measure import lock
+from .records import Lock

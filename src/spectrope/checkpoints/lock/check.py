@@ -1,0 +1,297 @@
+"""Compare a checkpoint with its lock: what moved, and between which versions."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from spectrope.checkpoints.audit.anchored import anchored
+from spectrope.checkpoints.audit.catalogue import code_of
+from spectrope.checkpoints.audit.compare import Discrepancy, compare
+from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
+from spectrope.console import Shown
+
+COLUMNS = ("where", "locked", "now", "verdict")
+OF_FREQUENCIES = ("SPE101", "SPE102")  # Codes of findings that a departure of frequencies explains.
+SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that is left to rounding.
+
+
+@dataclass(frozen=True)
+class Move:
+    """One respect in which a checkpoint no longer does what its lock says.
+
+    Args:
+        where: Layer, embeddings or way of serving.
+        what: The respect.
+        locked: What the lock says.
+        now: What was measured.
+        head: Query head; None for a whole layer.
+        note: What it looks like.
+    """
+
+    where: str
+    what: str
+    locked: str
+    now: str
+    head: int | None = None
+    note: str = ""
+
+    @property
+    def code(self) -> str:
+        """Of the catalogue."""
+        return code_of(self.what)
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.what}: {self.locked} locked, {self.now} now{note}"
+
+
+@dataclass(frozen=True, repr=False)
+class CheckedLock(Shown):
+    """A lock compared with a new measurement.
+
+    Args:
+        before: The lock.
+        after: The measurement.
+        moves: What moved.
+        other_weights: Layers whose queries and keys come from other weights, so that the kernels of their
+            heads were not compared.
+    """
+
+    before: Lock
+    after: Lock
+    moves: tuple[Move, ...]
+    other_weights: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing moved."""
+        return not self.moves
+
+    @property
+    def whole(self) -> bool:
+        """Whether the kernels of all heads were compared."""
+        return not self.other_weights
+
+    @property
+    def versions(self) -> dict[str, tuple[str, str]]:
+        """Versions that are not those of the lock, by library: then and now."""
+        before, after = self.before.versions, self.after.versions
+        names = dict.fromkeys((*before, *after))
+        both = {name: (before.get(name, "none"), after.get(name, "none")) for name in names}
+        return {name: pair for name, pair in both.items() if pair[0] != pair[1]}
+
+    @property
+    def between(self) -> str:
+        """What else changed since the lock was written: versions and the configuration, in one line."""
+        changed = [f"{name} {then} to {now}" for name, (then, now) in self.versions.items()]
+        digests = self.before.config_sha256, self.after.config_sha256
+        if all(digests) and digests[0] != digests[1]:
+            changed.append("config.json edited")
+        if self.before.dtype != self.after.dtype:
+            changed.append(f"arithmetic {self.before.dtype} to {self.after.dtype}")
+        return ", ".join(changed) or "neither a version nor the configuration"
+
+    def at(self, where: str) -> list[Move]:
+        """What moved in one place."""
+        return [move for move in self.moves if move.where == where]
+
+    def places(self) -> Iterator[tuple[str, str, str]]:
+        """Each place of the lock with what it held and holds, in words."""
+        layers = {one.name: one for one in self.after.layers}
+        for one in self.before.embeddings:
+            yield f"embeddings of {one.block}", one.table or "no table", _table_of(self.after, one.block)
+        for one in self.before.layers:
+            now = layers[one.name].applies if one.name in layers else "missing"
+            yield f"layer {one.name}", one.applies, now
+        paths = {one.path: one.verdict for one in self.after.paths}
+        for one in self.before.paths:
+            yield f"path {one.path}", one.verdict, paths.get(one.path, "missing")
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per place: what was locked, what is measured now, and whether it moved."""
+        rows = [
+            (where, then, now, "moved" if self.at(where) else "as locked")
+            for where, then, now in self.places()
+        ]
+        return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        yield f"{self.after.model}, {self.after.length} positions in {self.after.dtype}", self.to_frame()
+        for move in self.moves:
+            yield f"{move.where}: {move.code} {move}"
+        if self.moves:
+            yield f"Changed since the lock: {self.between}."
+        if self.other_weights:
+            yield (
+                f"Not compared: kernels of heads in {', '.join(self.other_weights)}, whose queries and keys "
+                "come from other weights than the locked ones. If they were meant to change, run "
+                "`spectrope lock` again."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values, with the summary first."""
+        return {
+            "ok": self.ok,
+            "whole": self.whole,
+            "moves": [
+                {"code": move.code, **dataclasses.asdict(move), "message": str(move)} for move in self.moves
+            ],
+            "other_weights": list(self.other_weights),
+            "versions": {name: list(pair) for name, pair in self.versions.items()},
+            "between": self.between,
+            "places": self.to_frame().to_dicts(),
+        }
+
+
+def check(before: Lock, after: Lock) -> CheckedLock:
+    """Compare what a model applies with its lock.
+
+    Args:
+        before: The lock.
+        after: The model measured anew, at the same length.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes))
+        >>> before = sp.lock(model, length=64, watch=sp.unwatched)
+        >>> model.model.rotary_emb.inv_freq *= 0.5
+        >>> move = sp.check(before, sp.lock(model, length=64, watch=sp.unwatched)).moves[0]
+        >>> move.what, move.locked, move.now
+        ('scaling', 'base 10000', 'base 10000, linear by 2')
+    """
+    layers = {one.name: one for one in after.layers}
+    moves, others = list(_coverage(before, after)), list[str]()
+    noise = max(before.noise, after.noise)
+    for one in before.layers:
+        if (now := layers.get(one.name)) is None:
+            continue
+        differing = compare(anchored(one.encoding), now.encoding, before.length, noise)
+        of_layer = list(_encoding(one, now, differing))
+        if not _same_weights(one, now, noise):
+            others.append(f"layer {one.name}")
+        elif not differing and not of_layer:
+            of_layer += _kernels(one, now)
+        moves += of_layer
+    stacks = {one.block: one for one in after.embeddings}
+    for one in before.embeddings:
+        moves += _embeddings(one, stacks.get(one.block), noise)
+    ways = {one.path: one for one in after.paths}
+    for one in before.paths:
+        moves += _path(one, ways.get(one.path))
+    return CheckedLock(before, after, tuple(moves), tuple(others))
+
+
+def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
+    """Layers that are missing, or whose attention is no longer read."""
+    known = {one.name for one in after.layers}
+    for one in before.layers:
+        if one.name not in known:
+            yield Move(f"layer {one.name}", "layers", one.applies, "missing")
+    for name in sorted(set(after.unread) - set(before.unread)):
+        yield Move(name, "layers", "read", "attention of a form that is not read")
+
+
+def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepancy]) -> Iterator[Move]:
+    """Where a layer applies another encoding beyond its tolerance, and what the audit newly finds there."""
+    where, seen = f"layer {before.name}", {one.what for one in differing}
+    for one in differing:
+        departure = one.residual if one.residual is not None else _departure(one, before, after)
+        if departure > before.tolerance:
+            yield Move(where, one.what, one.expected, one.effective, one.head, _declaration(before, after))
+    accepted = {finding.partition(":")[0] for finding in before.findings}
+    for finding in after.findings:
+        respect, _, told = finding.partition(":")
+        code, _, what = respect.partition(" ")
+        if respect not in accepted and what not in seen:
+            yield Move(where, what, "nothing found", told.strip(), note=f"new finding {code}")
+
+
+def _departure(one: Discrepancy, before: LockedLayer, after: LockedLayer) -> float:
+    """Largest relative departure of a frequency; infinite for what is no matter of frequencies."""
+    then, now = before.encoding.turning, after.encoding.turning
+    if one.code not in OF_FREQUENCIES or then is None or now is None:
+        return math.inf
+    pairs = zip(then.frequencies, now.frequencies, strict=True)
+    return max(abs(b / a - 1) if a else math.inf for a, b in pairs)
+
+
+def _declaration(before: LockedLayer, after: LockedLayer) -> str:
+    """Whether the configuration declares another encoding, too."""
+    if before.declared == after.declared:
+        return f"{after.declared} is still declared"
+    return f"{after.declared} is declared, where it was {before.declared}"
+
+
+def _same_weights(before: LockedLayer, after: LockedLayer, noise: float) -> bool:
+    """Whether queries and keys have the norms that they had, which no rotation and no order changes."""
+    if before.module != after.module or len(before.heads) != len(after.heads):
+        return False
+    pairs = [
+        pair
+        for one, other in zip(before.heads, after.heads, strict=True)
+        for pair in ((one.query, other.query), (one.key, other.key))
+    ]
+    return all(abs(a - b) <= max(SAME_WEIGHTS, 2 * noise) * max(abs(a), abs(b)) for a, b in pairs)
+
+
+def _kernels(before: LockedLayer, after: LockedLayer) -> Iterator[Move]:
+    """The heads whose kernels moved, where the layer's encoding itself did not."""
+    moved = [
+        (one.head, *gap)
+        for one, other in zip(before.heads, after.heads, strict=True)
+        if (gap := _gap(one, other)) is not None
+    ]
+    if not moved:
+        return
+    head, lag, then, now = moved[0]
+    heads = ", ".join(str(one[0]) for one in moved)
+    note = f"heads {heads}; rows of queries and keys in another order give this"
+    yield Move(
+        f"layer {before.name}", f"kernel of head {head}", f"{then:.4g} at lag {lag}", f"{now:.4g}", head, note
+    )
+
+
+def _gap(before: LockedHead, after: LockedHead) -> tuple[int, float, float] | None:
+    """The lag at which a kernel moved most, if it moved beyond its tolerance: lag, then, now."""
+    known = dict(zip(after.lags, after.kernel, strict=True))
+    both = [(lag, x, known[lag]) for lag, x in zip(before.lags, before.kernel, strict=True) if lag in known]
+    lag, then, now = max(both, key=lambda one: abs(one[1] - one[2]), default=(0, 0.0, 0.0))
+    within = max(before.tolerance, after.tolerance)
+    return (lag, then, now) if abs(then - now) > within else None
+
+
+def _embeddings(before: LockedEmbeddings, after: LockedEmbeddings | None, noise: float) -> Iterator[Move]:
+    where = f"embeddings of {before.block}"
+    if after is None:
+        yield Move(where, "absolute term", before.table or "no table", "missing")
+        return
+    if before.table != after.table:
+        yield Move(where, "absolute term", before.table or "no table", after.table or "no table")
+    if before.first_row != after.first_row:
+        yield Move(where, "first position", f"row {before.first_row}", f"row {after.first_row}")
+    known = dict(zip(after.positions, after.norms, strict=True))
+    for place, then in zip(before.positions, before.norms, strict=True):
+        now = known.get(place, 0.0)
+        if abs(then - now) > max(before.tolerance, 10 * noise) * max(then, now):
+            yield Move(where, "vectors by position", f"norm {then:.4g} at position {place}", f"{now:.4g}")
+            return
+
+
+def _path(before: LockedPath, after: LockedPath | None) -> Iterator[Move]:
+    where = f"path {before.path}"
+    if after is None:
+        yield Move(where, "way of serving", before.verdict, "missing")
+    elif after.verdict != before.verdict or set(after.findings) - set(before.findings):
+        told = next(iter(set(after.findings) - set(before.findings)), after.verdict)
+        yield Move(where, "way of serving", before.verdict, told)
+
+
+def _table_of(lock: Lock, block: str) -> str:
+    found = (one.table or "no table" for one in lock.embeddings if one.block == block)
+    return next(found, "missing")

@@ -1,0 +1,162 @@
+"""Measure what a lock holds: an audit, and for every head the norms that tell other weights."""
+
+import hashlib
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import evaluating, runs_at
+from spectrope.checkpoints.audit.diff import tolerance
+from spectrope.checkpoints.audit.paths import AGREE
+from spectrope.checkpoints.audit.records import AbsoluteRecord, HeadRecord, LayerRecord
+from spectrope.checkpoints.audit.run import audit, default_length
+from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
+from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+from spectrope.core import Watch
+
+LIBRARIES = ("spectrope", "torch", "transformers", "safetensors")
+LOCK_LENGTH = 128  # Positions of a lock, where the model takes as many.
+KEPT = (1, 2, 3, 4, 6, 8, 12, 16, 24)  # Lags that are kept; beyond them, every eighth that was sampled.
+Norms = Mapping[str, tuple[Float[Tensor, " h"], Float[Tensor, " h"]]]  # Of queries and keys, by module.
+
+
+def lock(
+    model: nn.Module,
+    *,
+    length: int | None = None,
+    paths: bool = True,
+    contents: int = 2,
+    name: str = "",
+    layers_taken: str = "",
+    watch: Watch | None = None,
+) -> Lock:
+    """Measure what a model applies, to be compared with what it applies later.
+
+    Args:
+        model: A Hugging Face model or an `OwnModel`.
+        length: Positions; None takes 128, or as many as the model takes.
+        paths: Whether to compare decoding from a cache, padding and packing with a plain forward pass.
+        contents: Random contents, at least 2.
+        name: Where the checkpoint lies, as the lock is to say it.
+        layers_taken: Layers that were loaded, as the lock is to say it.
+        watch: Called with the numbers of layers measured and in all; None shows them.
+
+    Raises:
+        ConfigError: As `audit` does.
+        UnsupportedError: As `audit` does.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        >>> model = LlamaForCausalLM(LlamaConfig(vocab_size=50, num_attention_heads=4, **sizes))
+        >>> sp.lock(model, length=64, watch=sp.unwatched).layers[0].applies
+        'rotary, base 10000'
+    """
+    length = min(default_length(model), LOCK_LENGTH) if length is None else length
+    found = audit(model, length=length, paths=paths, batch=contents, watch=watch)
+    norms = _norms(model, contents)
+    config: Any = model.config
+    source = str(getattr(config, "_name_or_path", "") or "")
+    return Lock(
+        model=name or source or found.model,
+        architecture=found.architecture,
+        config_sha256=_digest(Path(source)) if source else "",
+        dtype=found.dtype,
+        noise=found.noise,
+        length=length,
+        layers_taken=layers_taken,
+        contents=contents,
+        versions=library_versions(),
+        unread=found.unread,
+        embeddings=tuple(_embeddings(one, found.noise) for one in found.absolutes),
+        layers=tuple(_layer(one, norms, found.noise) for one in found.layers),
+        paths=tuple(
+            LockedPath(path=one.path, verdict=one.verdict, findings=tuple(map(str, one.findings)))
+            for one in found.paths
+        ),
+    )
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python and of the libraries that decide what a model applies."""
+    found = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _digest(folder: Path) -> str:
+    """SHA-256 of the configuration in a folder; "" where there is none."""
+    path = folder / "config.json"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def _norms(model: nn.Module, contents: int) -> Norms:
+    """Norms of the queries and keys of every head, for the content that the audit's kernels are of."""
+    inner = getattr(model, "base_model", model)
+    norms: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def receive(kernel: LayerKernel) -> None:
+        q, k = kernel.call.q[0, :, 0].double(), kernel.call.k[0, :, 0].double()
+        norms[kernel.call.module] = q.norm(dim=-1), k.norm(dim=-1).repeat_interleave(len(q) // len(k))
+
+    with evaluating(model), runs_at(8, model):
+        constant_content(inner, attention_modules(inner), 8, receive, contents=contents)
+    return norms
+
+
+def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
+    base = record.declared.turning.base if record.declared.turning else None
+    query, key = norms[record.module]
+    return LockedLayer(
+        name=record.name,
+        module=record.module,
+        applies=record.effective.describe(base),
+        declared=record.declared.describe(base),
+        verdict=record.verdict,
+        findings=tuple(f"{finding.code} {finding}" for finding in record.findings),
+        encoding=record.effective,
+        heads=tuple(
+            _head(one, float(query[one.head]), float(key[one.head]), record.scale, noise)
+            for one in record.heads
+        ),
+    )
+
+
+def _head(record: HeadRecord, query: float, key: float, scale: float, noise: float) -> LockedHead:
+    sampled = list(zip(record.lags, record.kernel, strict=True))
+    near = [(lag, value) for lag, value in sampled if abs(lag) in KEPT]
+    far = [(lag, value) for lag, value in sampled if abs(lag) > max(KEPT)][::8]
+    lags, kernel = zip(*sorted(near + far), strict=True) if near else ((), ())
+    largest = max(map(abs, record.kernel), default=0.0)
+    return LockedHead(
+        head=record.head,
+        position=record.position,
+        query=query,
+        key=key,
+        lags=lags,
+        kernel=kernel,
+        tolerance=AGREE * largest + 8 * noise * abs(scale) * query * key,
+    )
+
+
+def _embeddings(record: AbsoluteRecord, noise: float) -> LockedEmbeddings:
+    term = record.term
+    places = [] if term is None else [place for place in (0, *KEPT) if place < len(term)]
+    return LockedEmbeddings(
+        block=record.block,
+        table=record.table,
+        first_row=record.first_row if record.table else None,
+        positions=tuple(places),
+        norms=() if term is None else tuple(term[places].double().norm(dim=-1).tolist()),
+        tolerance=tolerance(noise),
+    )

@@ -1,0 +1,43 @@
+"""Open the checkpoint that a lock names, and measure it as the lock was measured."""
+
+import os
+from pathlib import Path
+
+from torch import nn
+
+from spectrope.checkpoints.lock.check import CheckedLock, check
+from spectrope.checkpoints.lock.measure import lock
+from spectrope.checkpoints.lock.records import Lock
+from spectrope.core import Watch
+
+
+def name_from(source: str, file: Path) -> str:
+    """How a lock names a checkpoint: a folder from the folder of the lock's file, anything else as it is."""
+    if not Path(source).is_dir():
+        return source
+    return Path(os.path.relpath(Path(source).resolve(), file.resolve().parent)).as_posix()
+
+
+def source_of(held: Lock, file: Path) -> str:
+    """The checkpoint that a lock names: a folder beside the lock's file if there is one, else an id."""
+    beside = file.resolve().parent / held.model
+    return str(beside) if beside.is_dir() else held.model
+
+
+def checked(held: Lock, model: nn.Module, watch: Watch | None = None) -> CheckedLock:
+    """Measure a model as a lock was measured, and compare both.
+
+    Args:
+        held: The lock.
+        model: The model.
+        watch: Called with the numbers of layers measured and in all.
+    """
+    now = lock(
+        model,
+        length=held.length,
+        paths=bool(held.paths),
+        contents=held.contents,
+        layers_taken=held.layers_taken,
+        watch=watch,
+    )
+    return check(held, now)

@@ -1,0 +1,104 @@
+"""The plugin for pytest: `--spectrope` checks locks as tests, and a fixture asserts a model's encoding.
+
+pytest loads this module in every environment that has SpectroPE, so it imports nothing slow by itself.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAME = "spectrope.lock"  # Also the end of a name, as in "draft.spectrope.lock".
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--spectrope`."""
+    parser.getgroup("spectrope").addoption(
+        "--spectrope", action="store_true", help=f"Check every {NAME} that is collected."
+    )
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "LockFile | None":
+    """Collect locks, where that is asked for."""
+    if parent.config.getoption("--spectrope") and file_path.name.endswith(NAME):
+        return LockFile.from_parent(parent, path=file_path)
+    return None
+
+
+class LockFile(pytest.File):
+    """A lock; its checkpoint is measured once, by the first of its tests."""
+
+    def collect(self) -> Iterator["LockedPlace"]:
+        """A test per layer, embedding and way of serving."""
+        from spectrope.checkpoints.lock import read_lock
+
+        held = read_lock(self.path)
+        names = [f"embeddings of {one.block}" for one in held.embeddings]
+        names += [f"layer {one.name}" for one in held.layers] + [f"path {one.path}" for one in held.paths]
+        for name in names:
+            yield LockedPlace.from_parent(self, name=name)
+
+    @cached_property
+    def result(self) -> Any:
+        """The lock compared with a new measurement."""
+        from spectrope.checkpoints.adapters import open_model, parse_layers
+        from spectrope.checkpoints.lock import read_lock
+        from spectrope.checkpoints.lock.opening import checked, source_of
+        from spectrope.core import unwatched
+
+        held = read_lock(self.path)
+        layers = parse_layers(held.layers_taken) if held.layers_taken else None
+        return checked(held, open_model(source_of(held, self.path), layers=layers), unwatched)
+
+
+class LockedPlace(pytest.Item):
+    """One layer, embedding or way of serving of a lock."""
+
+    parent: LockFile
+
+    def runtest(self) -> None:
+        """Fail if it moved."""
+        result = self.parent.result
+        if moves := result.at(self.name):
+            told = "\n".join(f"{move.code} {move}" for move in moves)
+            pytest.fail(f"{told}\nchanged since the lock: {result.between}", pytrace=False)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """A user's mistake in one line, anything else as pytest has it."""
+        from spectrope.core import SpectropeError
+
+        if excinfo.errisinstance(SpectropeError):
+            return f"spectrope: {excinfo.value}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Where it is reported."""
+        return self.path, 0, f"{self.path.name}: {self.name}"
+
+
+@pytest.fixture
+def assert_encoding() -> Callable[..., None]:
+    """A function `assert_encoding(model, lock=None)`.
+
+    With a lock, or the path of one, it fails where the model moved from it; without one, where the model does
+    not apply what its configuration declares.
+    """
+    return _assert_encoding
+
+
+def _assert_encoding(model: Any, lock: Any = None) -> None:
+    from spectrope.checkpoints.audit import audit
+    from spectrope.checkpoints.lock import Lock, read_lock
+    from spectrope.checkpoints.lock.opening import checked
+    from spectrope.core import unwatched
+
+    if lock is None:
+        found = audit(model, watch=unwatched)
+        if not found.ok:
+            pytest.fail(str(found), pytrace=False)
+        return
+    result = checked(lock if isinstance(lock, Lock) else read_lock(lock), model, unwatched)
+    if not result.ok:
+        pytest.fail(str(result), pytrace=False)

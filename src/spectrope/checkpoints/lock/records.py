@@ -1,0 +1,131 @@
+"""What a lock holds: the encoding of every layer and head as measured, with tolerances and versions."""
+
+from dataclasses import dataclass, field
+
+from spectrope.checkpoints.audit.encoding import LayerEncoding
+from spectrope.core import Configured
+
+FORMAT = 1  # Rises when a file of an older version can no longer be read.
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedHead(Configured):
+    """One query head with one random content at every position.
+
+    Args:
+        head: Its number.
+        position: What the audit calls it: NoPE, absolute, relative or mixed.
+        query: Norm of its query at the first position, which tells other weights.
+        key: The same of the key that it reads.
+        lags: Lags at which its kernel is kept, in positions.
+        kernel: Logits at those lags less that at lag 0, freed of row effects, in logit units.
+        tolerance: How far each of them may move, in logit units.
+    """
+
+    head: int
+    position: str
+    query: float
+    key: float
+    lags: tuple[int, ...]
+    kernel: tuple[float, ...]
+    tolerance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedLayer(Configured):
+    """One attention layer.
+
+    Args:
+        name: Stack and number.
+        module: Dotted name of its attention module.
+        applies: What it applies, in words.
+        declared: What its configuration declared, in words.
+        verdict: Of the audit.
+        findings: What the audit found there, if anything: accepted as it is.
+        tolerance: Relative departure that is accepted; at 0 the audit's own tolerances decide.
+        encoding: What it applies, as measured.
+        heads: A record per query head.
+    """
+
+    name: str
+    module: str
+    applies: str
+    declared: str
+    verdict: str
+    findings: tuple[str, ...] = ()
+    tolerance: float = 0.0
+    encoding: LayerEncoding
+    heads: tuple[LockedHead, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedEmbeddings(Configured):
+    """What the embeddings of a stack add by position.
+
+    Args:
+        block: Dotted name of the stack's first block.
+        table: Dotted name of the table that is looked up, or "".
+        first_row: Row of the first position; absent without a table.
+        positions: Positions at which the added vectors are kept.
+        norms: Their norms there, less the mean over positions.
+        tolerance: Relative departure of a norm that is accepted.
+    """
+
+    block: str
+    table: str
+    first_row: int | None = None
+    positions: tuple[int, ...] = ()
+    norms: tuple[float, ...] = ()
+    tolerance: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LockedPath(Configured):
+    """One way of serving, against a plain forward pass.
+
+    Args:
+        path: Which way.
+        verdict: Of the audit.
+        findings: Where it differs, if it does: accepted as it is.
+    """
+
+    path: str
+    verdict: str
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock(Configured):
+    """What a checkpoint applied when it was locked.
+
+    Args:
+        format: Of the file.
+        model: Where the checkpoint lies, from the folder of the file where it lies there, or its id.
+        architecture: `model_type` of its configuration.
+        config_sha256: Digest of its config.json; "" for a model that was not loaded from a folder.
+        dtype: In which it ran.
+        noise: Relative rounding error of that.
+        length: Positions.
+        layers_taken: Layers that were loaded, such as "0:2"; "" for all.
+        contents: Random contents.
+        versions: Of the libraries that ran it.
+        embeddings: A record per stack.
+        layers: A record per attention layer.
+        paths: A record per way of serving; empty where they were left out.
+        unread: Modules whose attention is of a form that is not read.
+    """
+
+    format: int = FORMAT
+    model: str
+    architecture: str
+    config_sha256: str = ""
+    dtype: str
+    noise: float
+    length: int
+    layers_taken: str = ""
+    contents: int = 2
+    versions: dict[str, str] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    embeddings: tuple[LockedEmbeddings, ...] = ()
+    layers: tuple[LockedLayer, ...]
+    paths: tuple[LockedPath, ...] = ()

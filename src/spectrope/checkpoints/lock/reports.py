@@ -1,0 +1,77 @@
+"""A checked lock for other programs: JUnit for test reports, SARIF for code scanning."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from spectrope.checkpoints.audit.catalogue import fault
+from spectrope.checkpoints.lock.check import CheckedLock, Move
+from spectrope.checkpoints.lock.files import line_of
+from spectrope.core import __version__
+from spectrope.store import replace_file
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def write_report(text: str, path: Path) -> None:
+    """Write a report, whole or not at all.
+
+    Raises:
+        StoreError: If it cannot be written.
+    """
+    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def junit(checked: CheckedLock) -> str:
+    """A test case per layer, embedding and way of serving, as JUnit XML."""
+    places = list(checked.places())
+    failed = [where for where, _, _ in places if checked.at(where)]
+    counts = {"tests": str(len(places)), "failures": str(len(failed)), "errors": "0", "skipped": "0"}
+    suite = ElementTree.Element("testsuite", {"name": "spectrope check", **counts})
+    for where, _, _ in places:
+        case = ElementTree.SubElement(suite, "testcase", {"classname": checked.before.model, "name": where})
+        if moves := checked.at(where):
+            failure = ElementTree.SubElement(
+                case, "failure", {"message": str(moves[0]), "type": moves[0].code}
+            )
+            failure.text = "\n".join([*map(str, moves), f"changed since the lock: {checked.between}"])
+    suites = ElementTree.Element("testsuites", counts)
+    suites.append(suite)
+    ElementTree.indent(suites)
+    return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def sarif(checked: CheckedLock, path: Path) -> str:
+    """What moved, as SARIF 2.1.0 with places in the lock's file."""
+    codes = sorted({move.code for move in checked.moves})
+    driver = {"name": "spectrope", "version": __version__, "rules": [_rule(code) for code in codes]}
+    lines = [_result(move, checked.between, path, codes.index) for move in checked.moves]
+    log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": lines}]}
+    return json.dumps(log, indent=2) + "\n"
+
+
+def _rule(code: str) -> dict[str, Any]:
+    entry = fault(code)
+    return {
+        "id": code,
+        "name": "".join(word.capitalize() for word in entry.name.split()),
+        "shortDescription": {"text": entry.name},
+        "fullDescription": {"text": entry.symptom},
+        "help": {"text": f"{entry.cause} {entry.fix}"},
+        "defaultConfiguration": {"level": "error"},
+    }
+
+
+def _result(move: Move, between: str, path: Path, index: Callable[[str], int]) -> dict[str, Any]:
+    region = {"startLine": line_of(path, move.where.removeprefix("layer "))}
+    location = {"artifactLocation": {"uri": path.as_posix()}, "region": region}
+    return {
+        "ruleId": move.code,
+        "ruleIndex": index(move.code),
+        "level": "error",
+        "message": {"text": f"{move.where}: {move}. Changed since the lock: {between}."},
+        "locations": [{"physicalLocation": location}],
+        "partialFingerprints": {"spectropeMove/v1": f"{move.where}: {move.what}"},
+    }

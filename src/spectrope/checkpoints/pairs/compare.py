@@ -1,0 +1,102 @@
+"""Comparisons that several roles share."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from spectrope.checkpoints.audit.anchored import anchored
+from spectrope.checkpoints.audit.compare import GAIN, Discrepancy, compare
+from spectrope.checkpoints.audit.diff import diff
+from spectrope.checkpoints.audit.encoding import LayerEncoding, Turning
+from spectrope.checkpoints.audit.records import LayerRecord
+from spectrope.checkpoints.audit.rotary import rounded
+from spectrope.checkpoints.pairs.member import Member
+from spectrope.checkpoints.pairs.records import Obstacle
+from spectrope.checkpoints.pairs.rows import ALIKE, RowOrder, at_start, row_order
+
+LEARNED = ("bias less that at lag 0", "vectors by position", "attention sinks")  # Values that training moves.
+
+
+def noise_of(first: Member, second: Member) -> float:
+    """Relative rounding error of the coarser arithmetic."""
+    return max(first.audit.noise, second.audit.noise)
+
+
+def other_sizes(first: Member, second: Member) -> Iterator[Obstacle]:
+    """Sizes that are not the same."""
+    for (what, a), b in zip(first.sizes.items(), second.sizes.values(), strict=True):
+        if a != b:
+            yield Obstacle("sizes", what, str(a), str(b), second.name)
+
+
+def other_encodings(first: Member, second: Member) -> Iterator[Obstacle]:
+    """Layers that apply another encoding; values that training moves are left aside."""
+    for layer in diff(first.audit, second.audit).layers:
+        where = layer.layer if layer.layer == "embeddings" else f"layer {layer.layer}"
+        for one in layer.findings:
+            if not one.what.startswith(LEARNED):
+                yield Obstacle(where, one.what, one.expected, one.effective, second.name, one.note)
+
+
+def layer_pairs(first: Member, second: Member) -> Iterator[tuple[LayerRecord, LayerRecord, tuple[str, int]]]:
+    """Records of layers of the same stack and number."""
+    known = {(one.stack, one.layer): one for one in second.audit.layers}
+    for one in first.audit.layers:
+        if (place := (one.stack, one.layer)) in known:
+            yield one, known[place], place
+
+
+def orders(
+    first: Member, second: Member, place: tuple[str, int], likeness: float = ALIKE
+) -> list[RowOrder | None]:
+    """Orders of the rows of queries and of keys of one layer."""
+    sides = zip(at_start(first.calls[place]), at_start(second.calls[place]), strict=True)
+    return [row_order(a, b, likeness) for a, b in sides]
+
+
+def other_rows(first: Member, second: Member) -> Iterator[Obstacle]:
+    """Layers whose queries or keys have their rows or heads in another order."""
+    for layer, _, place in layer_pairs(first, second):
+        for side, order in zip(("queries", "keys"), orders(first, second, place), strict=True):
+            if order is not None:
+                yield from rows_of(order, side, layer, second.name)
+
+
+def rows_of(order: RowOrder, side: str, layer: LayerRecord, other: str) -> Iterator[Obstacle]:
+    """What is in another order on one side of a layer."""
+    where = f"layer {layer.name}"
+    if not order.heads_in_order:
+        told = ", ".join(map(str, order.heads)) if order.heads else "spread"
+        every = ", ".join(map(str, range(len(order.heads)))) or "whole"
+        yield Obstacle(where, "order of heads", every, told, other, f"of {side}")
+    elif not order.rows_in_order:
+        yield Obstacle(where, f"rows of {side}", "their order", order.name(layer.effective.turning), other)
+
+
+def other_rotation(a: LayerEncoding, b: LayerEncoding, length: int, noise: float) -> list[Discrepancy]:
+    """Where families and schedules differ, also of heads of other widths; layouts and factors aside."""
+    if a.kind != b.kind:
+        return [Discrepancy("encoding", a.describe(), b.describe())]
+    if a.turning is None or b.turning is None:
+        same = a.slopes is None or b.slopes is None or len(a.slopes) != len(b.slopes)
+        return [] if same else compare(LayerEncoding(a.kind, slopes=a.slopes), b, length, noise)
+    first, second = (
+        replace(one, gain=None, gains=None, pairing=None, position=None, key_offset=None, sense=None)
+        for one in (a.turning, b.turning)
+    )
+    if (first.width, first.head_dim) == (second.width, second.head_dim):
+        return compare(
+            anchored(LayerEncoding(a.kind, turning=first)),
+            LayerEncoding(b.kind, turning=second),
+            length,
+            noise,
+        )
+    return list(_schedules(first, second))
+
+
+def _schedules(a: Turning, b: Turning) -> Iterator[Discrepancy]:
+    """Where the schedules of rotations of other widths differ, in words."""
+    first, second = a.fit(), b.fit()
+    if abs(first.base / second.base - 1) > GAIN:
+        yield Discrepancy("base", rounded(first.base), rounded(second.base))
+    elif first.scaling != second.scaling or abs(first.factor / second.factor - 1) > 10 * GAIN:
+        yield Discrepancy("scaling", str(first), str(second))

@@ -1,0 +1,1 @@
+"""What a second model can be to the first, one role per file."""

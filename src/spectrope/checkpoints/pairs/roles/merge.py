@@ -1,0 +1,24 @@
+"""Models whose weights are to be merged, and the result of a merge."""
+
+from spectrope.checkpoints.pairs.base import PairRole, Verdict
+from spectrope.checkpoints.pairs.compare import other_encodings, other_rows, other_sizes
+from spectrope.checkpoints.pairs.member import Member
+
+
+class Merge(PairRole, name="merge"):
+    """Weights can be merged if sizes, encodings and the order of rows of queries and keys are the same.
+
+    The order of rows is told from what the layers make of the same input, where the weights are alike at all.
+    """
+
+    purpose = "merging"
+    names = ("the first input", "another input")
+    many = True
+
+    def compare(self, first: Member, second: Member) -> Verdict:
+        """Whether another model, or the result, fits the first."""
+        obstacles = [*other_sizes(first, second)]
+        unclear = [*self.unknown(first, second)]
+        if not obstacles:
+            obstacles += [*other_encodings(first, second), *other_rows(first, second)]
+        return Verdict(obstacles, unclear)

@@ -1,0 +1,76 @@
+"""Compare models for a purpose."""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from spectrope.checkpoints.audit.run import audit, default_length
+from spectrope.checkpoints.pairs.base import ROLES
+from spectrope.checkpoints.pairs.member import Member
+from spectrope.checkpoints.pairs.records import PairAudit
+from spectrope.core import ConfigError, Watch
+
+
+def compatible(
+    first: nn.Module,
+    *others: nn.Module,
+    role: str,
+    names: Sequence[str] = (),
+    length: int | None = None,
+    watch: Watch | None = None,
+) -> PairAudit:
+    """Whether models fit together: yes, no, or cannot tell, and why.
+
+    Args:
+        first: The target of a draft, the base of an adapter, the source of a conversion, a model before
+            fine-tuning, or the first input of a merge.
+        others: The other model; of a merge, the other inputs and the result.
+        role: What the others are to the first: "draft", "adapter", "merge", "converted" or "finetuned".
+        names: What the models are called in the answer; by default by their role.
+        length: Positions of the audits; None takes 512, or as many as all models take.
+        watch: Called with the numbers of layers measured and in all; None shows them.
+
+    Raises:
+        UnknownNameError: If there is no such role.
+        ConfigError: If the role compares two models and there are more, or an audit refuses one of them.
+
+    Example:
+        >>> import spectrope as sp
+        >>> from transformers import LlamaConfig, LlamaForCausalLM
+        >>> sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+        >>> def llama(base):
+        ...     rope = {"rope_type": "default", "rope_theta": base}
+        ...     config = LlamaConfig(vocab_size=50, num_attention_heads=4, rope_parameters=rope, **sizes)
+        ...     return LlamaForCausalLM(config)
+        >>> pair = sp.compatible(llama(5e5), llama(1e4), role="draft", length=64, watch=sp.unwatched)
+        >>> pair.answer
+        'no'
+        >>> print(pair.reasons[0])
+        layer 0: SPE101 base: 500000 in the target, 10000 in the draft
+    """
+    chosen = ROLES[role]()
+    models = (first, *others)
+    if not others or (len(models) > 2 and not chosen.many):
+        raise ConfigError(f"role {chosen.kind!r} compares two models; got {len(models)}.")
+    length = min(map(default_length, models)) if length is None else length
+    called = tuple(names) or _names(chosen.names, len(models))
+    members = [
+        Member(name, model, audit(model, length=length, watch=watch))
+        for name, model in zip(called, models, strict=True)
+    ]
+    verdicts = [chosen.compare(members[0], other) for other in members[1:]]
+    return PairAudit(
+        role=chosen.kind,
+        purpose=chosen.purpose,
+        names=called,
+        audits=tuple(member.audit for member in members),
+        obstacles=tuple(one for verdict in verdicts for one in verdict.obstacles),
+        unclear=tuple(dict.fromkeys(one for verdict in verdicts for one in verdict.unclear)),
+        notes=tuple(dict.fromkeys(one for verdict in verdicts for one in verdict.notes)),
+    )
+
+
+def _names(roles: tuple[str, str], n: int) -> tuple[str, ...]:
+    """What n models are called."""
+    first, other = roles
+    return (first, other) if n == 2 else (first, *(f"{other} ({i})" for i in range(1, n)))

@@ -1,0 +1,97 @@
+"""What a tracker is: numbers by step, in the format of an experiment tracker."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+from spectrope.core import ConfigError, Registered, Registry, UnsupportedError
+
+TRACKERS: Registry[type["Tracker"]] = Registry("tracker", "spectrope.checkpoints.trackers", "Tracker")
+
+
+class Tracker(Registered, ABC):
+    """Numbers by step, sent to an experiment tracker through its own client.
+
+    A subclass names itself (`class Mine(Tracker, name="mine")`). Keys are read from the environment by the
+    client, never given here and never written.
+
+    Args:
+        folder: Where the client writes.
+        project: Name of the project or experiment.
+        run: Name of the run; None lets the client choose.
+        config: Settings of the run, to be kept with it.
+        url: Address to send to; None sends nothing and writes to the folder alone.
+    """
+
+    registry = TRACKERS
+    kind: ClassVar[str]
+    sends: ClassVar[bool] = True  # Whether it can send to an address.
+
+    def __init__(
+        self,
+        folder: str | Path = "tracking",
+        *,
+        project: str = "spectrope",
+        run: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        url: str | None = None,
+    ) -> None:
+        if url is not None and not self.sends:
+            raise ConfigError(f"tracker {self.kind!r} writes files alone; got url={url!r}.")
+        self.folder, self.project, self.run, self.url = Path(folder), project, run, url
+        self.config = dict(config or {})
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.open()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Begin a run."""
+
+    @abstractmethod
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Record numbers of one step, by name."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the run; what was recorded is then on disk or sent."""
+
+
+def client(module: str, package: str) -> Any:
+    """The module of a tracker's own client.
+
+    Raises:
+        UnsupportedError: If it is not installed.
+    """
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UnsupportedError(
+            f"this tracker needs {package}, which is not installed; pip install 'spectrope[trackers]'."
+        ) from None
+
+
+def tracker(name: str, folder: str | Path = "tracking", **options: Any) -> Tracker:
+    """Begin a run of an experiment tracker.
+
+    Args:
+        name: "csv", "tensorboard", "wandb", "mlflow", "trackio", or a registered one.
+        folder: Where the client writes.
+        options: `project`, `run`, `config` and `url`; without a `url` nothing is sent anywhere.
+
+    Raises:
+        UnknownNameError: If there is no such tracker.
+        UnsupportedError: If its client is not installed.
+        ConfigError: If it has no such option.
+
+    Example:
+        >>> import spectrope as sp
+        >>> lines = sp.tracker("csv", "numbers")
+        >>> lines.log({"loss": 0.5}, step=1)
+        >>> lines.close()
+    """
+    known = {"project", "run", "config", "url"}
+    if unknown := sorted(options.keys() - known):
+        raise ConfigError(f"tracker has no argument {unknown[0]!r}; it takes {', '.join(sorted(known))}.")
+    return TRACKERS[name](folder, **options)

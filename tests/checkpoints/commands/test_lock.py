@@ -1,0 +1,133 @@
+"""`spectrope lock` and `spectrope check` as a user types them, and the reports that they write."""
+
+import json
+from xml.etree import ElementTree
+
+import pytest
+from tests.checkpoints.audit.families import ROPES, llama
+
+from spectrope.cli import BAD_INPUT, main
+from spectrope.console.terminal import console
+
+
+@pytest.fixture
+def locked(tmp_path, monkeypatch, capsys):
+    """A folder with a checkpoint and its lock, as the present one."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console, "width", 200)
+    llama(rope_parameters=ROPES["default"]).save_pretrained(tmp_path / "model")
+    assert main(("lock", "model", "--length", "48", "--without-paths")) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def edit_base(folder, base):
+    """Edit the configuration of the checkpoint in a folder."""
+    path = folder / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["rope_parameters"]["rope_theta"] = base
+    path.write_text(json.dumps(config))
+
+
+def test_an_unchanged_checkpoint_is_as_locked(locked, capsys):
+    assert main(("check",)) == 0
+    out = capsys.readouterr().out
+    assert "As locked." in out
+    assert "layer 1" in out
+
+
+def test_an_edited_base_fails_and_its_repair_passes(locked, capsys):
+    edit_base(locked, 1e4)
+    assert main(("check",)) == 1
+    out = capsys.readouterr().out
+    assert "layer 0: SPE101 base: 500000 locked, 10000 now" in out
+    assert "Changed since the lock: config.json edited." in out
+    edit_base(locked, 5e5)
+    assert main(("check",)) == 0
+
+
+def test_the_lock_names_its_checkpoint_from_its_own_folder(locked, monkeypatch):
+    assert 'model = "model"' in (locked / "spectrope.lock").read_text()
+    (locked / "elsewhere").mkdir()
+    monkeypatch.chdir(locked / "elsewhere")
+    assert main(("check", "../spectrope.lock")) == 0
+
+
+def test_another_checkpoint_is_compared_with_the_lock(locked, capsys):
+    llama(rope_parameters=ROPES["linear"]).save_pretrained(locked / "converted")
+    assert main(("check", "--model", "converted")) == 1
+    assert "layer 0: SPE102 " in capsys.readouterr().out
+
+
+def test_other_weights_leave_the_answer_incomplete(locked, capsys):
+    tuned = llama(rope_parameters=ROPES["default"])
+    tuned.model.layers[0].self_attn.k_proj.weight.data *= 2
+    tuned.save_pretrained(locked / "model")
+    assert main(("check",)) == 3
+    assert "Not compared: kernels of heads in layer 0" in capsys.readouterr().out
+
+
+def test_junit_has_a_case_per_place(locked):
+    edit_base(locked, 1e4)
+    assert main(("check", "--junit", "new.xml")) == 1
+    suites = ElementTree.parse(locked / "new.xml").getroot()
+    cases = {case.get("name"): case.find("failure") for case in suites.iter("testcase")}
+    assert list(cases) == ["embeddings of layers.0", "layer 0", "layer 1"]
+    assert cases["embeddings of layers.0"] is None
+    assert cases["layer 1"] is not None
+    assert cases["layer 1"].get("type") == "SPE101"
+    assert suites.get("failures") == "2"
+
+
+def test_sarif_points_into_the_lock(locked):
+    edit_base(locked, 1e4)
+    assert main(("check", "--sarif", "new.sarif")) == 1
+    [run] = json.loads((locked / "new.sarif").read_text())["runs"]
+    assert [rule["id"] for rule in run["tool"]["driver"]["rules"]] == ["SPE101"]
+    first, _ = run["results"]
+    assert (first["ruleId"], first["level"]) == ("SPE101", "error")
+    [place] = first["locations"]
+    physical = place["physicalLocation"]
+    lines = (locked / physical["artifactLocation"]["uri"]).read_text().splitlines()
+    assert lines[physical["region"]["startLine"] - 1] == 'name = "0"'
+
+
+def test_json_is_the_whole_answer(locked, capsys):
+    edit_base(locked, 1e4)
+    assert main(("check", "--json")) == 1
+    read = json.loads(capsys.readouterr().out)
+    assert (read["ok"], read["whole"], read["between"]) == (False, True, "config.json edited")
+    assert read["moves"][0]["code"] == "SPE101"
+    assert main(("lock", "model", "--length", "48", "--without-paths", "--json")) == 0
+    assert json.loads(capsys.readouterr().out)["layers"][0]["applies"] == "rotary, base 10000"
+
+
+def test_what_is_locked_although_it_differs_is_said(locked, capsys):
+    config = json.loads((locked / "model" / "config.json").read_text())
+    config["rope_parameters"]["original"] = config["rope_parameters"].pop("rope_theta")
+    (locked / "model" / "config.json").write_text(json.dumps(config | {"no_rope_layers": [1, 0]}))
+    assert main(("lock", "model", "--length", "48", "--without-paths")) == 0
+    assert "layer 1, locked as it is: SPE110 encoding" in capsys.readouterr().out
+
+
+def test_a_slice_is_locked_and_checked(locked, capsys):
+    assert main(("lock", "model", "--layers", "1:", "--length", "48", "--out", "one.spectrope.lock")) == 0
+    assert main(("check", "one.spectrope.lock")) == 0
+    assert "layer 0" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("check", "nowhere.lock"), "cannot read nowhere.lock"),
+        (("check", "model/config.json"), "model/config.json is no lock: "),
+        (("check", "--model", "nowhere"), "nowhere is no folder and not in the local cache"),
+        (("lock", "model", "--out", "no/folder/lock"), "cannot write no/folder/lock"),
+        (("lock", "model", "--length", "4"), "an audit's length must be at least 8; got 4."),
+    ],
+)
+def test_a_mistake_gets_one_line(locked, capsys, arguments, message):
+    assert main(arguments) == BAD_INPUT
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("spectrope: ")]
+    assert len(lines) == 1
+    assert message in lines[0]

@@ -1,0 +1,79 @@
+"""The plugin for pytest: locks as tests, and the fixture."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from tests.checkpoints.audit.families import ROPES, llama
+
+import spectrope as sp
+from spectrope.checkpoints.lock import lock, write_lock
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture
+def repository(pytester):
+    """A folder with a checkpoint and its lock."""
+    model = llama(rope_parameters=ROPES["default"])
+    model.save_pretrained(pytester.path / "model")
+    held = lock(model, length=32, paths=False, name="model", watch=sp.unwatched)
+    write_lock(held, pytester.path / "spectrope.lock")
+    return pytester
+
+
+def test_locks_are_collected_where_that_is_asked_for(repository):
+    repository.runpytest_inprocess("--spectrope").assert_outcomes(passed=3)
+    assert repository.runpytest_inprocess().ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+def test_a_changed_base_fails_in_every_layer(repository):
+    path = repository.path / "model" / "config.json"
+    config = json.loads(path.read_text())
+    config["rope_parameters"]["rope_theta"] = 1e4
+    path.write_text(json.dumps(config))
+    result = repository.runpytest_inprocess("--spectrope", "-v")
+    result.assert_outcomes(passed=1, failed=2)
+    result.stdout.fnmatch_lines(["*layer 1 FAILED*", "*SPE101 base: 500000 locked, 10000 now*"])
+
+
+def test_a_missing_checkpoint_fails_in_one_line(repository):
+    (repository.path / "model" / "config.json").unlink()
+    result = repository.runpytest_inprocess("--spectrope")
+    result.stdout.fnmatch_lines(["spectrope: *model holds no config.json, so it is no checkpoint."])
+    result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_the_fixture_compares_with_the_declaration_and_with_a_lock(repository):
+    repository.makepyfile(
+        """
+        from tests.checkpoints.audit.families import ROPES, llama
+
+        def test_declared(assert_encoding):
+            assert_encoding(llama())
+
+        def test_lost(assert_encoding):
+            model = llama()
+            model.model.rotary_emb.inv_freq *= 0.5
+            assert_encoding(model)
+
+        def test_locked(assert_encoding):
+            assert_encoding(llama(rope_parameters=ROPES["default"]), lock="spectrope.lock")
+
+        def test_moved(assert_encoding):
+            assert_encoding(llama(), lock="spectrope.lock")
+        """
+    )
+    result = repository.runpytest_inprocess("-v")
+    result.assert_outcomes(passed=2, failed=2)
+    result.stdout.fnmatch_lines(["*scaling: base 10000 declared, base 10000, linear by 2 effective*"])
+    result.stdout.fnmatch_lines(["*base: 500000 locked, 10000 now*"])
+
+
+def test_the_plugin_imports_nothing_that_is_slow():
+    code = (
+        "import sys, spectrope.checkpoints.lock.pytest_plugin; "
+        "sys.exit(bool({'torch', 'transformers', 'polars'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -1,0 +1,160 @@
+"""Each role says yes where it should, and refuses by name where it should not."""
+
+import copy
+
+import pytest
+import torch
+from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
+from tests.checkpoints.pairs.models import (
+    HALVES_TO_ADJACENT,
+    ROPE,
+    cohere_of,
+    pair,
+    reordered,
+    reordered_cohere,
+    tuned,
+)
+
+from spectrope.core import ConfigError, UnknownNameError
+
+
+@pytest.fixture(scope="module")
+def model():
+    return llama(**ROPE)
+
+
+class TestDraft:
+    def test_another_size_with_the_same_base_is_compatible(self, model):
+        draft = llama(hidden_size=32, num_attention_heads=4, num_hidden_layers=1, **ROPE)
+        assert pair(model, draft, role="draft").answer == "yes"
+
+    @pytest.mark.parametrize("sizes", [{}, {"hidden_size": 32, "num_hidden_layers": 1}])
+    def test_another_base_is_refused_by_name(self, model, sizes):
+        draft = llama(rope_parameters=ROPES["default"] | {"rope_theta": 1e4}, **sizes)
+        found = pair(model, draft, role="draft")
+        assert found.answer == "no"
+        assert found.reasons[0] == "layer 0: SPE101 base: 500000 in the target, 10000 in the draft"
+        assert "compatible for speculative decoding: no" in str(found)
+
+    def test_yarn_that_fell_back_to_another_scaling_is_refused(self):
+        target, draft = llama(rope_parameters=ROPES["yarn"]), llama(rope_parameters=ROPES["linear"])
+        found = pair(target, draft, role="draft")
+        assert {one.code for one in found.obstacles} == {"SPE102"}
+
+    def test_each_layer_may_be_like_any_of_the_target(self):
+        target = FAMILIES["gemma3"]()
+        assert pair(target, target, role="draft").ok
+
+    def test_sizes_that_differ_are_named(self, model):
+        draft = llama(vocab_size=32, max_position_embeddings=64, **ROPE)
+        found = pair(model, draft, role="draft")
+        assert [one.what for one in found.obstacles] == ["vocabulary", "trained length"]
+        assert {one.code for one in found.obstacles} == {"SPE712"}
+
+    def test_a_family_that_is_not_known_cannot_be_told(self, model):
+        unknown = FAMILIES["bloom"]()
+        build_alibi = unknown.transformer.h[0].self_attention
+        build_alibi.register_forward_pre_hook(
+            lambda module, args, given: (args, given | {"alibi": given["alibi"] ** 2}), with_kwargs=True
+        )
+        found = pair(unknown, unknown, role="draft")
+        assert found.answer == "cannot tell"
+        assert "applies no encoding that is known here" in found.unclear[0]
+
+
+class TestMerge:
+    def test_tuned_models_and_their_mean_are_compatible(self, model):
+        first, second = tuned(model, seed=1), tuned(model, seed=2)
+        mean = copy.deepcopy(model)
+        for out, a, b in zip(mean.parameters(), first.parameters(), second.parameters(), strict=True):
+            out.data = (a.data + b.data) / 2
+        assert pair(first, second, mean, role="merge").answer == "yes"
+
+    def test_rows_in_another_order_are_named(self, model):
+        found = pair(tuned(model), reordered(model, HALVES_TO_ADJACENT), role="merge")
+        assert found.answer == "no"
+        assert found.reasons[0] == (
+            "layer 0: SPE711 rows of queries: their order in the first input, "
+            "permuted from halves to adjacent pairs in another input"
+        )
+        assert len(found.obstacles) == 4
+
+    def test_another_base_of_the_result_is_named(self, model):
+        wrong = llama(rope_parameters=ROPES["default"] | {"rope_theta": 1e4})
+        found = pair(model, tuned(model), wrong, role="merge")
+        assert {one.other for one in found.obstacles} == {"another input (2)"}
+        assert "base: 500000 in the first input, 10000 in another input (2)" in found.reasons[0]
+
+    def test_heads_in_another_order_are_named(self, model):
+        other = copy.deepcopy(model)
+        weight = other.model.layers[1].self_attn.q_proj.weight
+        weight.data = weight.data.unflatten(0, (4, 16))[[1, 0, 3, 2]].flatten(0, 1)
+        [one] = pair(model, other, role="merge").obstacles
+        assert (one.where, one.what, one.second, one.note) == (
+            "layer 1",
+            "order of heads",
+            "1, 0, 3, 2",
+            "of queries",
+        )
+
+    def test_other_sizes_are_named_and_nothing_else(self, model):
+        found = pair(model, llama(num_hidden_layers=1, **ROPE), role="merge")
+        assert [one.what for one in found.obstacles] == ["layers"]
+
+    def test_learned_positions_may_differ(self):
+        model = FAMILIES["opt"]()
+        assert pair(model, tuned(model), role="merge").ok
+
+
+class TestConverted:
+    def test_a_copy_is_compatible(self, model):
+        assert pair(model, copy.deepcopy(model), role="converted").answer == "yes"
+
+    def test_a_copy_in_bfloat16_is(self, model):
+        low = copy.deepcopy(model).to(torch.bfloat16)
+        low.model.rotary_emb = copy.deepcopy(model.model.rotary_emb)
+        assert pair(model, low, role="converted").answer == "yes"
+
+    def test_permuted_rows_without_the_pairing_are_found_and_named(self, model):
+        found = pair(model, reordered(model, HALVES_TO_ADJACENT, layers=(1,)), role="converted")
+        assert [(one.where, one.code) for one in found.obstacles] == [("layer 1", "SPE711")] * 2
+        assert "permuted from halves to adjacent pairs" in found.reasons[0]
+
+    def test_rows_permuted_as_the_other_pairing_asks_are_compatible(self, model):
+        found = pair(model, reordered_cohere(model), role="converted")
+        assert found.answer == "yes", str(found)
+        assert "layer 0: rows of queries and keys permuted from halves to adjacent pairs" in found.notes[0]
+
+    def test_another_pairing_without_permuted_rows_is_refused(self, model):
+        found = pair(model, cohere_of(model), role="converted")
+        assert {one.code for one in found.obstacles} == {"SPE104"}
+        assert "layer 0: rows were not permuted for the other pairing." in found.notes
+
+    def test_lost_weights_are_named(self, model):
+        other = copy.deepcopy(model)
+        other.model.layers[1].self_attn.k_proj.weight.data.normal_(std=0.02)
+        [one] = pair(model, other, role="converted").obstacles
+        assert (one.where, one.code) == ("layer 1", "SPE713")
+
+    def test_another_base_is_named(self, model):
+        found = pair(model, llama(rope_parameters=ROPES["default"] | {"rope_theta": 1e4}), role="converted")
+        assert {one.code for one in found.obstacles} == {"SPE101"}
+
+
+class TestFinetuned:
+    def test_tuned_weights_are_compatible_and_their_change_is_told(self, model):
+        found = pair(model, tuned(model), role="finetuned")
+        assert found.ok
+        assert "Queries and keys moved by up to " in found.notes[0]
+
+    def test_a_lost_base_is_refused(self, model):
+        wrong = tuned(model)
+        wrong.model.rotary_emb.inv_freq *= 0.5
+        assert pair(model, wrong, role="finetuned").answer == "no"
+
+
+def test_in_python_roles_are_checked_too(model):
+    with pytest.raises(UnknownNameError, match="unknown role 'copy'"):
+        pair(model, model, role="copy")
+    with pytest.raises(ConfigError, match="compares two models; got 1"):
+        pair(model, role="draft")

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +14,22 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
 
-from spectrope.core import StoreError, config_hash, require_type
+from spectrope.core import Stop, StoreError, config_hash, never, require_type
 from spectrope.store.card import as_card, as_line
 from spectrope.store.digests import digest_file, remove, verify, write_verified
+from spectrope.store.errors import disk_errors
 from spectrope.store.files import (
-    disk_errors,
     is_temporary,
     json_content,
     make_folder,
+    move_aside,
     parquet_content,
     read_file,
     read_json,
     require_file,
     sweep_temporaries,
 )
+from spectrope.store.locks import held
 from spectrope.store.numbering import counts_from_zero, renumbered
 
 if TYPE_CHECKING:
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
+LOCK = ".lock"  # Held while a run is trained or measured.
+SET_ASIDE = ".damaged"  # Beside run folders; folders that begin with a dot are no runs.
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,6 +178,31 @@ class Run:
         remove(self._tensors(name))
         remove(self._frame(name))
 
+    def lock(self, stop: Stop = never) -> AbstractContextManager[None]:
+        """Hold the lock of this run while a block runs, after any other process that holds it.
+
+        It ends with the process that holds it. Where the file system has no locks, nothing is waited for.
+
+        Args:
+            stop: Called while waiting.
+
+        Raises:
+            Interrupted: If asked to stop while waiting.
+            StoreError: If the folder cannot be written.
+        """
+        return held(self.path / LOCK, f"run {self.id}", stop)
+
+    def set_tensors_aside(self, name: str) -> Path:
+        """Move damaged tensors out of the run, into `.damaged` beside its folder; returns where they are now.
+
+        Raises:
+            StoreError: If they cannot be moved.
+        """
+        path = self._tensors(name)
+        target = move_aside(path, self.path.parent / SET_ASIDE, f"{self.id}-{path.name}")
+        remove(path)  # The digest is left.
+        return target
+
     def verify(self) -> bool:
         """Check every file against its digest and the folder's name against the configuration.
 
@@ -229,11 +259,11 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
     identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
     identity = json.loads(json.dumps(identity))
     make_folder(path)
-    with disk_errors(path):
-        sweep_temporaries(path)
+    sweep_temporaries(path)
     if not (path / CONFIG).exists():
-        begun = digest_file(path / CONFIG)
-        if not all(is_temporary(one) or one == begun for one in path.iterdir()):
+        begun = {path / LOCK, digest_file(path / CONFIG)}
+        others = [one for one in path.iterdir() if not (is_temporary(one) or one in begun)]
+        if others and not (path / CONFIG).exists():  # Which another process may have made since.
             raise StoreError(f"{path} holds files but no {CONFIG}, so it is no run; move it away.")
         write_verified(path / CONFIG, json_content(identity))
     _identity(path)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.store.digests import write_verified
-from spectrope.store.files import disk_errors, make_folder, read_file
+from spectrope.store.errors import disk_errors
+from spectrope.store.files import make_folder, read_file
 from spectrope.store.run import MANIFEST, Run, load_run
 
 SUFFIXES = {".json", ".parquet", ".safetensors"}

@@ -265,8 +265,8 @@ def test_workers_end_with_a_killed_parent(tmp_path):
 def test_a_failing_experiment_lets_the_others_finish(tmp_path, workers):
     plan = [tiny("rope"), tiny("alibi")]
     broken = run_for(plan[0], tmp_path)
-    (broken.path / "checkpoint.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(StoreError, match=r"checkpoint\.safetensors is damaged"):
+    (broken.path / "config.json").write_bytes(b"no JSON")
+    with pytest.raises(StoreError, match=r"config\.json is damaged"):
         execute(plan, tmp_path, device="cpu", workers=workers, watch=ignore)
     assert [run.finished for run in find_runs(tmp_path)].count(True) == 1
 

@@ -1,8 +1,6 @@
 """Methods to ablate a finished run; each writes tables to the run's folder."""
 
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 import torch
@@ -167,8 +165,8 @@ def ablate_apart(
     folder: PackedRun, method: Method | None, device: torch.device, watch: Watch = unwatched
 ) -> TablesByName:
     """Ablate a run that was sent from another machine; the tables are returned and kept nowhere."""
-    with tempfile.TemporaryDirectory() as root:
-        subject = TrainedSubject.of(unpacked(folder, Path(root)), device, watch)
+    with temporary_folder() as root:
+        subject = TrainedSubject.of(unpacked(folder, root), device, watch)
         return (method or Exact()).measure(subject)
 
 

@@ -25,6 +25,7 @@ from spectrope.core import (
     SpectropeWarning,
     __version__,
     blamed,
+    exit_on_interrupt,
     keep_freed_memory,
     loaded_files,
 )
@@ -141,7 +142,8 @@ def _run(arguments: list[str], switches: Switches) -> int:
     if (everything := asked(arguments[1:])) is not None:
         say(help_of(chosen, arguments[1:], everything=everything))
         return 0
-    parsed = parse(chosen, arguments[1:])
+    with exit_on_interrupt():
+        parsed = parse(chosen, arguments[1:])
     action = getattr(parsed, "action", parsed)
     with silent(when=getattr(action, "json", False)):
         return parsed.run() or 0

@@ -72,7 +72,6 @@ class Command:
         answers: Exit codes of an undisturbed end.
         resume: What is typed afterwards, where it is not the same.
         in_order: Whether its calls come in the same order each time.
-        checked: Whether it leaves run folders, which are verified at the end.
         tiny: Whether the scales of the study are made tiny.
     """
 
@@ -81,7 +80,6 @@ class Command:
     answers: tuple[int, ...] = (0,)
     resume: tuple[str, ...] = ()
     in_order: bool = True
-    checked: str = "runs"
     tiny: bool = False
 
 
@@ -99,6 +97,6 @@ COMMANDS = {
         ("grok", "--p", "11", "--steps", "6", "--set", "evaluate_every=3", "--runs", "runs"),
     ),
     "audit --out": Command(
-        ("audit", "model", "--length", "32", "--out", "audit.html"), checkpoint, (0, 1, 3), checked=""
+        ("audit", "model", "--length", "32", "--out", "audit.html"), checkpoint, (0, 1, 3)
     ),
 }

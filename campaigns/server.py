@@ -88,7 +88,21 @@ def digest(folder: Path) -> dict[str, str]:
     """What a command has left: a digest of each file, without what differs from one time to the next."""
     paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
     kept = (path for path in paths if not _is_ignored(path.relative_to(folder)))
-    return {str(path.relative_to(folder)): _digest(path) for path in kept}
+    return {str(path.relative_to(folder)): _digest(path) for path in kept} | _verified(folder)
+
+
+def _verified(folder: Path) -> dict[str, str]:
+    """Whether the files of each run below a folder match their digests."""
+    from spectrope.core import StoreError
+    from spectrope.store import load_run
+
+    found = {}
+    for path in sorted(one.parent for one in folder.glob("**/config.json.sha256")):
+        try:
+            found[f"{path.relative_to(folder)} verified"] = str(load_run(path).verify())
+        except StoreError as error:
+            found[f"{path.relative_to(folder)} verified"] = str(error)
+    return found
 
 
 def _is_ignored(path: Path) -> bool:

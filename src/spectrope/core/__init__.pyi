@@ -5,6 +5,7 @@ __all__ = [
     "ConfigError",
     "Configured",
     "Device",
+    "EnvironmentLostError",
     "FromConfig",
     "Interrupted",
     "Noise",
@@ -96,6 +97,7 @@ from .device import (
 )
 from .errors import (
     ConfigError,
+    EnvironmentLostError,
     Interrupted,
     SpectropeError,
     SpectropeWarning,

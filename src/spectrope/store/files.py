@@ -22,6 +22,7 @@ TEMPORARY = ".tmp-"
 NAME = re.compile(
     TEMPORARY.replace(".", r"\.") + r"(\w+-\d+-)?[0-9a-f]{16}-"
 )  # Version 0.1.0 named host and process.
+DEEPEST = 64  # Levels of JSON.
 NAME_KEPT = 50  # Characters of a name, of at most four bytes each, that its temporary file's ends with.
 
 
@@ -135,9 +136,20 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(read_file(path))
     except (ValueError, RecursionError):
         raise StoreError(f"{path} is damaged: it is no JSON.") from None
-    if not isinstance(value, dict):
-        raise StoreError(f"{path} is damaged: it holds no JSON object.")
+    if not isinstance(value, dict) or nests_deeply(value):
+        raise StoreError(f"{path} is damaged: it holds no JSON object, or one that nests too deeply.")
     return value
+
+
+def nests_deeply(value: Any) -> bool:
+    """Whether a JSON value nests deeper than anything that this program writes."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for values in inner for one in values if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def is_temporary(path: Path) -> bool:

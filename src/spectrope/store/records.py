@@ -14,7 +14,7 @@ from typing import Any
 
 from spectrope.core import StoreError, config_hash
 from spectrope.store.errors import disk_errors
-from spectrope.store.files import flush, make_folder, read_file
+from spectrope.store.files import flush, make_folder, nests_deeply, read_file
 from spectrope.store.locks import take_lock
 
 CHECK = "check"
@@ -119,6 +119,8 @@ def _record(line: bytes) -> dict[str, Any]:
         record = json.loads(line)
         if not isinstance(record, dict) or CHECK not in record:
             raise StoreError("no record with a checksum.")
+        if nests_deeply(record):
+            raise StoreError("a record that nests too deeply.")
         check = record.pop(CHECK)
         digest = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except (ValueError, RecursionError):

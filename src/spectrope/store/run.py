@@ -18,6 +18,7 @@ from spectrope.core import Stop, StoreError, config_hash, never, require_type
 from spectrope.store.card import as_card, as_line
 from spectrope.store.digests import digest_file, remove, verify, write_verified
 from spectrope.store.errors import disk_errors
+from spectrope.store.facts import require_facts
 from spectrope.store.files import (
     is_temporary,
     json_content,
@@ -93,6 +94,7 @@ class Run:
             raise StoreError(f"run {self.id} is unfinished; the command that began it goes on with it.")
         manifest = read_json(self.path / MANIFEST)
         self._verify(self.path / MANIFEST)
+        require_facts(self.path / MANIFEST, manifest)
         return manifest
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
@@ -334,7 +336,10 @@ def _identity(path: Path) -> dict[str, Any]:
         version = identity["results_version"]
         raise StoreError(f"{path} has results of version {version}, not {RESULTS_VERSION}; run it again.")
     verify(path / CONFIG)
-    name = config_hash(identity["config"], identity.get("data_version"), RESULTS_VERSION)
+    try:
+        name = config_hash(identity["config"], identity.get("data_version"), RESULTS_VERSION)
+    except (ValueError, RecursionError):  # Numbers that JSON has no word for, lone surrogates.
+        raise StoreError(f"{path} is no run: its {CONFIG} describes none.") from None
     if name != path.resolve().name:
         raise StoreError(
             f"{path} has the configuration of run {name}; rename the folder to {name}, or move it away."

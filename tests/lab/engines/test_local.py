@@ -23,7 +23,7 @@ from spectrope.core.errors import DeviceError, Interrupted, StoreError
 from spectrope.core.progress import Progress
 from spectrope.lab.ablation.methods import Exact, TrainedSubject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
-from spectrope.lab.engines.base import EngineError
+from spectrope.lab.engines.base import LostError
 from spectrope.lab.engines.local import Local, execute, threads_each, throttled
 from spectrope.lab.job import Job, complete, train
 from spectrope.lab.runs import dtype_for, experiment_of, load_model, run_for
@@ -304,7 +304,7 @@ def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
                 os.kill(worker.pid, signal.SIGKILL)
 
     plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
-    with pytest.raises(EngineError, match="a worker process died, as when memory runs out; the same command"):
+    with pytest.raises(LostError, match="a worker process died, as when memory runs out; the same command"):
         execute(plan, tmp_path, device="cpu", workers=2, watch=kill)
     assert not any(run.finished for run in find_runs(tmp_path))
     assert not multiprocessing.active_children()

@@ -16,6 +16,7 @@ import argparse
 import random
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -249,7 +250,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each command")
     parser.add_argument("--unstored", action="store_true", help="print the figures and keep no file")
     asked = parser.parse_args()
-    place = scratch()
+    place, wrong = scratch(), 0
     (place / "server").mkdir()
     try:
         with Server(place / "server") as server:
@@ -261,6 +262,7 @@ def main() -> None:
                 tried = Counter({kind: one["tried"] for kind, one in found["trials"].items()})
                 print(f"{name}: {tried.total()} trials at {found['points']} points, {len(faults)} faults")
                 print("\n".join(faults[:20]), flush=True)
+                wrong += len(faults)
                 store(
                     "crashes",
                     name,
@@ -269,6 +271,7 @@ def main() -> None:
                 )
     finally:
         shutil.rmtree(place, ignore_errors=True)
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

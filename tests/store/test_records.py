@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from spectrope.core import config_hash
 from spectrope.core.errors import StoreError
 from spectrope.store.records import Complaint, append_record, read_records
 
@@ -130,3 +131,16 @@ def test_a_folder_in_the_way_is_told(tmp_path):
         append_record(tmp_path, {"run": "a"})
     with pytest.raises(StoreError, match="cannot read "):
         read_records(tmp_path)
+
+
+def test_a_record_that_nests_too_deeply_is_named(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    nested = json.loads("[" * 100 + "]" * 100)
+    record = {"run": "a", "x": nested}
+    path.write_text(json.dumps({**record, "check": config_hash(record)}) + "\n")
+    text = "rows.jsonl, line 1: a record that nests too deeply."
+    assert read_records(path) == ([], [Complaint(text, run=None)])
+
+
+def test_a_complaint_stays_short():
+    assert len(str(Complaint("x" * 5000))) < 400

@@ -92,6 +92,7 @@ class Cluster:
         WorkerCrashedError=WorkerCrashedError,
         OutOfMemoryError=OutOfMemoryError,
     )
+    address = ""
     machines: Sequence[dict[str, float]] = ({"CPU": 1.0}, {"CPU": 8.0, "GPU": 1.0})
 
     def __init__(self, *workers: Worker, running: bool = False, refusals: Sequence[Exception] = ()) -> None:
@@ -111,6 +112,9 @@ class Cluster:
     def shutdown(self) -> None:
         self.calls.append(("shutdown", None))
         self.running = False
+
+    def get_runtime_context(self) -> SimpleNamespace:
+        return SimpleNamespace(gcs_address=self.address)
 
     def nodes(self) -> list[dict[str, Any]]:
         dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
@@ -355,6 +359,22 @@ def test_without_a_machine_that_is_left_nothing_is_waited_for(on, monkeypatch):
 
     with pytest.raises(LostError, match="no machine of the Ray cluster is left that can run a job; finished"):
         on(cluster, lose)
+    assert JOBS[0].experiment in on.log
+
+
+def test_a_head_that_no_longer_answers_is_told_before_ray_ends_the_process(on, monkeypatch):
+    monkeypatch.setattr(overseer, "SECONDS_BETWEEN_CHECKS", 0.0)
+    slow = [Progress("train", step, 9, job=1) for step in range(9)]
+    cluster = Cluster(worker(record(0)), worker(record(1), *slow))
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        cluster.address = f"127.0.0.1:{head.getsockname()[1]}"
+
+        def lose(progress: Progress) -> None:
+            if progress.done == 3:
+                head.close()
+
+        with pytest.raises(LostError, match="the head of the Ray cluster was lost; finished runs are kept"):
+            on(cluster, lose)
     assert JOBS[0].experiment in on.log
 
 

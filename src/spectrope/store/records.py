@@ -18,6 +18,7 @@ from spectrope.store.files import flush, make_folder, nests_deeply, read_file
 from spectrope.store.locks import take_lock
 
 CHECK = "check"
+LONGEST = 300  # Characters of a complaint.
 RUN = re.compile(rb'"run":"(\w+)"')  # As `append_record` writes it.
 
 
@@ -32,6 +33,10 @@ class Complaint:
 
     text: str
     run: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.text) > LONGEST:  # It may quote what a record holds.
+            object.__setattr__(self, "text", f"{self.text[:LONGEST]} ...")
 
     def __str__(self) -> str:
         return self.text

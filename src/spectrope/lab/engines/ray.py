@@ -107,7 +107,7 @@ class Ray(Engine):
     ) -> None:
         """Do the jobs on the cluster; see `Engine`."""
         with self._cluster() as ray, stop_on_signal() as stop:
-            _oversee(ray, self._submit(ray, jobs, root, harvest), stop, watch, keep, self._has_room)
+            _oversee(ray, self._submit(ray, jobs, root, harvest), stop, watch, keep, self._require_alive)
 
     def compute(
         self, function: Callable[[torch.device, Watch], Harvested], watch: Watch = unwatched
@@ -221,6 +221,17 @@ class Ray(Engine):
                 f"cluster, whose machines have {there}. Let a run take less, or add such a machine."
             )
 
+    def _require_alive(self, ray: Any) -> None:
+        """Refuse to wait for a cluster without its head, or without a machine that can run a job.
+
+        Raises:
+            LostError: If either is lost; the head before Ray, which waits for it, ends this process.
+        """
+        if not _head_answers(ray):
+            raise LostError(f"the head of the Ray cluster was lost; {GO_ON}")
+        if not self._has_room(ray):
+            raise LostError(f"no machine of the Ray cluster is left that can run a job; {GO_ON}")
+
     def _has_room(self, ray: Any) -> bool:
         """Whether any machine of the cluster can run a job."""
         return any(cpus >= self.cpus and gpus >= self.gpus for cpus, gpus in _shares(ray))
@@ -246,6 +257,16 @@ def _shares(ray: Any) -> list[tuple[int, int]]:
     """Processors and GPUs of each machine of the cluster that lives."""
     machines = [machine["Resources"] for machine in ray.nodes() if machine["Alive"]]
     return [(int(one.get("CPU", 0)), int(one.get("GPU", 0))) for one in machines]
+
+
+def _head_answers(ray: Any) -> bool:
+    """Whether something still listens at the address of the cluster's head."""
+    host, _, port = str(ray.get_runtime_context().gcs_address).rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_ANSWER).close()
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -344,13 +365,13 @@ def _oversee(
     stop: Stop,
     watch: Watch,
     keep: Callable[[Any], None],
-    has_room: Callable[[Any], bool],
+    require_alive: Callable[[Any], None],
 ) -> None:
     """Forward progress and results until no job is left.
 
     Raises:
         Interrupted: After Ctrl-C.
-        LostError: If no machine is left that can run a job.
+        LostError: If the head or every machine that can run a job is lost.
         SpectropeError: If a job failed.
     """
     pending, mistakes = dict(sent.pending), []
@@ -373,8 +394,7 @@ def _oversee(
             sent.board.stop.remote()
         if time.monotonic() - checked >= SECONDS_BETWEEN_CHECKS:
             checked = time.monotonic()
-            if not has_room(ray):
-                raise LostError(f"no machine of the Ray cluster is left that can run a job; {GO_ON}")
+            require_alive(ray)
     _tell(mistakes)
 
 

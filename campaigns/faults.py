@@ -114,7 +114,7 @@ class Server:
         fault: Fault | None = None,
         *,
         tiny: bool = False,
-        limit: float = 120.0,
+        limit: float = 900.0,
     ) -> Ended:
         """Carry out a command in a folder, whose files alone are watched; `fault` None watches nothing."""
         (folder / "tmp").mkdir(exist_ok=True)

@@ -36,7 +36,8 @@ from spectrope.core import SpectropeError, config_hash, load_object
 from spectrope.store import Run, open_run
 
 CORPUS = Path(__file__).parent / "corpus"
-LIMIT = 10  # Seconds that a reader may take.
+LIMIT = 10  # Processor seconds that a reader may take.
+LONGEST = 120  # Seconds, on a machine that is busy with other work.
 CASES = {  # Of a whole campaign.
     "configuration": 2500,
     "manifest": 2500,
@@ -444,9 +445,11 @@ class Found:
     def try_one(self, read: Callable[[list[Damage]], None], damages: list[Damage]) -> None:
         """Try one case, and keep the first damage of each kind of fault."""
         self.cases += 1
-        begun = time.monotonic()
-        signal.signal(signal.SIGALRM, _hang)
-        signal.alarm(LIMIT)
+        begun = time.process_time()
+        for number in (signal.SIGALRM, signal.SIGPROF):
+            signal.signal(number, _hang)
+        signal.alarm(LONGEST)
+        signal.setitimer(signal.ITIMER_PROF, LIMIT)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -460,7 +463,8 @@ class Found:
             self.faults.setdefault(_signature(error), damages)
         finally:
             signal.alarm(0)
-            self.slowest = max(self.slowest, time.monotonic() - begun)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self.slowest = max(self.slowest, time.process_time() - begun)
 
 
 def _hang(number: int, frame: object) -> None:
@@ -534,7 +538,7 @@ def main() -> None:
                 "cases": found.cases,
                 "accepted": found.accepted,
                 "refused": found.refused,
-                "slowest_seconds": round(found.slowest, 2),
+                "slowest_cpu_seconds": round(found.slowest, 2),
                 "faults": list(found.faults),
                 "seconds": round(time.monotonic() - begun),
             }

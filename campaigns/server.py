@@ -152,7 +152,7 @@ def _answered(request: dict[str, Any]) -> dict[str, Any]:
         os.close(reader)
         _child(request, writer)
     os.close(writer)
-    result, ended = _collect(reader, child, begun + request.get("limit", 60.0))
+    result, ended = _collect(reader, child, begun + request.get("limit", 900.0))
     os.close(reader)
     if not ended:
         with contextlib.suppress(ProcessLookupError):

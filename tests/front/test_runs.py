@@ -66,7 +66,7 @@ def test_a_run_with_a_value_of_another_type_is_named_and_the_others_are_listed(t
     assert listed["run"].to_list() == [whole.id]
     ((path, reason),) = left_out
     assert path == broken.path
-    assert reason == "its configuration or a table is damaged: a value has another type."
+    assert reason == "its configuration or one of its tables is damaged: a value has another type."
 
 
 def test_a_configuration_that_json_has_no_words_for_is_no_run(tmp_path):

@@ -63,8 +63,8 @@ def read_log(content: bytes, root: str) -> list[Call]:
         kind, process, path, other, offset, size = fields
         data = content[at : at + int(size)]
         at += int(size)
-        names = (_relative(name.decode("utf-8", "surrogateescape"), root) for name in (path, other))
-        calls.append(Call(kind.decode(), int(process), *names, int(offset), data))
+        one, two = (_relative(name.decode("utf-8", "surrogateescape"), root) for name in (path, other))
+        calls.append(Call(kind.decode(), int(process), one, two, int(offset), data))
     return calls
 
 

@@ -133,8 +133,8 @@ class Server:
         answer = self._ask(request)
         self._disarm()
         calls = read_log(log.read_bytes(), str(folder)) if log.exists() else []
-        texts = (path.read_text(errors="replace") for path in (out, err))
-        return Ended(answer["code"], *texts, calls, answer["seconds"])
+        said, complained = (path.read_text(errors="replace") for path in (out, err))
+        return Ended(answer["code"], said, complained, calls, answer["seconds"])
 
     def digest(self, folder: Path) -> dict[str, str]:
         """What a folder holds; see `campaigns.server.digest`."""

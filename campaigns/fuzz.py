@@ -77,6 +77,7 @@ class Mine(LagBias, name="mine"):
     def lag_bias(self, lag: Tensor) -> Tensor:
         return -torch.log1p(lag.abs())[..., None].expand(*lag.shape, self.config.n_heads)
 '''
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example)
 HOW = ("set", "delete", "add", "wrap", "nest", "text")
 
 
@@ -319,12 +320,11 @@ class Readers:
         from spectrope.lab.training.loop import Trainer
 
         one = experiment_of(Run(self.whole))
+        run = open_run(self.folder / "begun", self.config["config"], self.config["data_version"])
         if not hasattr(self, "state"):
             with quiet(), contextlib.suppress(SpectropeError):
-                run = open_run(self.folder / "begun", self.config["config"], self.config["data_version"])
                 Trainer(one, run, torch.device("cpu")).fit(stop=lambda: True)
             self.state = run.read_tensors("checkpoint")
-        run = open_run(self.folder / "begun", self.config["config"], self.config["data_version"])
         tensors, metadata = self.state
         progress = damaged(json.loads(metadata["progress"]), damages)
         text = dumped(progress).decode("utf-8", "replace")
@@ -349,10 +349,10 @@ class Readers:
 
     def costs(self, damages: list[Damage]) -> None:
         """A file of costs of `attention plan`."""
-        from spectrope.fast.costs import CostModel, read_costs
+        from spectrope.fast.costs import DEFAULT, read_costs
 
         path = self.folder / "costs.json"
-        path.write_bytes(dumped(damaged(asdict(CostModel()), damages)))
+        path.write_bytes(dumped(damaged(asdict(DEFAULT), damages)))
         read_costs(path)
 
     def own(self, damages: list[Damage]) -> None:
@@ -501,7 +501,7 @@ def fuzz(name: str, read: Callable[[list[Damage]], None], cases: int, number: in
         found.try_one(read, damages)
 
     @seed(number)
-    @settings(max_examples=cases, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=cases, database=None, deadline=None, suppress_health_check=SLOW)
     @given(DAMAGES)
     def each(damages: list[Damage]) -> None:
         found.try_one(read, damages)

@@ -22,7 +22,7 @@ from campaigns.faults import scratch
 from campaigns.harness import store
 from campaigns.server import digest
 
-SWEEP = ("compare", "--encodings", "rope", "nope", "alibi", "--tasks", "distance", "--epochs", "40")
+SWEEP = ("compare", "--encodings", "rope", "nope", "alibi", "--tasks", "distance", "--epochs", "12")
 SIZES = ("--examples", "300", "--set", "batch_size=8", "micro_batch=8", "eval_examples=8", "d_model=16")
 WORDS = (*SWEEP, *SIZES, "n_heads=2", "n_layers=2", "d_ff=16")
 LIMIT = 400.0  # Seconds of one command.
@@ -39,7 +39,7 @@ class Cluster:
     def __init__(self, store_mib: int = 80) -> None:
         from ray.cluster_utils import Cluster as RayCluster
 
-        self.options = {"num_cpus": 1, "object_store_memory": store_mib * 2**20}
+        self.options: dict[str, Any] = {"num_cpus": 1, "object_store_memory": store_mib * 2**20}
         head = {**self.options, "include_dashboard": False}
         self.cluster = RayCluster(initialize_head=True, head_node_args=head)
         self.other = self.cluster.add_node(**self.options)

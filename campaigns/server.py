@@ -81,7 +81,7 @@ def make_tiny() -> None:
         training = replace(preset.training, epochs=1, batch_size=32, micro_batch=32, eval_examples=20)
         return replace(preset, model=model, training=training, n_examples=100)
 
-    Scale.__getitem__ = tiny
+    Scale.__getitem__ = tiny  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def digest(folder: Path) -> dict[str, str]:

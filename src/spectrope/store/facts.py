@@ -13,8 +13,7 @@ LARGEST = 1e300  # Of losses.
 
 def _between(low: float, high: float) -> tuple[str, Callable[[object], bool]]:
     def fits(value: object) -> bool:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return is_number and low <= value <= high
+        return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
     return f"a number between {low:g} and {high:g}", fits
 

@@ -11,7 +11,7 @@ import torch
 from polars.testing import assert_frame_equal
 from tests.lab.training.test_loop import CPU, run_at, tiny, weights
 
-from spectrope.core.errors import Interrupted, SpectropeWarning
+from spectrope.core.errors import Interrupted, SpectropeWarning, StoreError
 from spectrope.lab.training import state as sitting
 from spectrope.lab.training.loop import Trainer
 from spectrope.lab.training.state import CHECKPOINTS
@@ -137,4 +137,29 @@ def test_a_checkpoint_of_an_earlier_version_is_read(stopped):
     tensors, metadata = stopped.read_tensors(newest.stem)
     progress = {key: json.loads(metadata["progress"])[key] for key in ("step", "seconds", "rows")}
     stopped.write_tensors(newest.stem, tensors, {"progress": json.dumps(progress)})
+    assert Trainer(tiny(), stopped, CPU).state.step == 5
+
+
+def test_a_checkpoint_that_cannot_be_read_now_stays_where_it_is(stopped, monkeypatch):
+    newest, _ = files(stopped)
+    read = Path.open
+
+    def fails(path, *arguments, **options):
+        if path == newest:
+            raise OSError(5, "Input/output error")
+        return read(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", fails)
+        with pytest.raises(StoreError, match=r"cannot read .*checkpoint\.safetensors: Input/output error"):
+            Trainer(tiny(), stopped, CPU)
+    assert Trainer(tiny(), stopped, CPU).state.step == 5
+
+
+def test_a_parameter_without_a_gradient_has_no_moments(stopped):
+    newest, _ = files(stopped)
+    tensors, metadata = stopped.read_tensors(newest.stem)
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("adam.1.")}
+    assert len(kept) == len(tensors) - 3
+    stopped.write_tensors(newest.stem, kept, metadata)
     assert Trainer(tiny(), stopped, CPU).state.step == 5

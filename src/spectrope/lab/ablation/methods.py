@@ -18,7 +18,7 @@ from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.lab.stamps import with_digests
 from spectrope.models import Decoder
 from spectrope.stats import Aim, ends
-from spectrope.store import PackedRun, Run, unpacked
+from spectrope.store import PackedRun, Run, temporary_folder, unpacked
 from spectrope.tasks import Batch
 
 EXAMPLES = 2000

@@ -159,7 +159,8 @@ class Ray(Engine):
             self._connect(ray)
         try:
             self._require_room(ray)
-            yield ray
+            with _silent_about_machines(ray):
+                yield ray
         except ray.exceptions.RayTaskError:
             raise  # A fault of the program, in a worker.
         except ray.exceptions.RayError as error:
@@ -246,6 +247,21 @@ class Ray(Engine):
             task.remote(number, job.to_dict(), *shared): (number, job) for number, job in enumerate(jobs)
         }
         return Submitted(board, pending)
+
+
+@contextlib.contextmanager
+def _silent_about_machines(ray: Any) -> Iterator[None]:
+    """Keep Ray from printing the state of lost machines among results, which no option of it does."""
+    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    before = getattr(worker, "print_to_stdstream", None)
+    if before is None:  # Another version.
+        yield
+        return
+    worker.print_to_stdstream = lambda *data, **options: None
+    try:
+        yield
+    finally:
+        worker.print_to_stdstream = before
 
 
 def _board(ray: Any) -> Any:
@@ -435,6 +451,4 @@ def _ray() -> Any:
         import ray
     except ImportError:
         raise UnsupportedError("engine 'ray' needs Ray; pip install 'spectrope[ray]'.") from None
-    with contextlib.suppress(AttributeError):  # Else it prints the state of lost machines.
-        ray._private.worker.print_to_stdstream = lambda *data, **options: None
     return ray

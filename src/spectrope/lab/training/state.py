@@ -100,7 +100,7 @@ class TrainingState(Generic[M]):
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     rows: list[Any] = field(default_factory=list)
-    row: Callable[..., Any] = EpochScores
+    row: type[Any] = EpochScores
     kept: dict[str, Tensor] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
     newest: str = CHECKPOINTS[-1]
@@ -122,7 +122,7 @@ class TrainingState(Generic[M]):
         """Restore the newest checkpoint of `run` that is whole, if it has any; move damaged ones aside.
 
         Raises:
-            StoreError: If a damaged checkpoint cannot be moved.
+            StoreError: If a checkpoint cannot be read, or a damaged one cannot be moved.
         """
         sound: dict[str, Checkpoint] = {}
         damaged: list[tuple[Path, str]] = []
@@ -130,6 +130,8 @@ class TrainingState(Generic[M]):
             try:
                 sound[name] = self._read(run, name)
             except (StoreError, ValueError) as error:
+                if isinstance(error.__cause__, OSError):  # It cannot be read now, which is no damage.
+                    raise
                 damaged.append((run.set_tensors_aside(name), _reason(error)))
         if sound:
             self.newest = max(sound, key=lambda name: sound[name].progress.step)
@@ -152,7 +154,7 @@ class TrainingState(Generic[M]):
         tensors, metadata = run.read_tensors(name)
         try:
             progress = TypeAdapter(CheckpointProgress).validate_json(metadata.get("progress", ""))
-            rows = TypeAdapter(list[self.row]).validate_python(progress.rows)
+            rows = [TypeAdapter(self.row).validate_python(row) for row in progress.rows]
         except RecursionError:
             raise ValueError("its progress nests too deeply") from None
         if rows and rows[-1].step > progress.step:
@@ -164,21 +166,21 @@ class TrainingState(Generic[M]):
         return Checkpoint(progress, rows, tensors)
 
     def _require_moments(self, moments: Mapping[str, Tensor]) -> None:
-        """Refuse moments that are not those of every parameter, unless there are none yet.
+        """Refuse moments that are not those of parameters; one without a gradient has none.
 
         Raises:
             ValueError: If there are others.
         """
         (group,) = self.optimiser.param_groups
+        moved = {key.partition(".")[0] for key in moments}
         expected = {
             f"{index}.{name}": torch.Size() if name == "step" else parameter.shape
             for index, parameter in enumerate(group["params"])
             for name in MOMENTS[type(self.optimiser)]
+            if str(index) in moved
         }
-        if moments:
-            _require_same(
-                "moments of the optimiser", expected, {key: one.shape for key, one in moments.items()}
-            )
+        shapes = {key: one.shape for key, one in moments.items()}
+        _require_same("moments of the optimiser", expected, shapes)
 
     def _load(self, checkpoint: Checkpoint) -> None:
         progress, tensors = checkpoint.progress, checkpoint.tensors

@@ -22,10 +22,10 @@ from campaigns.faults import scratch
 from campaigns.harness import store
 from campaigns.server import digest
 
-SWEEP = ("compare", "--encodings", "rope", "nope", "alibi", "--tasks", "distance", "--epochs", "12")
-SIZES = ("--examples", "300", "--set", "batch_size=8", "micro_batch=8", "eval_examples=8", "d_model=16")
+SWEEP = ("compare", "--encodings", "rope", "nope", "alibi", "--tasks", "distance", "--epochs", "4")
+SIZES = ("--examples", "150", "--set", "batch_size=8", "micro_batch=8", "eval_examples=8", "d_model=16")
 WORDS = (*SWEEP, *SIZES, "n_heads=2", "n_layers=2", "d_ff=16")
-LIMIT = 400.0  # Seconds of one command.
+LIMIT = 1500.0  # Seconds of one command.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0", "RAY_DEDUP_LOGS": "0"}
 
 

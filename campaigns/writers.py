@@ -8,6 +8,7 @@ the file must hold one whole row for each run.
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -117,6 +118,8 @@ def started(place: Place, writer: int, seed: int, jump: bool) -> int:
     """Start a writer as process 1 of a namespace of its own, where the system allows it; its id here."""
     outer = os.fork()
     if outer:
+        with contextlib.suppress(OSError):  # It has done so itself, or ended.
+            os.setpgid(outer, outer)
         return outer
     code = 70
     try:
@@ -149,17 +152,23 @@ def disturb(place: Place, writers: int, seed: int) -> dict[str, int]:
         victim = draw.choice(list(left))
         if draw.random() < CHANCES["stop"]:
             counts["stopped"] += 1
-            os.killpg(victim, signal.SIGSTOP)
+            _signal(victim, signal.SIGSTOP)
             time.sleep(draw.uniform(0.0, 0.5))
-            os.killpg(victim, signal.SIGCONT)
+            _signal(victim, signal.SIGCONT)
         elif draw.random() < CHANCES["kill"] and counts["killed"] < 3 * writers:
             counts["killed"] += 1
-            os.killpg(victim, signal.SIGKILL)
+            _signal(victim, signal.SIGKILL)
             os.waitpid(victim, 0)
             place.tell(left.pop(victim), "killed", "")
             left[started(place, number, seed + number, jump=number % 2 == 1)] = number
             number += 1
     return dict(counts)
+
+
+def _signal(victim: int, number: signal.Signals) -> None:
+    """Send a signal to a writer and its child, if they have not just ended."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(victim, number)
 
 
 def faults_of(place: Place, whole: dict[str, str]) -> list[str]:

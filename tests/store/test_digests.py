@@ -159,3 +159,11 @@ def test_a_removed_file_keeps_its_digest_until_its_removal_is_on_the_disk(tmp_pa
     assert list(tmp_path.iterdir()) == []
     digests.remove(path)
     assert len(seen) == 1
+
+
+def test_where_there_is_nothing_to_remove_a_read_only_folder_is_no_obstacle(tmp_path, monkeypatch):
+    def refused(path, missing_ok=False):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(type(tmp_path), "unlink", refused)
+    digests.remove(tmp_path / "checkpoint.safetensors")

@@ -195,7 +195,8 @@ def _identity(run: Run) -> dict[str, Any]:
     }
 
 
-def _rate(config: Mapping[str, Any]) -> float | None:
+def _rate(config: Mapping[str, Any]) -> Any:
+    """The learning rate of a configuration, whatever it is; None if there is none."""
     training = config.get("training")
     return training.get("learning_rate") if isinstance(training, Mapping) else None
 

@@ -87,7 +87,8 @@ def remove(path: Path) -> None:
         if path.exists():
             path.unlink(missing_ok=True)
             flush(path.parent)  # Else a crash might leave the file and take its digest.
-        digest_file(path).unlink(missing_ok=True)
+        if digest_file(path).exists():  # In a folder that is read-only even the removal of nothing fails.
+            digest_file(path).unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:

@@ -22,6 +22,7 @@ from spectrope.store import (
     find_runs,
     load_run,
     open_run,
+    packed,
     resolve_run,
     survey,
 )
@@ -319,3 +320,10 @@ class TestTemporaries:
         with living.open("rb") as owner:
             assert take_lock(owner.fileno())
             assert open_run(run.path.parent, CONFIG, 1).config["seed"] == 0
+
+    def test_half_a_table_of_another_process_is_no_damage(self, run):
+        run.finish({"test_accuracy": 0.5})
+        left = self.temporary(run, "0123456789abcdef")
+        assert load_run(run.path).verify()
+        assert left.stem not in run.frames
+        assert left.name not in packed(run).files

@@ -152,6 +152,11 @@ def nests_deeply(value: Any) -> bool:
     return True
 
 
+def files_of(folder: Path, *suffixes: str) -> list[Path]:
+    """The files of a folder with one of these suffixes, by name, but for temporary ones."""
+    return sorted(path for path in folder.iterdir() if path.suffix in suffixes and not is_temporary(path))
+
+
 def is_temporary(path: Path) -> bool:
     """Whether a file is a temporary file of `replace_file`."""
     return NAME.match(path.name) is not None

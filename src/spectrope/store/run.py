@@ -20,6 +20,7 @@ from spectrope.store.digests import digest_file, remove, verify, write_verified
 from spectrope.store.errors import disk_errors
 from spectrope.store.facts import require_facts
 from spectrope.store.files import (
+    files_of,
     is_temporary,
     json_content,
     make_folder,
@@ -104,7 +105,7 @@ class Run:
     @property
     def frames(self) -> list[str]:
         """Names of the tables that have been written."""
-        return sorted(path.stem for path in self.path.glob("*.parquet"))
+        return [path.stem for path in files_of(self.path, ".parquet")]
 
     def has_frame(self, name: str) -> bool:
         """Whether a table of that name has been written."""
@@ -170,7 +171,7 @@ class Run:
             StoreError: If the other is unfinished, or a file cannot be copied.
         """
         manifest = other.manifest
-        for source in sorted([*other.path.glob("*.parquet"), *other.path.glob("*.safetensors")]):
+        for source in files_of(other.path, ".parquet", ".safetensors"):
             other._verify(source)
             write_verified(self.path / source.name, read_file(source))
         self.finish({**manifest, "run": self.id, "copied_from": other.id})
@@ -215,10 +216,8 @@ class Run:
             StoreError: Naming the first file that is damaged.
         """
         _identity(self.path)
-        files = [
-            path for pattern in ("*.json", "*.parquet", "*.safetensors") for path in self.path.glob(pattern)
-        ]
-        verified = [self._verify(path) for path in sorted(files)]
+        files = files_of(self.path, ".json", ".parquet", ".safetensors")
+        verified = [self._verify(path) for path in files]
         return all(verified)
 
     def _verify(self, path: Path) -> bool:
@@ -242,7 +241,7 @@ class Run:
         return self.path / f"{name}.safetensors"
 
     def _names(self, suffix: str) -> str:
-        names = sorted(path.stem for path in self.path.glob(f"*.{suffix}"))
+        names = [path.stem for path in files_of(self.path, f".{suffix}")]
         return f"it has {', '.join(names)}." if names else "it has none."
 
 
@@ -350,11 +349,12 @@ def _identity(path: Path) -> dict[str, Any]:
 def _check_files(path: Path) -> None:
     """Refuse truncated tables and tensors, without reading their values, and what is no file."""
     for file in path.iterdir():
-        require_file(file)
-    for table in path.glob("*.parquet"):
+        if not is_temporary(file):  # Such a file may go at any moment.
+            require_file(file)
+    for table in files_of(path, ".parquet"):
         with _damage(table):
             pl.read_parquet_schema(table)
-    for tensors in path.glob("*.safetensors"):
+    for tensors in files_of(path, ".safetensors"):
         with _damage(tensors), safe_open(tensors, framework="numpy"):
             pass
 

@@ -217,7 +217,7 @@ class Run:
         """
         _identity(self.path)
         files = files_of(self.path, ".json", ".parquet", ".safetensors")
-        verified = [self._verify(path) for path in files]
+        verified = [self._verify(path) for path in files if path.exists()]  # Checkpoints come and go.
         return all(verified)
 
     def _verify(self, path: Path) -> bool:
@@ -349,13 +349,14 @@ def _identity(path: Path) -> dict[str, Any]:
 def _check_files(path: Path) -> None:
     """Refuse truncated tables and tensors, without reading their values, and what is no file."""
     for file in path.iterdir():
-        if not is_temporary(file):  # Such a file may go at any moment.
+        if not (is_temporary(file) or file.name == LOCK):
             require_file(file)
+    # A process that trains the run may remove one of them meanwhile.
     for table in files_of(path, ".parquet"):
-        with _damage(table):
+        with _damage(table), contextlib.suppress(FileNotFoundError):
             pl.read_parquet_schema(table)
     for tensors in files_of(path, ".safetensors"):
-        with _damage(tensors), safe_open(tensors, framework="numpy"):
+        with _damage(tensors), contextlib.suppress(FileNotFoundError), safe_open(tensors, framework="numpy"):
             pass
 
 

@@ -30,6 +30,7 @@ VOLATILE = {  # Facts of a run that differ from one machine or moment to the nex
     "memory_before_mib",
     "check",
 }
+END = b"</html>"
 IGNORED = (".damaged", ".tmp-", ".lock", ".spectrope-scratch-")
 SIZES = {"d_model": 16, "n_heads": 2, "n_layers": 2, "d_ff": 16}
 
@@ -115,6 +116,8 @@ def _digest(path: Path) -> str:
         import polars as pl
 
         content = repr(pl.read_parquet(path).to_dict(as_series=False)).encode()
+    elif path.suffix == ".html":  # Pages say how long something took.
+        content = content.strip()[-len(END) :]
     elif path.suffix == ".json":
         content = _lasting(json.loads(content))
     elif path.suffix == ".jsonl":  # Jobs of several workers end in any order.

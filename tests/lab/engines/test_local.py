@@ -30,7 +30,7 @@ from spectrope.lab.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.training.state import CHECKPOINT
-from spectrope.store import find_runs
+from spectrope.store import Run, find_runs
 from spectrope.study.rows import StudyRow
 
 CPU = torch.device("cpu")
@@ -83,6 +83,27 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
+
+
+@pytest.mark.parametrize("measure", ["ablation", "spectrum"])
+def test_a_measurement_that_is_killed_between_its_tables_is_taken_again(tmp_path, monkeypatch, measure):
+    whole = complete(Job(tiny(), (measure,)), tmp_path / "whole", CPU)
+    train(tiny(), tmp_path, CPU)
+    write = Run.write_frame
+
+    def kill_at_second(run, name, table):
+        if set(run.frames) - {"metrics"}:
+            raise KeyboardInterrupt
+        write(run, name, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "write_frame", kill_at_second)
+        with pytest.raises(KeyboardInterrupt):
+            complete(Job(tiny(), (measure,)), tmp_path, CPU)
+    run = complete(Job(tiny(), (measure,)), tmp_path, CPU)
+    assert run.frames == whole.frames
+    for name in whole.frames:
+        assert_frame_equal(run.frame(name), whole.frame(name))
 
 
 def test_a_run_trained_as_one_of_several_replicas_is_read_as_before(tmp_path):

@@ -176,7 +176,7 @@ def keep_drops(run: Run, tables: TablesByName) -> None:
         for name in run.frames:
             if mark_of("correlation", name) is not None:
                 run.remove(name)
-    for name, table in tables.items():
+    for name, table in reversed(tables.items()):  # The first tells that all are there.
         run.write_frame(name, table)
 
 

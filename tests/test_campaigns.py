@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from campaigns.faults import compiler
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="this machine has no C compiler")
 
 

@@ -107,7 +107,11 @@ def _verified(folder: Path) -> dict[str, str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    return path.suffix == ".sha256" or any(part.startswith(IGNORED) for part in path.parts)
+    return (
+        path.suffix == ".sha256"
+        or path.parts[0] == "tmp"
+        or any(part.startswith(IGNORED) for part in path.parts)
+    )
 
 
 def _digest(path: Path) -> str:

@@ -107,11 +107,9 @@ def _verified(folder: Path) -> dict[str, str]:
 
 
 def _is_ignored(path: Path) -> bool:
-    return (
-        path.suffix == ".sha256"
-        or path.parts[0] == "tmp"
-        or any(part.startswith(IGNORED) for part in path.parts)
-    )
+    """Whether a file is no result: a digest, something set aside, or temporary."""
+    hidden = any(part.startswith(IGNORED) for part in path.parts)
+    return path.suffix == ".sha256" or path.parts[0] == "tmp" or hidden
 
 
 def _digest(path: Path) -> str:

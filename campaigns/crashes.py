@@ -196,7 +196,7 @@ def _wrong_end(fault: Fault, ended: Ended, command: Command) -> str:
 
 
 def campaign(
-    server: Server, place: Path, name: str, share: float, draw: random.Random, limit: float
+    server: Server, place: Path, name: str, share: float, draw: random.Random, limit: float, most: int | None
 ) -> dict[str, Any]:
     """All trials of one command, or a random share of them.
 
@@ -207,6 +207,7 @@ def campaign(
         share: Of crash points to try.
         draw: Chooses them.
         limit: Seconds after which no further trial begins; what is left out is counted.
+        most: Trials at most, if there is a limit.
     """
     begun = time.monotonic()
     one = Campaign(server, place, name, draw)
@@ -219,18 +220,19 @@ def campaign(
     ]
     for trials in kinds:
         draw.shuffle(trials)
-    left = 0
+    left = done = 0
     for trial in (trial for several in zip_longest(*kinds) for trial in several if trial is not None):
-        if time.monotonic() - begun > limit:
+        if time.monotonic() - begun > limit or done == most:
             left += 1
         else:
             trial()
+            done += 1
     return {
         "command": "spectrope " + " ".join(one.command.words),
         "calls": len(one.whole.calls),
         "distinct_calls": len({call.place for call in one.whole.calls}),
         "points": len(chosen),
-        "left_out_for_time": left,
+        "left_out": left,
         "trials": {
             kind: {"tried": tally.tried, "distinct_states": tally.states, "faults": tally.faults}
             for kind, tally in sorted(one.tallies.items())
@@ -248,6 +250,7 @@ def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the crash points")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for each command")
+    parser.add_argument("--most", type=int, help="trials of each command")
     parser.add_argument("--unstored", action="store_true", help="print the figures and keep no file")
     asked = parser.parse_args()
     place, wrong = scratch(), 0
@@ -257,7 +260,7 @@ def main() -> None:
             for name in asked.commands:
                 draw = random.Random(asked.seed)
                 folder = place / name.replace(" ", "-")
-                found = campaign(server, folder, name, asked.share, draw, asked.limit)
+                found = campaign(server, folder, name, asked.share, draw, asked.limit, asked.most)
                 faults = [text for kind in found["trials"].values() for text in kind["faults"]]
                 tried = Counter({kind: one["tried"] for kind, one in found["trials"].items()})
                 print(f"{name}: {tried.total()} trials at {found['points']} points, {len(faults)} faults")

@@ -28,10 +28,8 @@ def sample(name: str, *options: str) -> str:
 
 @needs_compiler
 def test_a_command_goes_on_wherever_it_is_killed_or_refused():
-    told = sample("crashes", "--commands", "train", "--share", "0.03")
-    tried, points = map(int, re.findall(r"train: (\d+) trials at (\d+) points, 0 faults", told)[0])
-    assert points >= 3
-    assert tried >= 10 * points
+    told = sample("crashes", "--commands", "train", "--most", "12")
+    assert re.search(r"train: 12 trials at \d\d+ points, 0 faults", told)
 
 
 def test_every_reader_refuses_or_accepts_what_is_damaged():
@@ -51,9 +49,4 @@ def test_a_long_process_holds_no_more_files_or_threads():
 
 @needs_compiler
 def test_a_command_needs_no_network_and_no_home_and_keeps_secrets():
-    assert "2 commands, 0 faults" in sample("isolation", "--first", "2")
-
-
-def test_no_flipped_bit_is_read():
-    told = sample("flips", "--flips", "25")
-    assert told.count("'accepted': 0") == 8
+    assert "1 commands, 0 faults" in sample("isolation", "--first", "1")

@@ -17,7 +17,7 @@ OWNER = """
 import fcntl, os, sys, time
 handle = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
 fcntl.flock(handle, fcntl.LOCK_EX)
-os.write(handle, b"process 7 of elsewhere")
+os.write(handle, b"process 7 on elsewhere")
 print("held", flush=True)
 time.sleep(600)
 """
@@ -47,16 +47,16 @@ def wait_for(path: Path, done: list[str]) -> threading.Thread:
 def test_a_lock_is_removed_after_its_block(tmp_path):
     with held(tmp_path / "lock", "run x", lambda: False):
         text = (tmp_path / "lock").read_text()
-        assert text == f"process {os.getpid()} of {os.uname().nodename}"
+        assert text == f"process {os.getpid()} on {os.uname().nodename}"
     assert not (tmp_path / "lock").exists()
 
 
 def test_whoever_waits_is_told_for_whom_and_may_give_up(tmp_path, owner):
     asked = iter([False, False, True])
-    told = r"run x is in the hands of process 7 of elsewhere; waiting until it is done\."
+    told = r"run x is in use by process 7 on elsewhere; waiting until it is free\."
     with (
         pytest.warns(SpectropeWarning, match=told) as warned,
-        pytest.raises(Interrupted, match="while run x was in the hands of another process"),
+        pytest.raises(Interrupted, match="while run x was in use by another process"),
         held(tmp_path / "lock", "run x", lambda: next(asked)),
     ):
         pass
@@ -87,7 +87,7 @@ def test_a_lock_file_that_its_last_owner_removes_is_made_anew(tmp_path, monkeypa
 
     monkeypatch.setattr(locks, "take_lock", take)
     with (
-        pytest.warns(SpectropeWarning, match="in the hands of another process"),
+        pytest.warns(SpectropeWarning, match="in use by another process"),
         held(tmp_path / "lock", "x", bool),
     ):
         assert (tmp_path / "lock").exists()

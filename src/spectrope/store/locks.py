@@ -68,11 +68,11 @@ def held(path: Path, what: str, stop: Stop) -> Iterator[None]:
     told = False
     while (handle := _taken(path)) is None:
         if not told:
-            message = f"{what} is in the hands of {_owner(path)}; waiting until it is done."
+            message = f"{what} is in use by {_owner(path)}; waiting until it is free."
             warnings.warn(message, SpectropeWarning, stacklevel=2)
             told = True
         if stop():
-            raise Interrupted(f"stopped while {what} was in the hands of another process.")
+            raise Interrupted(f"stopped while {what} was in use by another process.")
         time.sleep(SECONDS_BETWEEN_LOOKS)
     try:
         yield
@@ -89,7 +89,7 @@ def _taken(path: Path) -> int | None:
         try:
             if take_lock(handle) is not False and _is_at(path, handle):
                 os.ftruncate(handle, 0)
-                os.pwrite(handle, f"process {os.getpid()} of {platform.node()}".encode(), 0)
+                os.pwrite(handle, f"process {os.getpid()} on {platform.node()}".encode(), 0)
                 return handle
         except BaseException:
             os.close(handle)

@@ -53,7 +53,7 @@ def test_the_package_is_typed_and_has_its_script_and_extras():
     assert {"hf", "ray", "dev"} <= set(metadata.get_all("Provides-Extra") or [])
     assert (Path(spectrope.__file__).parent / "py.typed").exists()
     (script,) = (e for e in importlib.metadata.entry_points(group="console_scripts") if e.name == "spectrope")
-    assert script.value == "spectrope.cli:main"
+    assert script.value == "spectrope.__main__:main"
 
 
 def test_torch_is_a_range_in_the_metadata_and_a_pin_in_the_constraints():

@@ -14,7 +14,7 @@ from tests.figures.synthetic import make_run
 from spectrope.cli import main
 from spectrope.cli.commands.runs import Runs
 from spectrope.console.terminal import console
-from spectrope.core.errors import StoreError
+from spectrope.core.errors import EnvironmentLostError, StoreError
 from spectrope.store import check_place
 
 pytestmark = pytest.mark.usefixtures("here")
@@ -185,3 +185,12 @@ def test_the_installed_script_is_the_same_program():
     shown = subprocess.run([script, "runs", "--runs", "nowhere"], capture_output=True, text=True)
     assert shown.returncode == 2
     assert shown.stderr.startswith("spectrope: nowhere is no folder")
+
+
+def test_lost_workers_end_with_a_code_of_their_own(monkeypatch, capsys):
+    def lose(self):
+        raise EnvironmentLostError("the Ray cluster was lost.")
+
+    monkeypatch.setattr(Runs, "run", lose)
+    assert main(("runs",)) == 4
+    assert capsys.readouterr().err == "spectrope: the Ray cluster was lost.\n"

@@ -22,6 +22,7 @@ def test_the_options_describe_an_engine():
         ({"engine": "ray", "device": "cpu"}, "--device is for --engine local; on Ray --gpus says"),
         ({"gpus": 1.0}, "--gpus is for --engine ray"),
         ({"address": "auto"}, "--address is for --engine ray"),
+        ({"start_seconds": 5.0}, "--start-seconds is for --engine ray"),
         ({"gpus": -1.0}, "gpus must be at least 0"),
     ],
 )

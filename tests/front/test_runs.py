@@ -1,12 +1,17 @@
 """Runs of a folder, and the table of all."""
 
+import json
+import math
+
 import pytest
 from tests.figures.synthetic import make_run
 from tests.front.made import SMALL
 
 import spectrope as sp
 from spectrope.core.errors import SpectropeWarning, StoreError
+from spectrope.front.runs import listing
 from spectrope.lab.runs import run_for
+from spectrope.store import load_run, open_run
 
 
 def test_finished_ones_are_found_and_unfinished_ones_on_request(tmp_path):
@@ -46,3 +51,29 @@ def test_the_table_holds_runs_of_any_laboratory(tmp_path, capsys):
 def test_a_folder_of_a_report_leaves_out_trials_and_other_laboratories(tmp_path):
     with pytest.raises(StoreError, match="no finished run in"):
         sp.report(tmp_path)
+
+
+NAMES = {"task": {"kind": "distance"}, "encoding_name": "rope", "scale": "mini", "condition": "controlled"}
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"seed": 10**400}, {"seed": "first"}, {"scale": [1]}, {"training": {"learning_rate": "high"}}]
+)
+def test_a_run_with_a_value_of_another_type_is_named_and_the_others_are_listed(tmp_path, wrong):
+    whole = open_run(tmp_path, {**NAMES, "seed": 0, "training": [1]}, 1)
+    broken = open_run(tmp_path, {**NAMES, "seed": 0, **wrong}, 1)
+    listed, left_out = listing(tmp_path)
+    assert listed["run"].to_list() == [whole.id]
+    ((path, reason),) = left_out
+    assert path == broken.path
+    assert reason == "its configuration or one of its tables is damaged: a value has another type."
+
+
+def test_a_configuration_that_json_has_no_words_for_is_no_run(tmp_path):
+    run = open_run(tmp_path, {**NAMES, "seed": 0}, 1)
+    config = json.loads((run.path / "config.json").read_text())
+    config["config"]["seed"] = math.nan
+    (run.path / "config.json").write_text(json.dumps(config))
+    (run.path / "config.json.sha256").unlink()
+    with pytest.raises(StoreError, match=r"is no run: its config\.json describes none"):
+        load_run(run.path)

@@ -1,6 +1,7 @@
 """Full-batch training: right, resumable bit for bit, and stopped by a stated rule."""
 
 import itertools
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from tests.lab.training.killed import kill
 from torch.testing import assert_close
 
 from spectrope.core.config import from_dict, to_dict
-from spectrope.core.errors import ConfigError, Interrupted
+from spectrope.core.errors import ConfigError, Interrupted, SpectropeWarning
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.rope import RoPE
 from spectrope.grokking.config import GrokExperiment, Grokked, GrokTraining
@@ -28,7 +29,8 @@ from spectrope.lab.engines.local import execute
 from spectrope.lab.experiments import read_experiment
 from spectrope.lab.job import Job, complete
 from spectrope.lab.job import train as grok
-from spectrope.lab.training.state import CHECKPOINT, WEIGHTS
+from spectrope.lab.training import state as sitting
+from spectrope.lab.training.state import CHECKPOINT, CHECKPOINTS, WEIGHTS
 from spectrope.store import Run, open_run
 
 CPU = torch.device("cpu")
@@ -89,13 +91,28 @@ def train_at(root: Path) -> None:
 
 
 def test_killed_while_writing_a_checkpoint_it_goes_on_bit_for_bit(tmp_path, whole):
-    roots = {moment: tmp_path / str(moment) for moment in (1, 7)}
+    roots = {moment: tmp_path / str(moment) for moment in (1, 4)}
     kill("tests.grokking.test_training", roots)
     for moment, root in roots.items():
         run = Run(root / whole.id)
         assert run.has_tensors(CHECKPOINT) == run.has_frame(PROGRESS) == (moment > 1)
         assert_same(grok(tiny(), root, CPU), whole)
         assert not run.has_tensors(CHECKPOINT)
+
+
+def test_the_table_of_evaluations_goes_back_with_a_damaged_checkpoint(tmp_path, whole, monkeypatch):
+    monkeypatch.setattr(sitting, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    asked = itertools.count(1)
+    with pytest.raises(Interrupted):
+        grok(tiny(), tmp_path, CPU, stop=lambda: next(asked) == 10)
+    run, seen = Run(tmp_path / whole.id), []
+    assert run.frame(PROGRESS)["step"].to_list() == [0, 5, 10]
+    newest = max(CHECKPOINTS, key=lambda name: json.loads(run.read_tensors(name)[1]["progress"])["step"])
+    (run.path / f"{newest}.safetensors").write_bytes(b"no tensors")
+    with pytest.warns(SpectropeWarning, match="training goes on from step 9"):
+        grok(tiny(), tmp_path, CPU, lambda progress: seen.append(run.frame(PROGRESS)["step"].to_list()))
+    assert seen[0] == [0, 5]
+    assert_same(run, whole)
 
 
 @pytest.mark.parametrize("loss", ["cross_entropy", "mse"])

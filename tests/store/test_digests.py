@@ -8,8 +8,9 @@ import torch
 from tests.store.old import without_digests
 
 from spectrope.core import StoreError
-from spectrope.store import Run, load_run, open_run
+from spectrope.store import Run, digests, load_run, open_run
 from spectrope.store.digests import digest_file, recorded, verify, write_verified
+from spectrope.store.files import replace_file
 
 
 @pytest.fixture
@@ -119,3 +120,50 @@ def test_a_digest_of_another_shape_is_damaged(run):
     digest_file(run.path / "metrics.parquet").write_text("none\n")
     with pytest.raises(StoreError, match=r"metrics\.parquet\.sha256 is damaged: it holds no digest"):
         recorded(run.path / "metrics.parquet")
+
+
+def test_a_damaged_digest_does_not_keep_a_file_from_being_written_anew(tmp_path):
+    path = tmp_path / "metrics.parquet"
+    write_verified(path, b"old")
+    digest_file(path).write_text("no digest")
+    write_verified(path, b"new")
+    assert verify(path)
+    assert path.read_bytes() == b"new"
+
+
+def test_content_that_was_damaged_is_not_believed_after_a_crash_of_the_next_writer(tmp_path, monkeypatch):
+    path = tmp_path / "metrics.parquet"
+    write_verified(path, b"old")
+    path.write_bytes(b"bad")
+
+    def crash(target, write):
+        if target == path:
+            raise KeyboardInterrupt
+        replace_file(target, write)
+
+    monkeypatch.setattr(digests, "replace_file", crash)
+    with pytest.raises(KeyboardInterrupt):
+        write_verified(path, b"new")
+    with pytest.raises(StoreError, match="does not match its digest"):
+        verify(path)
+
+
+def test_a_removed_file_keeps_its_digest_until_its_removal_is_on_the_disk(tmp_path, monkeypatch):
+    path, seen = tmp_path / "checkpoint.safetensors", []
+    write_verified(path, b"content")
+    monkeypatch.setattr(
+        digests, "flush", lambda folder: seen.append((folder, path.exists(), digest_file(path).exists()))
+    )
+    digests.remove(path)
+    assert seen == [(tmp_path, False, True)]
+    assert list(tmp_path.iterdir()) == []
+    digests.remove(path)
+    assert len(seen) == 1
+
+
+def test_where_there_is_nothing_to_remove_a_read_only_folder_is_no_obstacle(tmp_path, monkeypatch):
+    def refused(path, missing_ok=False):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(type(tmp_path), "unlink", refused)
+    digests.remove(tmp_path / "checkpoint.safetensors")

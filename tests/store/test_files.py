@@ -10,6 +10,7 @@ from tests.figures.synthetic import make_run
 
 from spectrope.cli import main
 from spectrope.core.errors import StoreError
+from spectrope.store import files
 from spectrope.store.files import read_file, read_json, replace_file, require_file
 from spectrope.store.records import read_records
 from spectrope.store.run import load_run
@@ -91,3 +92,47 @@ def test_a_link_that_was_planted_is_not_followed(tmp_path, monkeypatch):
         replace_file(target, lambda temporary: temporary.write_text("[]"))
     assert victim.read_text() == "kept"
     assert target.read_text() == "{}"
+
+
+def test_the_longest_name_that_a_file_system_takes_can_be_written(tmp_path):
+    for name in ("x" * 250 + ".html", "\N{GRINNING FACE}" * 62 + ".html"):
+        replace_file(tmp_path / name, lambda temporary: temporary.write_text("page"))
+        assert (tmp_path / name).read_text() == "page"
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_file_whose_name_cannot_be_forced_to_disk_is_told_and_not_read_back(tmp_path, monkeypatch, is_new):
+    target = tmp_path / "manifest.json"
+    if not is_new:
+        target.write_text("old")
+
+    def flush(path):
+        if path == tmp_path:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files, "flush", flush)
+    with pytest.raises(StoreError, match=r"cannot write .*manifest\.json: Input/output error"):
+        replace_file(target, lambda temporary: temporary.write_text("new"))
+    assert target.exists() != is_new
+
+
+def test_a_file_that_cannot_be_forced_to_disk_leaves_the_old_one(tmp_path, monkeypatch):
+    target = tmp_path / "table.parquet"
+    target.write_text("old")
+
+    def fails(handle):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(StoreError, match=r"cannot write .*table\.parquet: Input/output error"):
+        replace_file(target, lambda temporary: temporary.write_text("new"))
+    assert [path.name for path in tmp_path.iterdir()] == ["table.parquet"]
+    assert target.read_text() == "old"
+
+
+def test_what_is_moved_aside_keeps_what_lies_there_already(tmp_path):
+    for content in "abc":
+        (tmp_path / "file").write_text(content)
+        files.move_aside(tmp_path / "file", tmp_path / ".damaged", "file")
+    moved = {path.name: path.read_text() for path in (tmp_path / ".damaged").iterdir()}
+    assert moved == {"file": "a", "file-2": "b", "file-3": "c"}

@@ -4,8 +4,6 @@ import errno
 import json
 import math
 import os
-import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,9 +22,11 @@ from spectrope.store import (
     find_runs,
     load_run,
     open_run,
+    packed,
     resolve_run,
     survey,
 )
+from spectrope.store.locks import take_lock
 
 CONFIG = {"task": {"kind": "distance"}, "model": {"betas": (0.9, 0.98)}, "seed": 0}
 FRAME = pl.DataFrame({"epoch": [0, 1], "split": ["train", "test"], "loss": [math.nan, 0.25]})
@@ -294,26 +294,36 @@ class TestPlaces:
 
 
 class TestTemporaries:
-    def temporary(self, run: Run, host: str, pid: int) -> Path:
-        path = run.path / f"{files.TEMPORARY}{host}-{pid}-metrics.parquet"
+    def temporary(self, run: Run, name: str) -> Path:
+        path = run.path / f"{files.TEMPORARY}{name}-metrics.parquet"
         path.write_bytes(b"half")
         return path
 
-    def test_those_of_the_dead_are_swept_and_those_of_the_living_and_of_other_machines_stay(self, run):
-        dead = subprocess.Popen([sys.executable, "-c", ""])
-        dead.wait()
-        left = self.temporary(run, files._host(), dead.pid)
-        living = self.temporary(run, files._host(), os.getpid())
-        not_ours = self.temporary(run, files._host(), 1)
-        elsewhere = self.temporary(run, "another_machine", dead.pid)
+    def test_those_of_the_dead_are_swept_and_those_of_the_living_stay(self, run):
+        left = [self.temporary(run, "0123456789abcdef"), self.temporary(run, "host-1-0123456789abcdef")]
+        others = [self.temporary(run, name) for name in ("mine", "0123456789abcde")]
+        living = self.temporary(run, "fedcba9876543210")
+        with living.open("rb") as owner:
+            assert take_lock(owner.fileno())
+            open_run(run.path.parent, CONFIG, 1)
+            assert living.exists()
+        assert not any(path.exists() for path in left)
+        assert all(path.exists() for path in others)
         open_run(run.path.parent, CONFIG, 1)
-        assert not left.exists()
-        assert living.exists()
-        assert not_ours.exists()
-        assert elsewhere.exists()
+        assert not living.exists()
 
     def test_a_folder_being_made_by_another_process_is_joined(self, run):
         for path in run.path.iterdir():
             path.unlink()
-        self.temporary(run, files._host(), os.getpid())
-        assert open_run(run.path.parent, CONFIG, 1).config["seed"] == 0
+        living = self.temporary(run, "fedcba9876543210")
+        (run.path / ".lock").touch()
+        with living.open("rb") as owner:
+            assert take_lock(owner.fileno())
+            assert open_run(run.path.parent, CONFIG, 1).config["seed"] == 0
+
+    def test_half_a_table_of_another_process_is_no_damage(self, run):
+        run.finish({"test_accuracy": 0.5})
+        left = self.temporary(run, "0123456789abcdef")
+        assert load_run(run.path).verify()
+        assert left.stem not in run.frames
+        assert left.name not in packed(run).files

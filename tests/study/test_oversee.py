@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,10 @@ import pytest
 from tests.lab.engines.test_local import tiny
 from tests.study.made import row
 
-from spectrope.core.errors import ConfigError, Interrupted, StoreError
+from spectrope.core.errors import ConfigError, Interrupted, SpectropeWarning, StoreError
 from spectrope.core.progress import Progress
-from spectrope.lab.engines.base import EngineError
+from spectrope.lab.engines import ray as overseer
+from spectrope.lab.engines.base import EngineError, LostError
 from spectrope.lab.engines.ray import RETRIES, Board, Ray
 from spectrope.lab.job import Job
 from spectrope.study.rows import StudyRow
@@ -25,11 +27,23 @@ Worker = Callable[[Board], Generator[None, None, Any]]  # Yields while it works,
 JOBS = [Job(tiny("rope")), Job(tiny("alibi"))]
 
 
-class WorkerCrashedError(Exception):
+class RayError(Exception):
     pass
 
 
-class OutOfMemoryError(Exception):
+class RayTaskError(RayError):
+    pass
+
+
+class WorkerCrashedError(RayError):
+    pass
+
+
+class OutOfMemoryError(RayError):
+    pass
+
+
+class ActorDiedError(RayError):
     pass
 
 
@@ -72,12 +86,17 @@ class Actor:
 class Cluster:
     """As much of Ray as the engine uses; each job goes to the next worker."""
 
-    exceptions = SimpleNamespace(WorkerCrashedError=WorkerCrashedError, OutOfMemoryError=OutOfMemoryError)
-
+    exceptions = SimpleNamespace(
+        RayError=RayError,
+        RayTaskError=RayTaskError,
+        WorkerCrashedError=WorkerCrashedError,
+        OutOfMemoryError=OutOfMemoryError,
+    )
+    address = ""
     machines: Sequence[dict[str, float]] = ({"CPU": 1.0}, {"CPU": 8.0, "GPU": 1.0})
 
-    def __init__(self, *workers: Worker, running: bool = False, refusal: Exception | None = None) -> None:
-        self.workers, self.running, self.refusal = list(workers), running, refusal
+    def __init__(self, *workers: Worker, running: bool = False, refusals: Sequence[Exception] = ()) -> None:
+        self.workers, self.running, self.refusals = list(workers), running, list(refusals)
         self.board = Board()
         self.calls: list[tuple[str, Any]] = []
 
@@ -86,13 +105,16 @@ class Cluster:
 
     def init(self, **options: Any) -> None:
         self.calls.append(("init", options))
-        if self.refusal is not None:
-            raise self.refusal
+        if self.refusals:
+            raise self.refusals.pop(0)
         self.running = True
 
     def shutdown(self) -> None:
         self.calls.append(("shutdown", None))
         self.running = False
+
+    def get_runtime_context(self) -> SimpleNamespace:
+        return SimpleNamespace(gcs_address=self.address)
 
     def nodes(self) -> list[dict[str, Any]]:
         dead = {"Alive": False, "Resources": {"CPU": 64.0, "GPU": 8.0}}
@@ -281,11 +303,80 @@ def test_a_cluster_elsewhere_keeps_its_own_size(on):
     ],
 )
 def test_without_a_cluster_the_reason_is_one_line(on, address, error, line):
-    cluster = Cluster(refusal=error)
+    cluster = Cluster(refusals=[error])
     with pytest.raises(EngineError) as told:
         on(cluster, address=address)
     assert str(told.value) == f"no Ray cluster at {line}"
     assert cluster.told("begin") == []
+
+
+LATE = Exception("The current node timed out during startup. This could happen because of the load.")
+
+
+def test_a_cluster_that_starts_slowly_is_waited_for_with_a_message(on, monkeypatch):
+    monkeypatch.setattr(overseer, "SECONDS_OF_PATIENCE", 0.0)
+    cluster = Cluster(worker(record(0)), worker(record(1)), refusals=[LATE, LATE])
+    monkeypatch.setattr(cluster, "shutdown", lambda: time.sleep(0.05))
+    told = r"Ray has not started here \(limit 60 s\) after 0 s; waiting\."
+    with pytest.warns(SpectropeWarning, match=told) as warned:
+        assert len(on(cluster, start_seconds=60.0)) == 4
+    assert len(warned) == 1
+    assert len(cluster.told("init")) == 3
+
+
+def test_a_cluster_that_never_starts_is_given_up_after_the_limit(on):
+    cluster = Cluster(refusals=[LATE])
+    with pytest.raises(EngineError, match=r"Ray did not start on this machine within 1e-09 s; try again"):
+        on(cluster, start_seconds=1e-9)
+    elsewhere = Cluster(refusals=[LATE])
+    with pytest.raises(Exception, match="timed out"):
+        on(elsewhere, address="auto")
+
+
+def test_a_cluster_that_is_lost_is_told_in_a_line_and_what_was_done_is_kept(on):
+    slow = [Progress("train", step, 9, job=1) for step in range(4)]
+    cluster = Cluster(worker(record(0)), worker(ActorDiedError("its owner has died"), *slow))
+    told = r"^the Ray cluster was lost \(ActorDiedError\); finished runs are kept\. Run the same command on"
+    with pytest.raises(LostError, match=told):
+        on(cluster)
+    assert JOBS[0].experiment in on.log
+    assert cluster.told("shutdown") == [None]
+
+
+def test_a_fault_in_a_worker_is_no_loss(on):
+    with pytest.raises(RayTaskError, match="a bug"):
+        on(Cluster(worker(RayTaskError("a bug")), worker(record(1))))
+
+
+def test_without_a_machine_that_is_left_nothing_is_waited_for(on, monkeypatch):
+    monkeypatch.setattr(overseer, "SECONDS_BETWEEN_CHECKS", 0.0)
+    monkeypatch.setattr(overseer, "_head_answers", lambda ray: True)
+    cluster = Cluster(
+        worker(record(0)), worker(record(1), *[Progress("train", n, 9, job=1) for n in range(9)])
+    )
+
+    def lose(progress: Progress) -> None:
+        cluster.machines = ({"GPU": 1.0},)
+
+    with pytest.raises(LostError, match="no machine of the Ray cluster is left that can run a job; finished"):
+        on(cluster, lose)
+    assert JOBS[0].experiment in on.log
+
+
+def test_a_head_that_no_longer_answers_is_told_before_ray_ends_the_process(on, monkeypatch):
+    monkeypatch.setattr(overseer, "SECONDS_BETWEEN_CHECKS", 0.0)
+    slow = [Progress("train", step, 9, job=1) for step in range(9)]
+    cluster = Cluster(worker(record(0)), worker(record(1), *slow))
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        cluster.address = f"127.0.0.1:{head.getsockname()[1]}"
+
+        def lose(progress: Progress) -> None:
+            if progress.done == 3:
+                head.close()
+
+        with pytest.raises(LostError, match="the head of the Ray cluster was lost; finished runs are kept"):
+            on(cluster, lose)
+    assert JOBS[0].experiment in on.log
 
 
 @pytest.mark.parametrize(("cpus", "gpus"), [(1, 2.0), (16, 0.0), (9, 0.5)])

@@ -20,24 +20,26 @@ from spectrope.cli.help import ASKED, asked, help_of
 from spectrope.cli.parsing import parse
 from spectrope.console import complain, say, silent
 from spectrope.core import (
+    EnvironmentLostError,
     Interrupted,
     SpectropeError,
     SpectropeWarning,
     __version__,
     blamed,
+    exit_on_interrupt,
     keep_freed_memory,
     loaded_files,
 )
 
-BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+BAD_INPUT, LOST, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 4, 70, 130, 141
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
     A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone; a
-    user's mistake is one line and code 2, an interruption 130. A fault of the program ends with 70, and a
-    command whose output pipe is closed with 141.
+    user's mistake is one line and code 2, a lost worker or cluster 4, an interruption 130. A fault of the
+    program ends with 70, and a command whose output pipe is closed with 141.
     """
     keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -103,7 +105,7 @@ def _ended(arguments: list[str]) -> int:
         complain(_with_options(str(error)))
         if switches.verbose:
             traceback.print_exc()
-        return BAD_INPUT
+        return LOST if isinstance(error, EnvironmentLostError) else BAD_INPUT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
@@ -141,7 +143,8 @@ def _run(arguments: list[str], switches: Switches) -> int:
     if (everything := asked(arguments[1:])) is not None:
         say(help_of(chosen, arguments[1:], everything=everything))
         return 0
-    parsed = parse(chosen, arguments[1:])
+    with exit_on_interrupt():
+        parsed = parse(chosen, arguments[1:])
     action = getattr(parsed, "action", parsed)
     with silent(when=getattr(action, "json", False)):
         return parsed.run() or 0

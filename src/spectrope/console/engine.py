@@ -33,6 +33,9 @@ class RayOptions:
     gpus: Annotated[
         float, tyro.conf.arg(help="GPUs per run on Ray: 0.25 lets four share one; 0 is the CPU."), RARE
     ] = 0.0
+    start_seconds: Annotated[
+        float, tyro.conf.arg(help="How long Ray may take to start on this machine."), RARE
+    ] = Ray.start_seconds
 
     @property
     def computes_on(self) -> Device:
@@ -51,9 +54,13 @@ class RayOptions:
                 raise ConfigError(
                     "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
                 )
-            return Ray(address=self.address, workers=workers, gpus=self.gpus)
-        if self.gpus or self.address is not None:
-            option = "--gpus" if self.gpus else "--address"
+            return Ray(self.address, workers, gpus=self.gpus, start_seconds=self.start_seconds)
+        given = {
+            "--gpus": self.gpus != 0,
+            "--address": self.address is not None,
+            "--start-seconds": self.start_seconds != Ray.start_seconds,
+        }
+        for option in (name for name, is_given in given.items() if is_given):
             raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
         return None
 

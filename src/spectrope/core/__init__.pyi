@@ -5,6 +5,7 @@ __all__ = [
     "ConfigError",
     "Configured",
     "Device",
+    "EnvironmentLostError",
     "FromConfig",
     "Interrupted",
     "Noise",
@@ -32,6 +33,7 @@ __all__ = [
     "digest_of",
     "dtype_name",
     "each_within",
+    "exit_on_interrupt",
     "finite",
     "from_dict",
     "in_precision",
@@ -95,6 +97,7 @@ from .device import (
 )
 from .errors import (
     ConfigError,
+    EnvironmentLostError,
     Interrupted,
     SpectropeError,
     SpectropeWarning,
@@ -109,7 +112,7 @@ from .foreign import blamed, digest_of, is_foreign, load_file, load_object, load
 from .memory import keep_freed_memory
 from .noise import Noise, maybe_drop
 from .peak import PeakMemory, peak_memory
-from .progress import Progress, Stop, Watch, never, stop_on_signal, unwatched
+from .progress import Progress, Stop, Watch, exit_on_interrupt, never, stop_on_signal, unwatched
 from .random import (
     SeededModule,
     indexed_draws,

@@ -48,6 +48,10 @@ class Interrupted(SpectropeError):  # noqa: N818 (a request, not a mistake)
     """Work stopped at a safe point, with everything saved."""
 
 
+class EnvironmentLostError(SpectropeError):
+    """Processes or machines were lost while they worked; the command line exits with 4."""
+
+
 def require_type(value: object, types: type | tuple[type, ...], where: str, rule: str) -> None:
     """Raise `ConfigError`, such as `experiment(epochs=...) must be a whole number; got '2'.`
 

@@ -1,6 +1,7 @@
 """Progress callbacks and stop requests of long computations."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -72,3 +73,25 @@ def stop_on_signal() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def exit_on_interrupt() -> Iterator[None]:
+    """Let SIGINT end the process at once while modules load, when nothing has been begun.
+
+    An exception within an import would end with a traceback. A handler other than Python's own stays.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"spectrope: interrupted.\n")
+    os._exit(128 + number)

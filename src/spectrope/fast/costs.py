@@ -193,7 +193,7 @@ def read_costs(path: Path) -> CostModel:
     """
     try:
         values = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} holds no costs that can be read: {error}.") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no costs, but {type(values).__name__}.")

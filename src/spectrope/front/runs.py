@@ -1,11 +1,12 @@
 """The runs of a folder, and all of them as one table."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from polars.exceptions import PolarsError
 
 from spectrope.core import SpectropeError, SpectropeWarning, StoreError, require_type
 from spectrope.lab import DECODER, MARK, OWN, fullest, has_diverged
@@ -87,7 +88,7 @@ def table(runs: Run | Iterable[Run] | str | Path = "runs") -> pl.DataFrame:
         [('distance', 'nope', 0)]
     """
     chosen = _runs_of(runs) if isinstance(runs, str | Path) else as_runs(runs)
-    return pl.DataFrame([_row(run) for run in chosen], schema=SCHEMA)
+    return pl.concat([pl.DataFrame(schema=SCHEMA), *map(_frame, chosen)])
 
 
 _runs_of = runs  # Other functions here take `runs`.
@@ -135,13 +136,27 @@ def listing(folder: str | Path) -> tuple[pl.DataFrame, list[tuple[Path, str]]]:
         StoreError: If there is no such folder.
     """
     readable, broken = survey(folder)
-    rows = []
+    rows = [pl.DataFrame(schema=SCHEMA)]
     for run in readable:
         try:
-            rows.append(_row(run))
+            rows.append(_frame(run))
         except SpectropeError as error:
             broken.append((run.path, str(error)))
-    return pl.DataFrame(rows, schema=SCHEMA), broken
+    return pl.concat(rows), broken
+
+
+def _frame(run: Run) -> pl.DataFrame:
+    """The row of a run as a table.
+
+    Raises:
+        StoreError: If something in it is of another type.
+    """
+    try:
+        return pl.DataFrame([_row(run)], schema=SCHEMA)
+    except (PolarsError, OverflowError, TypeError, UnicodeError):
+        raise StoreError(
+            "its configuration or one of its tables is damaged: a value has another type."
+        ) from None
 
 
 def _row(run: Run) -> dict[str, Any]:
@@ -171,22 +186,26 @@ def _identity(run: Run) -> dict[str, Any]:
     if not (isinstance(task, dict) and "kind" in task):
         raise StoreError("its configuration is damaged: its task has no name.")
     names = {name.removesuffix("_name"): config[name] for name in NAMES}
-    rate = config.get("training", {}).get("learning_rate")
     return {
         "laboratory": DECODER,
         "task": task["kind"],
         **names,
         "tuning": config.get("tuning", "none"),
-        "learning_rate": rate,
+        "learning_rate": _rate(config),
     }
+
+
+def _rate(config: Mapping[str, Any]) -> Any:
+    """The learning rate of a configuration, whatever it is; None if there is none."""
+    training = config.get("training")
+    return training.get("learning_rate") if isinstance(training, Mapping) else None
 
 
 def _of_other_laboratory(config: dict[str, Any]) -> dict[str, Any]:
     """A run of another laboratory goes by its label, or by its laboratory: no file is run to list it."""
     from spectrope.lab import read_experiment  # Loads torch, which tables of the decoder's runs do without.
 
-    rate = config.get("training", {}).get("learning_rate")
-    known = {"laboratory": config[MARK], "learning_rate": rate}
+    known = {"laboratory": config[MARK], "learning_rate": _rate(config)}
     if isinstance(config.get(OWN), dict):
         names = ", ".join(config[OWN])
         return known | {"task": config[MARK], "encoding": names, "seed": config.get("seed")}

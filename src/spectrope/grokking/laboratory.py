@@ -5,10 +5,8 @@ by step) and the weights; on residues also the table `pairs` (every pair and the
 `moments` (embeddings and right answers at some steps), on images the table `images`.
 """
 
-import tempfile
 import time
 from abc import abstractmethod
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -16,7 +14,7 @@ import torch
 from spectrope.core import Precision, UnsupportedError, median_seconds
 from spectrope.grokking.config import GrokExperiment, ShapesExperiment
 from spectrope.lab import Laboratory, Probe, TrainingTime, run_for
-from spectrope.store import Run
+from spectrope.store import Run, temporary_folder
 
 if TYPE_CHECKING:
     from spectrope.grokking.steps import StepTrainer
@@ -43,9 +41,9 @@ class StepLaboratory(Laboratory[E]):
 
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """As for any laboratory; a step has its share of an evaluation."""
-        with tempfile.TemporaryDirectory() as folder:
+        with temporary_folder() as folder:
             begun = time.perf_counter()
-            trainer = self.steps(experiment, run_for(experiment, Path(folder)), device)
+            trainer = self.steps(experiment, run_for(experiment, folder), device)
             making = time.perf_counter() - begun
             begun = time.perf_counter()
             trainer.evaluate()

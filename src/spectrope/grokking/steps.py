@@ -51,6 +51,7 @@ class StepTrainer(ABC):
         Raises:
             Interrupted: If asked to stop, once the checkpoint is written.
         """
+        self._write_progress()
         self._evaluate_if_due()
         sit(
             self.state,
@@ -66,7 +67,7 @@ class StepTrainer(ABC):
 
     def write(self) -> None:
         """Write evaluations and weights."""
-        self.run.write_frame(PROGRESS, table(self.state.rows))
+        self._write_progress()
         self.run.write_tensors(WEIGHTS, self.state.model.state_dict(), {})
 
     def _next(self) -> None:
@@ -75,7 +76,14 @@ class StepTrainer(ABC):
 
     def _save(self) -> None:
         self.state.save(self.run)
-        self.run.write_frame(PROGRESS, table(self.state.rows))
+        self._write_progress()
+
+    def _write_progress(self) -> None:
+        """Write the evaluations so far; those of an interrupted session after its last checkpoint go."""
+        if self.state.rows:
+            self.run.write_frame(PROGRESS, table(self.state.rows))
+        else:
+            self.run.remove(PROGRESS)
 
     def _evaluate_if_due(self) -> None:
         step, rows = self.state.step, self.state.rows

@@ -32,7 +32,7 @@ from spectrope.lab.manifest import ENCODING_FILES, OWN
 from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import run_for
 from spectrope.lab.training.probe import Probe
-from spectrope.lab.training.state import CHECKPOINT
+from spectrope.lab.training.state import CHECKPOINTS
 from spectrope.store import Run
 
 
@@ -99,27 +99,40 @@ def train(
 
     Raises:
         ConfigError: If the experiment leaves nothing to train or to test on.
-        Interrupted: If asked to stop, once the checkpoint is written.
+        Interrupted: If asked to stop, once the checkpoint is written or while another process trains it.
         UnsupportedError: If a probe is asked of a run that is finished without it, or of a model that it
             cannot measure.
     """
     laboratory = laboratory_of(experiment)
     laboratory.check(experiment, probe)
     run = run_for(experiment, root)
+    _require_probed(run, probe)
+    if not run.finished:
+        origins = encoding_files(experiment)  # Before training, since trying a law may fail.
+        with run.lock(stop):
+            _require_probed(run, probe)
+            if not run.finished:  # Another process may have finished it meanwhile.
+                with peak_memory(device) as memory:
+                    training = laboratory.trainer(experiment, run, device, precision, probe)
+                    training.fit(watch, stop)
+                facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
+                run.finish(facts | origins)
+    for name in CHECKPOINTS:
+        run.remove(name)
+    return run
+
+
+def _require_probed(run: Run, probe: Probe | None) -> None:
+    """Refuse a probe of a run that is finished without it.
+
+    Raises:
+        UnsupportedError: If it is.
+    """
     if run.finished and probe is not None and not run.has_frame(probe.table):
         raise UnsupportedError(
             f"run {run.id} is finished and was trained without this probe, which measures on the way; "
             "move its folder away, or train under another --runs."
         )
-    if not run.finished:
-        origins = encoding_files(experiment)  # Before training, since trying a law may fail.
-        with peak_memory(device) as memory:
-            training = laboratory.trainer(experiment, run, device, precision, probe)
-            training.fit(watch, stop)
-        facts = _circumstances(training, device) | training.manifest() | memory_used(memory)
-        run.finish(facts | origins)
-    run.remove(CHECKPOINT)
-    return run
 
 
 def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatched, stop: Stop = never) -> Run:
@@ -131,10 +144,11 @@ def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatche
     if stop():
         raise Interrupted("stopped between two runs.")
     run = train(job.experiment, root, device, watch, stop, precision=job.precision)
-    for name in job.tables:
-        measure = MEASURES[name]()
-        if not measure.is_taken(run):
-            measure.take(run, device, watch)
+    if not job.is_done(run):
+        with run.lock(stop):
+            for measure in (MEASURES[name]() for name in job.tables):
+                if not measure.is_taken(run):
+                    measure.take(run, device, watch)
     watch(Progress("done", 1, 1, run.manifest["test_accuracy"]))
     return run
 

@@ -8,6 +8,7 @@ import torch
 
 from spectrope.core import ConfigError, StoreError, choose_dtype, config_hash, initial_weights
 from spectrope.lab.experiments import AnyExperiment, read_experiment, written
+from spectrope.lab.manifest import has_diverged
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.state import WEIGHTS
 from spectrope.models import Decoder
@@ -89,4 +90,9 @@ def load_model(run: Run, device: torch.device) -> Decoder:
         ) from None
     if experiment_of(run).training.drop_positions is not None:
         model.drop_positions()
+    if not (has_diverged(run.manifest) or all(one.isfinite().all() for one in tensors.values())):
+        raise StoreError(
+            f"run {run.id} is damaged: its weights are not finite, though its training has not diverged; "
+            "move its folder away and train it again."
+        )
     return model.eval()

@@ -22,14 +22,17 @@ __all__ = [
     "resolve_run",
     "set_aside",
     "survey",
+    "temporary_folder",
     "unpacked",
     "write_parquet",
 ]
 
 from .check import CheckedFolder, check_folders, set_aside
-from .files import disk_errors, replace_file, require_file, write_parquet
+from .errors import disk_errors
+from .files import replace_file, require_file, write_parquet
 from .folders import find_runs, resolve_run, survey
 from .numbering import FIELD, renumbered
 from .records import Complaint, append_record, read_records
 from .run import RESULTS_VERSION, Run, check_place, load_run, open_run
+from .scratch import temporary_folder
 from .transfer import PackedRun, packed, unpacked

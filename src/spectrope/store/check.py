@@ -1,15 +1,13 @@
 """Whether the run folders under a root are as they were written, and where damaged ones are put."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from spectrope.core import StoreError
-from spectrope.store.files import disk_errors, make_folder
+from spectrope.store.files import move_aside
 from spectrope.store.folders import survey
-
-SET_ASIDE = ".damaged"  # Folders that begin with a dot are no runs.
+from spectrope.store.run import SET_ASIDE
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,4 @@ def set_aside(path: Path) -> Path:
     Raises:
         StoreError: If it cannot be moved.
     """
-    place = path.parent / SET_ASIDE
-    make_folder(place)
-    taken = {one.name for one in place.iterdir()}
-    names = (path.name, *(f"{path.name}-{number}" for number in range(2, len(taken) + 3)))
-    target = place / next(name for name in names if name not in taken)
-    with disk_errors(target):
-        os.rename(path, target)
-    return target
+    return move_aside(path, path.parent / SET_ASIDE, path.name)

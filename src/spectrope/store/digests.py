@@ -10,7 +10,8 @@ import re
 from pathlib import Path
 
 from spectrope.core import StoreError
-from spectrope.store.files import disk_errors, read_file, replace_file, require_file
+from spectrope.store.errors import disk_errors
+from spectrope.store.files import flush, read_file, replace_file, require_file
 
 SUFFIX = ".sha256"
 
@@ -28,11 +29,20 @@ def write_verified(path: Path, content: bytes) -> None:
     """
     digests = [hashlib.sha256(content).hexdigest()]
     if path.exists():
-        current, known = _digest(path), recorded(path)
-        digests += [current] if known is None or current in known else []
+        digests += _replaced(path)
     lines = "".join(f"{digest}  {path.name}\n" for digest in dict.fromkeys(digests))
     replace_file(digest_file(path), lambda temporary: temporary.write_bytes(lines.encode()))
     replace_file(path, lambda temporary: temporary.write_bytes(content))
+
+
+def _replaced(path: Path) -> list[str]:
+    """The digest of the present content of a file, unless that is damaged."""
+    current = _digest(path)
+    try:
+        known = recorded(path)
+    except StoreError:
+        return []
+    return [current] if known is None or current in known else []
 
 
 def verify(path: Path) -> bool:
@@ -73,9 +83,12 @@ def recorded(path: Path) -> list[str] | None:
 
 def remove(path: Path) -> None:
     """Remove a file, if it is there, and then its digest."""
-    for one in (path, digest_file(path)):
-        with disk_errors(one):
-            one.unlink(missing_ok=True)
+    with disk_errors(path):
+        if path.exists():
+            path.unlink(missing_ok=True)
+            flush(path.parent)  # Else a crash might leave the file and take its digest.
+        if digest_file(path).exists():  # In a folder that is read-only even the removal of nothing fails.
+            digest_file(path).unlink(missing_ok=True)
 
 
 def _digest(path: Path) -> str:

@@ -1,50 +1,29 @@
 """Atomic file writes: after a crash a file has either its old or its new content."""
 
 import contextlib
-import errno
 import io
 import json
 import os
-import platform
 import re
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from spectrope.core import StoreError, strict_json
+from spectrope.store.errors import disk_errors
+from spectrope.store.locks import take_lock
 from spectrope.store.numbering import METADATA
 
 TEMPORARY = ".tmp-"
-
-_WAYS_OUT = {
-    errno.ENOSPC: "the disk is full; free some space and run the same command again",
-    errno.EDQUOT: "the disk quota is used up; free some space and run the same command again",
-    errno.EROFS: "the file system is read-only; choose another place",
-    errno.EACCES: "permission is denied; choose another place",
-    errno.EPERM: "permission is denied; choose another place",
-    errno.ENOTDIR: "a file stands where a folder should; choose another place",
-    errno.EEXIST: "a file stands where a folder should; choose another place",
-    errno.EISDIR: "a folder stands where a file should; choose another place",
-}
-
-
-@contextlib.contextmanager
-def disk_errors(path: Path, action: str = "write") -> Iterator[None]:
-    """Turn errors of the operating system into a one-line `StoreError` that says what to do.
-
-    Args:
-        path: What is read or written.
-        action: "read" or "write".
-    """
-    try:
-        yield
-    except OSError as error:
-        reason = _WAYS_OUT.get(error.errno or 0, error.strerror or str(error))
-        raise StoreError(f"cannot {action} {path}: {reason}.") from error
+NAME = re.compile(
+    TEMPORARY.replace(".", r"\.") + r"(\w+-\d+-)?[0-9a-f]{16}-"
+)  # Version 0.1.0 named host and process.
+DEEPEST = 64  # Levels of JSON.
+NAME_KEPT = 50  # Characters of a name, of at most four bytes each, that its temporary file's ends with.
 
 
 def replace_file(path: Path, write: Callable[[Path], object]) -> None:
@@ -59,17 +38,35 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
     """
-    temporary = path.with_name(f"{TEMPORARY}{_host()}-{os.getpid()}-{secrets.token_hex(8)}-{path.name}")
     with disk_errors(path):
+        sweep_temporaries(path.parent)
+        temporary, handle = _new_temporary(path)
         try:
-            # Made here and nowhere else: a link that somebody has planted under this name is not followed.
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             write(temporary)
-            _flush(temporary)
+            flush(temporary)
+            is_new = not path.exists()
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        _flush(path.parent)
+            os.close(handle)
+        try:
+            flush(path.parent)
+        except OSError:
+            if is_new:  # The disk may not have it, so that it must not be read back.
+                path.unlink(missing_ok=True)
+            raise
+
+
+def _new_temporary(path: Path) -> tuple[Path, int]:
+    """A new, empty temporary file beside `path`, and the descriptor that holds its lock."""
+    while True:
+        # The end of a long name alone, so that no temporary name is longer than the file system allows.
+        temporary = path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}-{path.name[-NAME_KEPT:]}")
+        # Made here and nowhere else: a link that somebody has planted under this name is not followed.
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if take_lock(handle) is not False and os.fstat(handle).st_nlink:
+            return temporary, handle
+        os.close(handle)  # Another process has swept it before it was locked.
 
 
 def json_content(value: Mapping[str, Any]) -> bytes:
@@ -103,7 +100,7 @@ def make_folder(path: Path) -> None:
         missing = [folder for folder in (path, *path.parents) if not folder.exists()]
         path.mkdir(parents=True, exist_ok=True)
         for folder in reversed(missing):
-            _flush(folder.parent)
+            flush(folder.parent)
 
 
 def require_file(path: Path) -> None:
@@ -139,39 +136,73 @@ def read_json(path: Path) -> dict[str, Any]:
         value = json.loads(read_file(path))
     except (ValueError, RecursionError):
         raise StoreError(f"{path} is damaged: it is no JSON.") from None
-    if not isinstance(value, dict):
-        raise StoreError(f"{path} is damaged: it holds no JSON object.")
+    if not isinstance(value, dict) or nests_deeply(value):
+        raise StoreError(f"{path} is damaged: it holds no JSON object, or one that nests too deeply.")
     return value
+
+
+def nests_deeply(value: Any) -> bool:
+    """Whether a JSON value nests deeper than anything that this program writes."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [one for values in inner for one in values if isinstance(one, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def files_of(folder: Path, *suffixes: str) -> list[Path]:
+    """The files of a folder with one of these suffixes, by name, but for temporary ones."""
+    return sorted(path for path in folder.iterdir() if path.suffix in suffixes and not is_temporary(path))
 
 
 def is_temporary(path: Path) -> bool:
     """Whether a file is a temporary file of `replace_file`."""
-    return path.name.startswith(TEMPORARY)
+    return NAME.match(path.name) is not None
 
 
 def sweep_temporaries(folder: Path) -> None:
-    """Remove temporary files of dead processes of this machine; those of running processes stay."""
-    for path in filter(is_temporary, list(folder.iterdir())):
-        owner = re.match(rf"{TEMPORARY}{_host()}-(\d+)-", path.name)
-        if owner and not _is_alive(int(owner[1])):
-            path.unlink(missing_ok=True)
+    """Remove temporary files of dead processes, whose locks are free; those of running processes stay."""
+    with contextlib.suppress(OSError):  # Of a folder that cannot be listed.
+        for path in filter(is_temporary, list(folder.iterdir())):
+            _sweep(path)
 
 
-def _host() -> str:
-    return re.sub(r"\W", "_", platform.node())
+def _sweep(path: Path) -> None:
+    with contextlib.suppress(OSError):  # Another process removes it, or nobody can.
+        handle = os.open(path, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
+        try:
+            if take_lock(handle):
+                path.unlink(missing_ok=True)
+        finally:
+            os.close(handle)
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+def move_aside(path: Path, place: Path, name: str) -> Path:
+    """Move a file or folder into the folder `place`, which is made; returns where it is now.
+
+    Args:
+        path: What to move.
+        place: Where to.
+        name: Its name there; one that is taken gets a number.
+
+    Raises:
+        StoreError: If it cannot be moved.
+    """
+    make_folder(place)
+    with disk_errors(place):
+        taken = {one.name for one in place.iterdir()}
+        names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        target = place / next(one for one in names if one not in taken)
+        os.rename(path, target)
+        flush(place)
+        flush(path.parent)
+    return target
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Force a file or the names in a folder to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from spectrope.core import StoreError
-from spectrope.store.files import disk_errors
+from spectrope.store.errors import disk_errors
 from spectrope.store.run import CONFIG, Run, load_run
 
 NAMED = 6  # Runs named in a message at most.

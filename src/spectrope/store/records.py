@@ -1,4 +1,4 @@
-"""Records as lines of JSON: many per file, appended atomically, readable past damaged lines.
+"""Records as lines of JSON: many per file, appended whole, readable past damaged lines.
 
 Run folders store tables as Parquet, which is compact and typed; a study stores lines of text, which git can
 merge.
@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from spectrope.core import StoreError, config_hash
-from spectrope.store.files import disk_errors, read_file
+from spectrope.store.errors import disk_errors
+from spectrope.store.files import flush, make_folder, nests_deeply, read_file
+from spectrope.store.locks import take_lock
 
 CHECK = "check"
+LONGEST = 300  # Characters of a complaint.
 RUN = re.compile(rb'"run":"(\w+)"')  # As `append_record` writes it.
 
 
@@ -31,6 +34,10 @@ class Complaint:
     text: str
     run: str | None = None
 
+    def __post_init__(self) -> None:
+        if len(self.text) > LONGEST:  # It may quote what a record holds.
+            object.__setattr__(self, "text", f"{self.text[:LONGEST]} ...")
+
     def __str__(self) -> str:
         return self.text
 
@@ -38,24 +45,53 @@ class Complaint:
 def append_record(path: Path, record: Mapping[str, Any]) -> None:
     """Add a record to the end of a file, made if need be, and force it to disk.
 
-    The line ends with a checksum of the record, by which a line that a crash has cut off is recognised. It is
-    written in one call, after whatever a crash has left.
+    The line ends with a checksum of the record. One process appends at a time. A line that a crash has cut
+    off is removed, as is one that cannot be written whole or forced to disk; a record that the file already
+    holds is not added again.
 
     Raises:
-        StoreError: If the disk is full, read-only or forbidden.
+        StoreError: If the disk is full, read-only or forbidden; the file then holds what it held before.
     """
     checked = {**record, CHECK: config_hash(dict(record))}
-    line = json.dumps(checked, separators=(",", ":"), allow_nan=False) + "\n"
+    line = json.dumps(checked, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    make_folder(path.parent)
     with disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        is_new = not path.exists()
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         try:
-            size = os.fstat(handle).st_size
-            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            _write_all(handle, (b"\n" if torn else b"") + line.encode())
-            os.fsync(handle)
+            take_lock(handle, wait=True)
+            _append(handle, line)
         finally:
             os.close(handle)
+        if is_new:
+            flush(path.parent)
+
+
+def _append(handle: int, line: bytes) -> None:
+    content = os.pread(handle, os.fstat(handle).st_size, 0)
+    whole = content[: content.rfind(b"\n") + 1]
+    last = content[len(whole) :]
+    if last and _is_record(last):  # As an editor leaves it.
+        whole = content + b"\n"
+    if b"\n" + line in b"\n" + whole:
+        return
+    line = whole[len(content) :] + line
+    kept = min(len(whole), len(content))
+    try:
+        os.ftruncate(handle, kept)
+        _write_all(handle, line)
+        os.fsync(handle)
+    except OSError:
+        os.ftruncate(handle, kept)
+        raise
+
+
+def _is_record(line: bytes) -> bool:
+    try:
+        _record(line)
+    except StoreError:
+        return False
+    return True
 
 
 def _write_all(handle: int, content: bytes) -> None:
@@ -88,6 +124,8 @@ def _record(line: bytes) -> dict[str, Any]:
         record = json.loads(line)
         if not isinstance(record, dict) or CHECK not in record:
             raise StoreError("no record with a checksum.")
+        if nests_deeply(record):
+            raise StoreError("a record that nests too deeply.")
         check = record.pop(CHECK)
         digest = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except (ValueError, RecursionError):

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,20 +14,24 @@ import polars as pl
 from polars.exceptions import PanicException, PolarsError
 from safetensors import SafetensorError, safe_open
 
-from spectrope.core import StoreError, config_hash, require_type
+from spectrope.core import Stop, StoreError, config_hash, never, require_type
 from spectrope.store.card import as_card, as_line
 from spectrope.store.digests import digest_file, remove, verify, write_verified
+from spectrope.store.errors import disk_errors
+from spectrope.store.facts import require_facts
 from spectrope.store.files import (
-    disk_errors,
+    files_of,
     is_temporary,
     json_content,
     make_folder,
+    move_aside,
     parquet_content,
     read_file,
     read_json,
     require_file,
     sweep_temporaries,
 )
+from spectrope.store.locks import held
 from spectrope.store.numbering import counts_from_zero, renumbered
 
 if TYPE_CHECKING:
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
 
 RESULTS_VERSION = 1  # Raised only when the same configuration gives other results.
 CONFIG, MANIFEST = "config.json", "manifest.json"
+LOCK = ".lock"  # Held while a run is trained or measured.
+SET_ASIDE = ".damaged"  # Beside run folders; folders that begin with a dot are no runs.
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,6 +95,7 @@ class Run:
             raise StoreError(f"run {self.id} is unfinished; the command that began it goes on with it.")
         manifest = read_json(self.path / MANIFEST)
         self._verify(self.path / MANIFEST)
+        require_facts(self.path / MANIFEST, manifest)
         return manifest
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
@@ -97,7 +105,7 @@ class Run:
     @property
     def frames(self) -> list[str]:
         """Names of the tables that have been written."""
-        return sorted(path.stem for path in self.path.glob("*.parquet"))
+        return [path.stem for path in files_of(self.path, ".parquet")]
 
     def has_frame(self, name: str) -> bool:
         """Whether a table of that name has been written."""
@@ -163,7 +171,7 @@ class Run:
             StoreError: If the other is unfinished, or a file cannot be copied.
         """
         manifest = other.manifest
-        for source in sorted([*other.path.glob("*.parquet"), *other.path.glob("*.safetensors")]):
+        for source in files_of(other.path, ".parquet", ".safetensors"):
             other._verify(source)
             write_verified(self.path / source.name, read_file(source))
         self.finish({**manifest, "run": self.id, "copied_from": other.id})
@@ -172,6 +180,31 @@ class Run:
         """Remove tensors or a table, where there are any."""
         remove(self._tensors(name))
         remove(self._frame(name))
+
+    def lock(self, stop: Stop = never) -> AbstractContextManager[None]:
+        """Hold the lock of this run while a block runs, after any other process that holds it.
+
+        It ends with the process that holds it. Where the file system has no locks, nothing is waited for.
+
+        Args:
+            stop: Called while waiting.
+
+        Raises:
+            Interrupted: If asked to stop while waiting.
+            StoreError: If the folder cannot be written.
+        """
+        return held(self.path / LOCK, f"run {self.id}", stop)
+
+    def set_tensors_aside(self, name: str) -> Path:
+        """Move damaged tensors out of the run, into `.damaged` beside its folder; returns where they are now.
+
+        Raises:
+            StoreError: If they cannot be moved.
+        """
+        path = self._tensors(name)
+        target = move_aside(path, self.path.parent / SET_ASIDE, f"{self.id}-{path.name}")
+        remove(path)  # The digest is left.
+        return target
 
     def verify(self) -> bool:
         """Check every file against its digest and the folder's name against the configuration.
@@ -183,10 +216,8 @@ class Run:
             StoreError: Naming the first file that is damaged.
         """
         _identity(self.path)
-        files = [
-            path for pattern in ("*.json", "*.parquet", "*.safetensors") for path in self.path.glob(pattern)
-        ]
-        verified = [self._verify(path) for path in sorted(files)]
+        files = files_of(self.path, ".json", ".parquet", ".safetensors")
+        verified = [self._verify(path) for path in files if path.exists()]  # Checkpoints come and go.
         return all(verified)
 
     def _verify(self, path: Path) -> bool:
@@ -210,7 +241,7 @@ class Run:
         return self.path / f"{name}.safetensors"
 
     def _names(self, suffix: str) -> str:
-        names = sorted(path.stem for path in self.path.glob(f"*.{suffix}"))
+        names = [path.stem for path in files_of(self.path, f".{suffix}")]
         return f"it has {', '.join(names)}." if names else "it has none."
 
 
@@ -229,11 +260,11 @@ def open_run(root: Path, config: Mapping[str, Any], data_version: int) -> Run:
     identity = {"config": dict(config), "data_version": data_version, "results_version": RESULTS_VERSION}
     identity = json.loads(json.dumps(identity))
     make_folder(path)
-    with disk_errors(path):
-        sweep_temporaries(path)
+    sweep_temporaries(path)
     if not (path / CONFIG).exists():
-        begun = digest_file(path / CONFIG)
-        if not all(is_temporary(one) or one == begun for one in path.iterdir()):
+        begun = {path / LOCK, digest_file(path / CONFIG)}
+        others = [one for one in path.iterdir() if not (is_temporary(one) or one in begun)]
+        if others and not (path / CONFIG).exists():  # Which another process may have made since.
             raise StoreError(f"{path} holds files but no {CONFIG}, so it is no run; move it away.")
         write_verified(path / CONFIG, json_content(identity))
     _identity(path)
@@ -304,7 +335,10 @@ def _identity(path: Path) -> dict[str, Any]:
         version = identity["results_version"]
         raise StoreError(f"{path} has results of version {version}, not {RESULTS_VERSION}; run it again.")
     verify(path / CONFIG)
-    name = config_hash(identity["config"], identity.get("data_version"), RESULTS_VERSION)
+    try:
+        name = config_hash(identity["config"], identity.get("data_version"), RESULTS_VERSION)
+    except (ValueError, RecursionError):  # Numbers that JSON has no word for, lone surrogates.
+        raise StoreError(f"{path} is no run: its {CONFIG} describes none.") from None
     if name != path.resolve().name:
         raise StoreError(
             f"{path} has the configuration of run {name}; rename the folder to {name}, or move it away."
@@ -315,12 +349,14 @@ def _identity(path: Path) -> dict[str, Any]:
 def _check_files(path: Path) -> None:
     """Refuse truncated tables and tensors, without reading their values, and what is no file."""
     for file in path.iterdir():
-        require_file(file)
-    for table in path.glob("*.parquet"):
-        with _damage(table):
+        if not (is_temporary(file) or file.name == LOCK):
+            require_file(file)
+    # A process that trains the run may remove one of them meanwhile.
+    for table in files_of(path, ".parquet"):
+        with _damage(table), contextlib.suppress(FileNotFoundError):
             pl.read_parquet_schema(table)
-    for tensors in path.glob("*.safetensors"):
-        with _damage(tensors), safe_open(tensors, framework="numpy"):
+    for tensors in files_of(path, ".safetensors"):
+        with _damage(tensors), contextlib.suppress(FileNotFoundError), safe_open(tensors, framework="numpy"):
             pass
 
 

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.store.digests import write_verified
-from spectrope.store.files import disk_errors, make_folder, read_file
+from spectrope.store.errors import disk_errors
+from spectrope.store.files import files_of, make_folder, read_file
 from spectrope.store.run import MANIFEST, Run, load_run
 
-SUFFIXES = {".json", ".parquet", ".safetensors"}
+SUFFIXES = (".json", ".parquet", ".safetensors")
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,7 @@ def packed(run: Run) -> PackedRun:
     _ = run.manifest  # Only finished runs have one.
     run.verify()
     with disk_errors(run.path, "read"):
-        paths = sorted(path for path in run.path.iterdir() if path.suffix in SUFFIXES)
-        ordered = sorted(paths, key=lambda path: path.name == MANIFEST)
+        ordered = sorted(files_of(run.path, *SUFFIXES), key=lambda path: path.name == MANIFEST)
         return PackedRun(run.id, {path.name: read_file(path) for path in ordered})
 
 

@@ -23,14 +23,14 @@ from spectrope.core.errors import DeviceError, Interrupted, StoreError
 from spectrope.core.progress import Progress
 from spectrope.lab.ablation.methods import Exact, TrainedSubject, ablate
 from spectrope.lab.ablation.protocols import PROTOCOLS
-from spectrope.lab.engines.base import EngineError
+from spectrope.lab.engines.base import LostError
 from spectrope.lab.engines.local import Local, execute, threads_each, throttled
 from spectrope.lab.job import Job, complete, train
 from spectrope.lab.runs import dtype_for, experiment_of, load_model, run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import experiment
 from spectrope.lab.training.state import CHECKPOINT
-from spectrope.store import find_runs
+from spectrope.store import Run, find_runs
 from spectrope.study.rows import StudyRow
 
 CPU = torch.device("cpu")
@@ -83,6 +83,27 @@ def test_what_is_finished_is_not_run_again(tmp_path):
     again = complete(Job(tiny()), tmp_path, CPU, lambda event: events.append(event.stage))
     assert events == ["done"]
     assert {path.name: path.stat().st_mtime_ns for path in again.path.iterdir()} == written
+
+
+@pytest.mark.parametrize("measure", ["ablation", "spectrum"])
+def test_a_measurement_that_is_killed_between_its_tables_is_taken_again(tmp_path, monkeypatch, measure):
+    whole = complete(Job(tiny(), (measure,)), tmp_path / "whole", CPU)
+    train(tiny(), tmp_path, CPU)
+    write = Run.write_frame
+
+    def kill_at_second(run, name, table):
+        if set(run.frames) - {"metrics"}:
+            raise KeyboardInterrupt
+        write(run, name, table)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "write_frame", kill_at_second)
+        with pytest.raises(KeyboardInterrupt):
+            complete(Job(tiny(), (measure,)), tmp_path, CPU)
+    run = complete(Job(tiny(), (measure,)), tmp_path, CPU)
+    assert run.frames == whole.frames
+    for name in whole.frames:
+        assert_frame_equal(run.frame(name), whole.frame(name))
 
 
 def test_a_run_trained_as_one_of_several_replicas_is_read_as_before(tmp_path):
@@ -265,8 +286,8 @@ def test_workers_end_with_a_killed_parent(tmp_path):
 def test_a_failing_experiment_lets_the_others_finish(tmp_path, workers):
     plan = [tiny("rope"), tiny("alibi")]
     broken = run_for(plan[0], tmp_path)
-    (broken.path / "checkpoint.safetensors").write_bytes(b"no tensors")
-    with pytest.raises(StoreError, match=r"checkpoint\.safetensors is damaged"):
+    (broken.path / "config.json").write_bytes(b"no JSON")
+    with pytest.raises(StoreError, match=r"config\.json is damaged"):
         execute(plan, tmp_path, device="cpu", workers=workers, watch=ignore)
     assert [run.finished for run in find_runs(tmp_path)].count(True) == 1
 
@@ -304,7 +325,7 @@ def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
                 os.kill(worker.pid, signal.SIGKILL)
 
     plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
-    with pytest.raises(EngineError, match="a worker process died, as when memory runs out; the same command"):
+    with pytest.raises(LostError, match="a worker process died, as when memory runs out; the same command"):
         execute(plan, tmp_path, device="cpu", workers=2, watch=kill)
     assert not any(run.finished for run in find_runs(tmp_path))
     assert not multiprocessing.active_children()

@@ -184,6 +184,7 @@ def test_without_ray_the_way_out_is_told(monkeypatch, tmp_path):
         ({"workers": 0}, "workers must be at least 1"),
         ({"cpus": 0}, "cpus must be"),
         ({"gpus": -1.0}, "gpus must be"),
+        ({"start_seconds": 0.0}, "start_seconds must be above 0"),
     ],
 )
 def test_impossible_shares_are_refused(fields, rule):

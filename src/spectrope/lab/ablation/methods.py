@@ -1,8 +1,6 @@
 """Methods to ablate a finished run; each writes tables to the run's folder."""
 
-import tempfile
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import polars as pl
 import torch
@@ -20,7 +18,7 @@ from spectrope.lab.sizes import mark_of, size_mark
 from spectrope.lab.stamps import with_digests
 from spectrope.models import Decoder
 from spectrope.stats import Aim, ends
-from spectrope.store import PackedRun, Run, unpacked
+from spectrope.store import PackedRun, Run, temporary_folder, unpacked
 from spectrope.tasks import Batch
 
 EXAMPLES = 2000
@@ -167,8 +165,8 @@ def ablate_apart(
     folder: PackedRun, method: Method | None, device: torch.device, watch: Watch = unwatched
 ) -> TablesByName:
     """Ablate a run that was sent from another machine; the tables are returned and kept nowhere."""
-    with tempfile.TemporaryDirectory() as root:
-        subject = TrainedSubject.of(unpacked(folder, Path(root)), device, watch)
+    with temporary_folder() as root:
+        subject = TrainedSubject.of(unpacked(folder, root), device, watch)
         return (method or Exact()).measure(subject)
 
 
@@ -178,7 +176,7 @@ def keep_drops(run: Run, tables: TablesByName) -> None:
         for name in run.frames:
             if mark_of("correlation", name) is not None:
                 run.remove(name)
-    for name, table in tables.items():
+    for name, table in reversed(tables.items()):  # The first tells that all are there.
         run.write_frame(name, table)
 
 

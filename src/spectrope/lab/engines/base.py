@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from spectrope.core import SpectropeError, Watch
+from spectrope.core import EnvironmentLostError, SpectropeError, Watch
 from spectrope.lab.job import Job
 from spectrope.store import Run
 
@@ -14,6 +14,10 @@ Harvested = TypeVar("Harvested")
 
 class EngineError(SpectropeError):
     """The engine cannot be reached, or has given up a job."""
+
+
+class LostError(EngineError, EnvironmentLostError):
+    """The engine has lost the processes or machines that it needs; the same command goes on with the work."""
 
 
 class Engine(ABC):
@@ -39,7 +43,8 @@ class Engine(ABC):
             keep: Called in this process with the harvest of each finished job.
 
         Raises:
-            EngineError: If the engine breaks down.
+            EngineError: If the engine cannot be reached, or gives a job up.
+            LostError: If the engine breaks down.
             Interrupted: After Ctrl-C, once all that is done is kept.
             SpectropeError: If a job fails; the others are done first.
         """

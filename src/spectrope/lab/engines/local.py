@@ -32,7 +32,7 @@ from spectrope.core import (
     stop_on_signal,
     unwatched,
 )
-from spectrope.lab.engines.base import Engine, EngineError, Harvested
+from spectrope.lab.engines.base import Engine, Harvested, LostError
 from spectrope.lab.experiments import AnyExperiment
 from spectrope.lab.job import Job, complete
 from spectrope.lab.runs import find_run, run_for
@@ -121,7 +121,7 @@ def execute(
         Their runs, in the order of the plan.
 
     Raises:
-        EngineError: If a worker process dies.
+        LostError: If a worker process dies.
         Interrupted: After Ctrl-C, once every unfinished run is saved.
         SpectropeError: If a job fails; the others are finished first, unless it is `watch` that fails.
     """
@@ -211,7 +211,7 @@ def _in_processes(jobs: Sequence[Job], root: Path, workers: int, watch: Watch, s
         except BrokenProcessPool as error:
             for worker in set(multiprocessing.active_children()) - others:
                 worker.kill()  # They do not heed SIGTERM, which is all that the pool sends.
-            raise EngineError(DIED) from error
+            raise LostError(DIED) from error
         except BaseException:
             halt()
             raise

@@ -1,10 +1,8 @@
 """Gradients by head over the first steps of training, which are taken again after its end."""
 
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import polars as pl
@@ -17,7 +15,7 @@ from spectrope.lab.runs import experiment_of, run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.probe import Probe
 from spectrope.models import Decoder
-from spectrope.store import Run
+from spectrope.store import Run, temporary_folder
 from spectrope.tasks import Batch
 
 EVERY, STEPS = 20, 40  # Steps between two measurements, and to the last of them.
@@ -62,8 +60,8 @@ class HeadGradients(TableMeasure, name="head_gradients"):
 
         experiment = experiment_of(run)
         unscored = replace(experiment, training=replace(experiment.training, eval_examples=1))
-        with tempfile.TemporaryDirectory() as folder:
-            again = run_for(unscored, Path(folder))
+        with temporary_folder() as folder:
+            again = run_for(unscored, folder)
             trainer = Trainer(unscored, again, device, FactorProbe(every=EVERY), run.manifest["precision"])
             with suppress(Interrupted):
                 trainer.fit(stop=lambda: trainer.state.step > STEPS)

@@ -105,7 +105,7 @@ def spectrum(
         tables |= _unless_empty(correlation=correlations)
     for name in SOMETIMES - set(tables):
         run.remove(f"{name}{plan.mark}")
-    for name, table in tables.items():
+    for name, table in reversed(tables.items()):  # The first tells that all are there.
         run.write_frame(f"{name}{plan.mark}", table)
     return tables
 

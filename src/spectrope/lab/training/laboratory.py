@@ -1,9 +1,7 @@
 """The laboratory of decoders: experiments on labelled sequences, measured once they are trained."""
 
-import tempfile
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +14,7 @@ from spectrope.lab.measures import MEASURES
 from spectrope.lab.runs import build_model, run_for
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.probe import Probe
-from spectrope.store import Run
+from spectrope.store import Run, temporary_folder
 
 if TYPE_CHECKING:
     from spectrope.lab.training.loop import Trainer
@@ -58,8 +56,8 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
     ) -> float:
         """Seconds for the whole run, from a measurement of a shortened one."""
         measure, short = MEASURES[name](), shortened(experiment)
-        with tempfile.TemporaryDirectory() as folder:
-            run = train(short, Path(folder), device, precision=precision)
+        with temporary_folder() as folder:
+            run = train(short, folder, device, precision=precision)
             begun = time.perf_counter()
             measure.take(run, device)
             seconds = time.perf_counter() - begun
@@ -68,9 +66,9 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
 
 def time_steps(short: Experiment, device: torch.device, precision: Precision) -> tuple[float, float]:
     """Seconds to make the data of a shortened experiment, and per step of the optimiser."""
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         begun = time.perf_counter()
-        trainer = DecoderLaboratory().trainer(short, run_for(short, Path(folder)), device, precision)
+        trainer = DecoderLaboratory().trainer(short, run_for(short, folder), device, precision)
         making = time.perf_counter() - begun
         return making, median_seconds(lambda: trainer.step(trainer.train_data), device)
 

@@ -104,7 +104,7 @@ def test_the_laboratory_trains_it_and_its_runs_are_listed_without_the_file(tmp_p
     forget(monkeypatch)
     assert main(("runs",)) == 0
     shown = capsys.readouterr()
-    assert re.search(rf"{run.id} +grokking +mine +0 +[\d.]+", shown.out)
+    assert re.search(rf"{run.id} +grokking +mine +0 +float32 +[\d.]+", shown.out)
     assert main(("claims", "harvest", "single-head", "--rows", "rows")) == 0
     assert shown.err + capsys.readouterr().err == ""
 

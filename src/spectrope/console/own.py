@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
@@ -22,7 +23,7 @@ from spectrope.core import (
     loaded_files,
     reason,
 )
-from spectrope.encodings import ENCODINGS, EncodingConfig, Sizes, laws_of
+from spectrope.encodings import ENCODINGS, EncodingConfig, LawCheck, Sizes, laws_of
 from spectrope.tasks import TASKS, Task, TaskConfig, check_task
 
 Own = Annotated[
@@ -96,12 +97,19 @@ def try_own(model: HasHeads) -> None:
         (
             check.law.name.lower().replace("_", " "),
             "declared" if check.declared else "not declared",
-            "holds" if check.holds else f"broken, error {check.widened_error:.1e}",
+            _measured(check),
             check.note,
         )
         for check in checks
     ]
     table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
+
+
+def _measured(check: LawCheck) -> str:
+    if check.holds:
+        return "holds"
+    size = f", relative error {check.widened_error:.1e}" if isfinite(check.widened_error) else ""
+    return f"does not hold{size}"
 
 
 def place_of(member: type) -> str:

@@ -20,7 +20,7 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert re.search(r"layer +head +drop ", out)
     assert "deposit" in out
     assert main(("runs",)) == 0
-    assert re.search(rf"{trained} +distance +rope +mini +controlled +0 +[\d.]+", capsys.readouterr().out)
+    assert re.search(rf"{trained} +distance +rope +mini +controlled +0 +\w+ +[\d.]+", capsys.readouterr().out)
     assert main(("report", trained, "--out", "page.html")) == 0
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"Wrote {tmp_path / 'page.html'}"
     assert main(("report", "--figure", "heatmap", "--out", "heatmap.svg")) == 0
@@ -122,7 +122,7 @@ def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_pat
     capsys.readouterr()
     assert main(("runs",)) == 0
     shown = capsys.readouterr()
-    assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +[\d.]+", shown.out)
+    assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +float32 +[\d.]+", shown.out)
     assert re.search(rf"{trained} +distance +rope", shown.out)
     told = rf"spectrope: {foreign.id}: unknown laboratory 'another'; known: decoder, .*\n"
     assert re.fullmatch(told, shown.err)

@@ -51,7 +51,8 @@ class Runs:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
-        frame("", listed.select("run", "task", "encoding", "scale", "condition", "seed", result))
+        shown = ("run", "task", "encoding", "scale", "condition", "seed", "precision", result)
+        frame("", listed.select(shown))
         if self.json:
             print_json(listed.to_dicts())
         for path, reason in broken:

@@ -43,9 +43,7 @@ def forget(monkeypatch):
 
 
 def run_unasked(capsys, *command):
-    assert "encoding 'mine' comes from a file, and none is run unasked; name it again" in refused(
-        capsys, *command
-    )
+    assert "encoding 'mine' comes from a file, which is only executed on request" in refused(capsys, *command)
     assert loaded_files() == ()
 
 

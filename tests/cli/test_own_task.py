@@ -109,7 +109,7 @@ def test_commands_name_each_file_once(tmp_path, capsys, monkeypatch):
     own = ("--own", "./first.py:First", "--own", "./first.py:Mine")
     for command in (("ablate", run.id), ("train", "--recipe", f"runs/{run.id}/config.json")):
         run_no_file_yet(monkeypatch)
-        assert "comes from a file, and none is run unasked" in refused(capsys, *command)
+        assert "comes from a file, which is only executed on request" in refused(capsys, *command)
         assert loaded_files() == ()
         assert main((*command, *own)) == 0
         capsys.readouterr()

@@ -18,7 +18,7 @@ from spectrope.console.rare import RARE
 FILE = Path(__file__).with_name("help.json")
 WIDTH = 80
 COLUMN = 24  # Where the text of an option begins at the latest.
-EVERYWHERE = "Every command also takes --quiet, --verbose and --version."
+EVERYWHERE = "All commands also accept --quiet, --verbose and --version."
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 
 

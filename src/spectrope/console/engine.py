@@ -13,7 +13,7 @@ from spectrope.lab import Engine, Local, Ray
 
 EngineName = Literal["local", "ray"]
 WorkersOption = Annotated[
-    int | None, tyro.conf.arg(help="Runs at a time on a CPU (default: one per core)."), RARE
+    int | None, tyro.conf.arg(help="Parallel runs on a CPU (default: one per core)."), RARE
 ]
 
 
@@ -23,15 +23,15 @@ class RayOptions:
 
     device: DeviceOption = "auto"
     engine: Annotated[
-        EngineName, tyro.conf.arg(help="Compute in processes of this machine, or on a Ray cluster."), RARE
+        EngineName, tyro.conf.arg(help="Compute on this machine, or on a Ray cluster."), RARE
     ] = "local"
     address: Annotated[
         str | None,
-        tyro.conf.arg(help="Address of a Ray cluster, such as auto (default: start one here)."),
+        tyro.conf.arg(help="Address of the Ray cluster, such as auto (default: start one)."),
         RARE,
     ] = None
     gpus: Annotated[
-        float, tyro.conf.arg(help="GPUs per run on Ray: 0.25 lets four share one; 0 is the CPU."), RARE
+        float, tyro.conf.arg(help="GPUs per run on Ray: with 0.25, four runs share one; 0: CPU only."), RARE
     ] = 0.0
 
     @property

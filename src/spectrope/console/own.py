@@ -31,7 +31,7 @@ Own = Annotated[
     tyro.conf.UseAppendAction,
     tyro.conf.arg(
         metavar="FILE:CLASS",
-        help="Encoding or task of the run, where it comes from a file of yours. The file is executed.",
+        help="User-defined encoding or task of the run. The file is executed.",
     ),
     RARE,
 ]

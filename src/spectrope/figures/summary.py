@@ -194,7 +194,7 @@ def _of_drop(drop: Drop) -> str:
     where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
     text = f"Silencing one head costs most, {drop.drop:.1f} points, at {where}"
     return (
-        f"{text}." if drop.second is None else f"{text}; the next head of that run costs {drop.second:.1f}."
+        f"{text}." if drop.second is None else f"{text}; the next head of that run costs {drop.second:z.1f}."
     )
 
 

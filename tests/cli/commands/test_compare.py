@@ -82,6 +82,8 @@ def test_compare_takes_an_encoding_from_a_file(tmp_path, capsys, monkeypatch):
     assert list(mine.config["own_encodings"]) == ["mine"]
     assert experiment_of(mine).encoding_name == "mine"
     monkeypatch.setattr(foreign, "_digests", {})
-    assert "encoding 'mine' comes from a file, and none is run unasked" in refused(capsys, "ablate", mine.id)
+    assert "encoding 'mine' comes from a file, which is only executed on request" in refused(
+        capsys, "ablate", mine.id
+    )
     assert main(("report", mine.id, "--out", "page.html")) == 0
     capsys.readouterr()

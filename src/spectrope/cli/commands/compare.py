@@ -1,4 +1,4 @@
-"""`spectrope compare`: the main job."""
+"""`spectrope compare`: train and ablate one decoder per encoding, and write a report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Compare(EngineOptions):
         tuple[str, ...],
         tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = (
+    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help=f"Tasks: {', '.join(TASKS)}, or file.py:Class.")] = (
         COMPARED_TASKS
     )
     scale: ScaleOption = "mini"
@@ -59,17 +59,19 @@ class Compare(EngineOptions):
     precision: PrecisionOption = "auto"
     tune: Annotated[
         bool,
-        tyro.conf.arg(help="Also train each at its best learning rate."),
+        tyro.conf.arg(help="Also train each encoding at its best learning rate."),
     ] = False
     rates: Annotated[
-        tuple[float, ...], tyro.conf.arg(help="Rates tried by --tune, as multiples of the scale's."), RARE
+        tuple[float, ...],
+        tyro.conf.arg(help="Learning rates tried by --tune, as multiples of the scale's."),
+        RARE,
     ] = FACTORS
     runs: RunsRoot = ROOT
     out: OutPage = Path("report.html")
     json: JsonOption = False
 
     def run(self) -> None:
-        """Run what is not in the run folders yet, print the table, write the report."""
+        """Train the runs that do not exist yet, print the table, and write the report."""
         for field in ("encodings", "tasks", "seeds", "rates"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
         check_page(self.out)

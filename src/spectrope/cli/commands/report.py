@@ -30,7 +30,7 @@ class Report:
     ] = ()
     figure: Annotated[
         str | None,
-        tyro.conf.arg(help="Save one figure: a name, or file.py:Class."),
+        tyro.conf.arg(help="Save only this figure: a name, or file.py:Class."),
     ] = None
     out: Annotated[
         Path | None,

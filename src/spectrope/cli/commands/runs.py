@@ -21,9 +21,9 @@ class Runs:
     """
 
     runs: RunsRoot = ROOT
-    check: Annotated[bool, tyro.conf.arg(help="Compare every file with its digest.")] = False
+    check: Annotated[bool, tyro.conf.arg(help="Verify the digest of every file.")] = False
     repair: Annotated[
-        bool, tyro.conf.arg(help="With --check: move damaged runs aside, so that they are trained again.")
+        bool, tyro.conf.arg(help="With --check: move damaged runs aside, to be trained again.")
     ] = False
     json: JsonOption = False
 

@@ -1,4 +1,4 @@
-"""Distance of a spectrum from its symbol: theorems of Szegő (eigenvalues), Avram and Parter (singular values)."""
+"""Distance of a spectrum from its symbol: theorems of Szegő, and of Avram and Parter."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

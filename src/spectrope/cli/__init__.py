@@ -110,6 +110,8 @@ def _ended(arguments: list[str]) -> int:
     except Exception as error:
         if told := blamed(error, loaded_files()):
             complain(f"{told}.")
+            if switches.verbose:
+                traceback.print_exc()
             return BAD_INPUT
         traceback.print_exc()
         return CRASHED

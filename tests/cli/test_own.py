@@ -102,7 +102,7 @@ def test_the_laboratory_trains_it_and_its_runs_are_listed_without_the_file(tmp_p
     forget(monkeypatch)
     assert main(("runs",)) == 0
     shown = capsys.readouterr()
-    assert re.search(rf"{run.id} +grokking +mine +0 +float32 +[\d.]+", shown.out)
+    assert re.search(rf"{run.id} +grokking +mine +0 +[\d.]+", shown.out)
     assert main(("claims", "harvest", "single-head", "--rows", "rows")) == 0
     assert shown.err + capsys.readouterr().err == ""
 
@@ -120,7 +120,7 @@ def test_a_mistake_in_a_method_is_told_before_anything_is_trained(tmp_path, caps
     (tmp_path / "mine.py").write_text(MINE.replace(right, wrong))
     for command in (("train", "--encoding"), ("compare", "--encodings"), ("grok", "--encoding")):
         line = refused(capsys, *command, "mine.py:Mine")
-        assert "mine.py:Mine fails when it is tried: " in line
+        assert "mine.py:Mine fails in a test: " in line
         assert told in line
     assert not {path.name for path in tmp_path.iterdir()} & {"runs", "grok-runs"}
 

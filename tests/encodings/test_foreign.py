@@ -74,7 +74,7 @@ def test_an_edited_file_is_another_version(tmp_path, monkeypatch):
     file.write_text(file.read_text().replace("-lag.abs()", "-2 * lag.abs()"))
     ENCODINGS.resolve(f"{file}:Mine")
     assert ENCODINGS.digests(config) != first
-    with pytest.raises(ConfigError, match="the file of encoding 'mine' has been edited"):
+    with pytest.raises(ConfigError, match="the file of encoding 'mine' has changed"):
         ENCODINGS.require_digests(first)
     assert ENCODINGS.digests({"kind": "rope"}) == {}
 

@@ -1,4 +1,4 @@
-"""The command line: commands are found by their files, and imported when they run."""
+"""The command line: commands are found by their files, and only imported when they run."""
 
 import io
 import os
@@ -35,9 +35,9 @@ BAD_INPUT, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone; a
-    user's mistake is one line and code 2, an interruption 130. A fault of the program ends with 70, and a
-    command whose output pipe is closed with 141.
+    If `run` of a command returns a number, this is the exit code. Errors of the user are printed as one line,
+    with exit code 2. The code is 130 after an interruption, 141 if the output pipe was closed, and 70 after a
+    bug.
     """
     keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -62,12 +62,12 @@ def _complain_of(others: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Switches:
-    """What every command understands, wherever it stands among the arguments.
+    """Options that every command accepts, anywhere among its arguments.
 
     Args:
-        version: Print the version, and do nothing else.
-        quiet: Print errors, and JSON where it is asked for, but neither text nor progress.
-        verbose: Say on standard error what runs and how long it took, and where an error was raised.
+        version: Print the version and exit.
+        quiet: Print neither text nor progress, only errors and requested JSON.
+        verbose: Report versions and timing on standard error, and print the traceback of errors.
     """
 
     version: bool = False
@@ -76,7 +76,7 @@ class Switches:
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> tuple["Switches", list[str]]:
-        """What is asked, and the arguments that are left; what follows `--` is left as it is."""
+        """The switches and the remaining arguments; arguments after `--` are not touched."""
         end = arguments.index("--") if "--" in arguments else len(arguments)
         names = {f"--{name}": name for name in vars(cls())}
         given = {names[word]: True for word in arguments[:end] if word in names}

@@ -1,4 +1,4 @@
-"""Options that choose where runs are carried out: in processes of this machine, or on a Ray cluster."""
+"""Options for the engine that carries out runs: this machine or a Ray cluster."""
 
 import os
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WorkersOption = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class RayOptions:
-    """Whether a Ray cluster computes, which one, and how many of its GPUs a run takes."""
+    """Whether to use a Ray cluster, which one, and the GPUs per run."""
 
     device: DeviceOption = "auto"
     engine: Annotated[
@@ -48,19 +48,17 @@ class RayOptions:
         require(self.gpus >= 0, self, "gpus", "at least 0")
         if self.engine == "ray":
             if self.device != "auto":
-                raise ConfigError(
-                    "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
-                )
+                raise ConfigError("--device is for --engine local; with --engine ray, use --gpus (0: CPU).")
             return Ray(address=self.address, workers=workers, gpus=self.gpus)
         if self.gpus or self.address is not None:
             option = "--gpus" if self.gpus else "--address"
-            raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
+            raise ConfigError(f"{option} is for --engine ray; with --engine local, use --device.")
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions(RayOptions):
-    """Where several runs are carried out, and how many at a time."""
+    """Engine and parallelism of several runs."""
 
     workers: WorkersOption = None
 

@@ -1,4 +1,4 @@
-"""Options of the commands that train, whose help lists registered names and therefore imports them."""
+"""Options of the commands that train models."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any

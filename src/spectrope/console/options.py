@@ -62,9 +62,9 @@ def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
     """Refuse options that would have no effect, such as `--k goes with --distribution square or strip.`
 
     Args:
-        command: The command, a dataclass; what differs from its default has been given.
+        command: The command, a dataclass; a field that differs from its default counts as given.
         names: Fields that do not apply.
-        told: What follows the option's name, and says to what it belongs.
+        told: The rest of the message, after the name of the option.
 
     Raises:
         ConfigError: If one of them has been given.

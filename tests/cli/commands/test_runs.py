@@ -20,11 +20,26 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert re.search(r"layer +head +drop ", out)
     assert "deposit" in out
     assert main(("runs",)) == 0
-    assert re.search(rf"{trained} +distance +rope +mini +controlled +0 +\w+ +[\d.]+", capsys.readouterr().out)
+    assert re.search(rf"{trained} +distance +rope +mini +controlled +0 +[\d.]+", capsys.readouterr().out)
     assert main(("report", trained, "--out", "page.html")) == 0
     assert capsys.readouterr().out.rstrip().splitlines()[-1] == f"Wrote {tmp_path / 'page.html'}"
     assert main(("report", "--figure", "heatmap", "--out", "heatmap.svg")) == 0
     assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
+
+
+def test_runs_name_their_precision(tmp_path, capsys):
+    first, second = make_run(tmp_path / "runs", "rope"), make_run(tmp_path / "runs", "alibi")
+    first.finish(first.manifest | {"precision": "bfloat16"})
+    second.finish(second.manifest | {"precision": "bfloat16"})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("matrix products in bfloat16\n")
+    assert max(map(len, shown.splitlines())) <= 80
+    second.finish(second.manifest | {"precision": "float32"})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"{first.id} .* 0 +bfloat16 +[\d.]+", shown)
+    assert re.search(rf"{second.id} .* 0 +float32 +[\d.]+", shown)
 
 
 def test_a_figure_without_a_place_is_named_after_itself(tmp_path, capsys):
@@ -99,7 +114,7 @@ def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
     assert main(("compare", "--encodings", "rope", "--tasks", "distance", *SMALL, "--workers", "1")) == 0
     assert capsys.readouterr().err == told
     page = (tmp_path / "report.html").read_text()
-    assert "Near chance, so that drops of heads are not yet meaningful" in page
+    assert "Near chance, so that drops of heads are not meaningful" in page
     run.finish(run.manifest | {"test_accuracy": 0.5})
     assert main(("train", *SMALL)) == 0
     assert capsys.readouterr().err == ""
@@ -128,4 +143,4 @@ def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_pat
     assert re.fullmatch(told, shown.err)
     assert main(("report",)) == 0
     assert trained in (tmp_path / "report.html").read_text()
-    assert f"run {other.id} is no training run" in refused(capsys, "report", other.id)
+    assert f"run {other.id} is not a training run" in refused(capsys, "report", other.id)

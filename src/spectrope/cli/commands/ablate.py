@@ -125,7 +125,7 @@ class Ablate(Checkpoints, RayOptions):
         refuse_given(self, ("engine", "address", "gpus"), here)
         refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
         if self.task is not None and self.texts is not None:
-            raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
+            raise ConfigError("a checkpoint is scored on either --task or --texts; got both.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
         return ablate(
             self.open(source),
@@ -157,11 +157,15 @@ class Ablate(Checkpoints, RayOptions):
             refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive.")
         else:
             refuse_given(
-                self, ("examples",), "does not go with --method adaptive, which takes as few as decide."
+                self,
+                ("examples",),
+                "cannot be combined with --method adaptive, which chooses the number of examples.",
             )
             if self.half_width is not None:
                 refuse_given(
-                    self, ("threshold",), "does not go with --half-width: one of them says when to stop."
+                    self, ("threshold",), "cannot be combined with --half-width; use one stopping criterion."
                 )
         if self.method == "screen":
-            refuse_given(self, ("protocol",), "does not go with --method screen, which takes --fill alone.")
+            refuse_given(
+                self, ("protocol",), "cannot be combined with --method screen, which only accepts --fill."
+            )

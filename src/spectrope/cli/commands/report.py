@@ -1,4 +1,4 @@
-"""`spectrope report`: the page, or one figure, from disk alone."""
+"""`spectrope report`: write the page of runs, or one figure, from stored results."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`spectrope runs`: what lies in a folder of runs, and whether it is as it was written."""
+"""`spectrope runs`: list the runs of a folder, or verify their files."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -51,8 +51,12 @@ class Runs:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
-        shown = ("run", "task", "encoding", "scale", "condition", "seed", "precision", result)
-        frame("", listed.select(shown))
+        shown = listed.select("run", "task", "encoding", "scale", "condition", "seed", "precision", result)
+        precisions = listed["precision"].drop_nulls().unique().to_list()
+        if len(precisions) == 1:  # Said once, so that the table fits 80 columns.
+            frame(f"matrix products in {precisions[0]}", shown.drop("precision"))
+        else:
+            frame("", shown)
         if self.json:
             print_json(listed.to_dicts())
         for path, reason in broken:

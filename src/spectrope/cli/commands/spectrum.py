@@ -1,4 +1,4 @@
-"""`spectrope spectrum`: the spectra of the heads of a run or a checkpoint, or of an encoding by itself."""
+"""`spectrope spectrum`: spectra of the heads of a run or a checkpoint, or of an encoding's kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,7 @@ class Spectrum(Checkpoints):
     def run(self) -> None:
         """Measure, keep the tables, print them."""
         if (self.target is None) == (self.encoding is None):
-            raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
+            raise ConfigError("spectrum takes exactly one of a run, a checkpoint and --encoding NAME.")
         if self.encoding is not None:
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")

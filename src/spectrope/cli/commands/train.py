@@ -1,4 +1,4 @@
-"""`spectrope train`: one run."""
+"""`spectrope train`: train one run."""
 
 import json
 from dataclasses import dataclass

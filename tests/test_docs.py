@@ -85,7 +85,7 @@ def test_the_page_of_claims_has_the_verdicts_of_the_rows():
 
 
 def test_what_readme_says_of_claims_is_on_their_page():
-    section = README.read_text().split("## What the claims come to")[1].split("\n## ")[0]
+    section = README.read_text().split("## Results on the papers' claims")[1].split("\n## ")[0]
     page = (ROOT / "docs" / "explanation" / "replication.md").read_text()
     told = re.findall(r"(-?[\d.]+)[\w\s]*\[(-?[\d.]+), (-?[\d.]+)\]", section)
     assert len(told) == 6

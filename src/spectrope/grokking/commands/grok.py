@@ -96,7 +96,9 @@ class Grok(EngineOptions):
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         looks = 1 + -(-self.steps // max(1, self.evaluate_every))
         enough = looks >= FEWEST or not self.compare_measures
-        require(enough, self, "evaluate_every", f"small enough for {FEWEST} evaluations with --compare-measures")
+        require(
+            enough, self, "evaluate_every", f"small enough for {FEWEST} evaluations with --compare-measures"
+        )
         check_page(self.out)
         plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):

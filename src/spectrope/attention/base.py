@@ -14,7 +14,7 @@ from spectrope.core import Noise, Registry, UnsupportedError, maybe_drop
 from spectrope.encodings import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
-Limit = Callable[[Encoding, torch.device, torch.dtype], str | None]
+Restriction = Callable[[Encoding, torch.device, torch.dtype], str | None]
 
 
 def no_limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -39,7 +39,7 @@ class Implementation:
     forms: frozenset[Form]
     requires: frozenset[Tag] = frozenset()
     dropout: bool = True
-    limit: Limit = no_limit
+    limit: Restriction = no_limit
     exact: bool = True
 
     def objection(

@@ -42,6 +42,7 @@ class Case:
         share: Part of the whole that one run of the reference does; its time is divided by it, and its peak
             memory is not reported.
         repeats: Timed runs per side, where not as many as of the other cases.
+        clock: Clock in seconds, such as processor time, which does not depend on other work on the machine.
     """
 
     label: str
@@ -51,6 +52,7 @@ class Case:
     goal: str = ""
     share: float = 1.0
     repeats: int | None = None
+    clock: Callable[[], float] = time.perf_counter
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def measured(case: Case, repeats: int) -> Row:
     """Peak memory from a first, untimed run of each side; then both sides timed in turns."""
     calls = [call for call in (case.fast, case.reference) if call is not None]
     peaks = [peak_mib(call) for call in calls]
-    times = zip(*([timed(call) for call in calls] for _ in range(repeats)), strict=True)
+    times = zip(*([timed(call, case.clock) for call in calls] for _ in range(repeats)), strict=True)
     sides = [Side(statistics.median(t), min(t), peak) for t, peak in zip(times, peaks, strict=True)]
     reference = _whole(sides[1], case.share) if len(sides) == 2 else None
     ratio = reference.seconds / sides[0].seconds if reference else None
@@ -127,13 +129,13 @@ def _whole(part: Side, share: float) -> Side:
     return part if share == 1 else Side(part.seconds / share, part.least_seconds / share, None)
 
 
-def timed(call: Callable[[], object]) -> float:
+def timed(call: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
     """Seconds of one run, until the accelerator has finished."""
     _synchronise()
-    start = time.perf_counter()
+    start = clock()
     call()
     _synchronise()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def peak_mib(call: Callable[[], object]) -> float | None:
@@ -177,7 +179,7 @@ def _line(row: Row) -> str:
         f"{other.seconds:.3g}" if other else "",
         f"{row.ratio:.2f}x" if row.ratio else "",
         *(
-            "" if side is None or side.peak_mib is None else f"{side.peak_mib:.0f}"
+            "" if side is None or side.peak_mib is None else f"{side.peak_mib:z.0f}"
             for side in (row.fast, other)
         ),
     )

@@ -1,5 +1,9 @@
-"""Start-up time of commands beside `import torch`, each in a new process: `python -m benchmarks.startup`."""
+"""Start-up time of commands, compared with `import torch`: `python -m benchmarks.startup`.
 
+Each call runs in a new process, and its processor time is measured.
+"""
+
+import os
 import subprocess
 import sys
 import tempfile
@@ -10,7 +14,7 @@ from benchmarks.harness import Case, run
 
 from spectrope.cli.catalogue import commands
 
-REPEATS = 7
+REPEATS = 3
 TORCH = ("-c", "import torch")
 
 
@@ -18,6 +22,12 @@ def new_process(*arguments: str) -> None:
     """Run Python once, in an empty folder, and throw its output away."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, *arguments], check=True, capture_output=True, cwd=folder)
+
+
+def processor_time() -> float:
+    """Processor time of all finished child processes, in seconds."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def command(*words: str) -> Callable[[], None]:
@@ -36,7 +46,7 @@ def imports_no_torch(*words: str) -> None:
 def case(*words: str, goal: str) -> Case:
     """A command line, gated by not loading torch, beside `import torch`."""
     gate, reference = partial(imports_no_torch, *words), partial(new_process, *TORCH)
-    return Case(" ".join(words), gate, command(*words), reference, goal=goal)
+    return Case(" ".join(words), gate, command(*words), reference, goal=goal, clock=processor_time)
 
 
 def main() -> None:

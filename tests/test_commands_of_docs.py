@@ -1,54 +1,75 @@
-"""Every command of README and docs can be typed.
-
-Those of the first pages, and of grokking and fast attention, are run at a small size.
-"""
+"""Every command of README and docs can be typed, and the cheap ones are run, at a small size."""
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import transformers
 import tyro
-from tests.checkpoints.audit.families import FAMILIES
 from tests.own_files import run_no_file_yet
-from tests.test_docs import PAGES, ROOT, small
+from tests.test_docs import PAGES, small
 
 from spectrope.cli import main
 from spectrope.cli.catalogue import commands
-from spectrope.fast import calibration
-from spectrope.grokking.models.vision import BASIC
-from spectrope.lab.engines.local import execute
-from spectrope.lab.job import Job
-from spectrope.lab.training.scales import SCALES, experiment
+from spectrope.lab.training.scales import SCALES
 
-FENCED = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-OF_SHELLS = ("", "console", "bash", "sh", "shell")  # Languages of blocks that hold commands.
-RUN = ("README.md", "docs/index.md", "docs/how-to/demo.md", "docs/how-to/command-line.md")
-SIZE = {"compare": ("--examples", "60", "--workers", "1"), "train": ("--examples", "60")}
-INLINE = re.compile(r"`(spectrope [^`]+)`")
-OF_GROKKING = ("--steps", "3", "--evaluate-every", "1", "--seeds", "0", "--device", "cpu")
-OF_SHAPES = (
-    *("--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--batch-size", "4"),
-    *("--steps", "2", "--evaluate-every", "1", "--device", "cpu"),
-)
-OF_APPLICATIONS = {
-    "grok": OF_GROKKING,
-    "grok-shapes": OF_SHAPES,
-    "grok-theory": ("--p", "5", "--tokens", "4"),
-    "attention bench": ("--head-dim", "4", "--shortest", "32", "--longest", "64"),
-    "attention plan": ("--length", "4096", "--examples", "2"),
-    "claims run": ("--dry-run",),
-    "train": ("--epochs", "1", "--examples", "60"),
-}
+SHELLS = ("", "console", "bash", "sh", "shell")  # Languages of blocks with commands.
 LISTED_ALONE = ("--completion", "--help")
+GROK = ("--p", "11", "--steps", "8", "--evaluate-every", "1")
+SIZE = {
+    "compare": ("--examples", "60", "--workers", "1"),
+    "train": ("--examples", "60"),
+    "grok": GROK,
+    "audit": ("--length", "32"),
+    "ablate": ("--examples", "8"),
+    "measure": (),
+    "spectrum": ("--examples", "8"),
+    "attention": (),
+    "report": (),
+    "runs": (),
+    "encodings": (),
+    "diff": ("--length", "32"),
+}
+NOT_RUN = {  # Words of commands that are only parsed, and why.
+    "ray": "needs a cluster",
+    "cuda": "needs a GPU",
+    "--texts": "needs a tokenizer",
+    "--recipe": "run by the tests of recipes",
+    "--own": "run by tests/cli/test_own_pages.py, with the files of the pages",
+    "1000000": "takes ten seconds",
+    "--bench": "measures time",
+    "--seeds": "repeats the same command",
+    "--k": "needs a larger modulus than a small run has",
+    "$SLURM_ARRAY_TASK_ID": "is set by SLURM",
+    "RUN|CHECKPOINT": "stands for two commands",
+    "costs.json": "takes a minute to measure",
+    "bench": "measures time",
+    "--tune": "trains dozens of models",
+    "/shared/runs": "is a folder of a cluster",
+    "R12": "is for runs with latent attention",
+}
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The content of the fenced blocks that hold commands."""
+    inside: list[str] | None = None
+    language = ""
+    for line in text.splitlines():
+        if not line.startswith("```"):
+            if inside is not None:
+                inside.append(line)
+        elif inside is None:
+            inside, language = [], line.removeprefix("```").strip()
+        else:
+            if language in SHELLS:
+                yield "\n".join(inside)
+            inside = None
 
 
 def typed(page: Path) -> list[list[str]]:
     """The words of each command line of a page, without prompts, comments and what follows a pipe."""
-    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
-    shells = "\n".join(text for language, text in blocks if language in OF_SHELLS)
-    lines = shells.replace("\\\n", " ").splitlines()
+    lines = "\n".join(blocks(page.read_text(encoding="utf-8"))).replace("\\\n", " ").splitlines()
     found = (re.match(r"\s*(?:\$ )?spectrope (.*)", line) for line in lines)
     words = (shlex.split(re.split(r" [|>&]", match[1])[0], comments=True) for match in found if match)
     return [one for one in words if one and "..." not in one]
@@ -57,6 +78,22 @@ def typed(page: Path) -> list[list[str]]:
 ALL = [
     pytest.param(words, id=f"{page.stem}: {' '.join(words)}"[:90]) for page in PAGES for words in typed(page)
 ]
+
+
+def is_run(words: list[str]) -> bool:
+    """Whether a command is cheap enough to be run."""
+    own_file = any(".py:" in word for word in words)  # Run with the files of their pages, by test_own_pages.
+    return words[0] in SIZE and not own_file and not set(words) & set(NOT_RUN)
+
+
+RUN = sorted({tuple(words) for page in PAGES for words in typed(page) if is_run(words)})
+
+
+def test_commands_are_found_in_all_kinds_of_blocks():
+    text = "```python\nx\n```\nspectrope no\n```console\n$ spectrope a\n```\n\n```\nspectrope b\n```\n"
+    assert list(blocks(text)) == ["$ spectrope a", "spectrope b"]
+    assert len(ALL) > 50
+    assert len(RUN) > 15
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -70,48 +107,21 @@ def test_commands_of_all_pages_can_be_typed(words):
     assert tyro.cli(commands()[words[0]].load(), args=given, config=config) is not None
 
 
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", RUN)
-def test_commands_of_the_first_pages_run(page, monkeypatch):
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A small Llama with random weights, as a folder."""
+    transformers = pytest.importorskip("transformers")
+    sizes = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 32, "max_position_embeddings": 64}
+    config = transformers.LlamaConfig(**sizes, num_hidden_layers=2, num_attention_heads=2)
+    folder = tmp_path_factory.mktemp("models") / "checkpoint"
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("words", RUN, ids=lambda words: " ".join(words)[:90])
+def test_cheap_commands_run(words, trained, checkpoint, monkeypatch):
     run_no_file_yet(monkeypatch)
     monkeypatch.setitem(SCALES, "mini", {name: small(preset) for name, preset in SCALES["mini"].items()})
-    for words in typed(ROOT / page):
-        if not {"RUN", "CHECKPOINT"} & set(words):
-            assert main([*words, *SIZE.get(words[0], ())]) == 0, words
-
-
-def shown(page: Path) -> list[list[str]]:
-    """The words of each command of a page, in blocks and in its sentences, without repetition."""
-    text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    inline = [shlex.split(" ".join(one.split()))[1:] for one in INLINE.findall(text)]
-    return [list(words) for words in dict.fromkeys(map(tuple, typed(page) + inline))]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """What pages call RUN and CHECKPOINT, and `resnet-18`, small."""
-    root = tmp_path_factory.mktemp("models")
-    one = experiment("distance", "rope", epochs=1, n_examples=60)
-    [run] = execute([Job(one, tables=())], root / "runs", device="cpu")
-    FAMILIES["smollm3"]().save_pretrained(root / "checkpoint")
-    thin = transformers.ResNetConfig(**BASIC, embedding_size=4, hidden_sizes=[4] * 4)
-    transformers.ResNetForImageClassification(thin).save_pretrained(root / "resnet-18")
-    return {
-        "RUN": str(run.path),
-        "CHECKPOINT": str(root / "checkpoint"),
-        "resnet-18": str(root / "resnet-18"),
-    }
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", ["grokking", "fast-attention"])
-def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
-    monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
-    monkeypatch.setattr(calibration, "ROUNDS", 1)
-    words_of_page = shown(ROOT / "docs" / "how-to" / f"{page}.md")
-    assert len(words_of_page) > 4
-    for words in words_of_page:
-        for target in ("RUN", "CHECKPOINT") if "RUN|CHECKPOINT" in words else (None,):
-            asked = [models.get(target if word == "RUN|CHECKPOINT" else word, word) for word in words]
-            size = OF_APPLICATIONS.get(words[0], OF_APPLICATIONS.get(" ".join(words[:2]), ()))
-            assert main([*asked, *size]) == 0, words
+    placed = [trained if word == "RUN" else word for word in words]
+    placed = [str(checkpoint) if re.match(r"path/to/", word) else word for word in placed]
+    assert main([*placed, *SIZE[words[0]]]) == 0

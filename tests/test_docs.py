@@ -48,7 +48,7 @@ def test_the_examples_of_readme_run_and_print_what_it_shows(tmp_path, monkeypatc
         exec(compile(block, "README.md", "exec"), namespace)
     printed = [words_of(line) for line in capsys.readouterr().out.splitlines()]
     assert [line for line in map(words_of, shown.splitlines()) if line] == [
-        line for line in printed if line and line[0] in {"accuracy", "silenced;", "task", "distance", "─"}
+        line for line in printed if line and line[0] in {"accuracy", "(layer.head,", "task", "distance", "─"}
     ]
 
 
@@ -85,7 +85,7 @@ def test_the_page_of_claims_has_the_verdicts_of_the_rows():
 
 
 def test_what_readme_says_of_claims_is_on_their_page():
-    section = README.read_text().split("## What the claims come to")[1].split("\n## ")[0]
+    section = README.read_text().split("## Results on the papers' claims")[1].split("\n## ")[0]
     page = (ROOT / "docs" / "explanation" / "replication.md").read_text()
     told = re.findall(r"(-?[\d.]+)[\w\s]*\[(-?[\d.]+), (-?[\d.]+)\]", section)
     assert len(told) == 6

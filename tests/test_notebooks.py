@@ -1,5 +1,6 @@
 """The tutorials run from top to bottom in a kernel of their own, as a reader runs them."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,15 @@ def test_a_tutorial_runs(path, tmp_path, monkeypatch):
     )
     run.execute()
     assert [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_the_first_code_cell_of_a_tutorial_installs_the_package_where_it_is_missing(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    first = next(cell["source"] for cell in cells if cell["cell_type"] == "code")
+    needs_extra = any("import transformers" in cell["source"] for cell in cells)
+    package = "spectrope[hf]" if needs_extra else "spectrope"
+    assert f'if find_spec("spectrope") is None:\n    %pip install --quiet "{package}"' in first
 
 
 def test_there_are_three():

@@ -103,7 +103,7 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),
         (("{root}/mute", "--fill", "content-only"), "filled with zero, mean, resample; got 'content-only'"),
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),
-        (("{root}/mute", "--task", "distance", "--texts", "x"), "on a --task or on --texts, one of the two"),
+        (("{root}/mute", "--task", "distance", "--texts", "x"), "on either --task or --texts; got both"),
         (("{root}/mute", "--length", "7"), "need a length of at least 8; got 7"),
         (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
         (

@@ -109,12 +109,12 @@ def test_a_place_that_is_forbidden_is_refused(tmp_path, monkeypatch):
         ("ablate RUN --batch 0", "--batch is for checkpoints;"),
         ("ablate RUN --half-width 9", "--half-width goes with --method adaptive."),
         ("ablate RUN --method screen --threshold 9", "--threshold goes with --method adaptive."),
-        ("ablate RUN --method adaptive --examples 9", "--examples does not go with --method adaptive"),
+        ("ablate RUN --method adaptive --examples 9", "--examples cannot be combined with --method adaptive"),
         (
             "ablate RUN --method adaptive --half-width 9 --threshold 9",
-            "--threshold does not go with --half-w",
+            "--threshold cannot be combined with --half-w",
         ),
-        ("ablate RUN --method screen --protocol R10", "--protocol does not go with --method screen"),
+        ("ablate RUN --method screen --protocol R10", "--protocol cannot be combined with --method screen"),
     ],
 )
 def test_an_option_that_would_have_no_effect_is_refused(tmp_path, capsys, arguments, message):

@@ -43,9 +43,7 @@ def forget(monkeypatch):
 
 
 def run_unasked(capsys, *command):
-    assert "encoding 'mine' comes from a file, and none is run unasked; name it again" in refused(
-        capsys, *command
-    )
+    assert "encoding 'mine' comes from a file, which is only executed on request" in refused(capsys, *command)
     assert loaded_files() == ()
 
 
@@ -122,7 +120,7 @@ def test_a_mistake_in_a_method_is_told_before_anything_is_trained(tmp_path, caps
     (tmp_path / "mine.py").write_text(MINE.replace(right, wrong))
     for command in (("train", "--encoding"), ("compare", "--encodings"), ("grok", "--encoding")):
         line = refused(capsys, *command, "mine.py:Mine")
-        assert "mine.py:Mine fails when it is tried: " in line
+        assert "mine.py:Mine fails in a test: " in line
         assert told in line
     assert not {path.name for path in tmp_path.iterdir()} & {"runs", "grok-runs"}
 

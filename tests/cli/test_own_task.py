@@ -73,12 +73,12 @@ def test_its_version_is_part_of_the_run(file, monkeypatch):
     assert "own_tasks" not in written(experiment("distance", "rope"))
     run_no_file_yet(monkeypatch)
     with pytest.raises(
-        ConfigError, match=r"task 'first' comes from a file, .* in Python to `TASKS\.resolve`"
+        ConfigError, match=r"task 'first' comes from a file, .* call `TASKS\.resolve` with it in Python"
     ):
         read_experiment(fields)
     file.write_text(FILE.replace("comes first", "is first"))
     assert run_name(experiment(f"{file}:First", "rope")) != name
-    with pytest.raises(ConfigError, match="the file of task 'first' has been edited"):
+    with pytest.raises(ConfigError, match="the file of task 'first' has changed"):
         read_experiment(fields)
     with pytest.raises(ConfigError, match="own_tasks must hold a version for each task; got 'first'"):
         read_experiment(fields | {"own_tasks": "first"})
@@ -109,7 +109,7 @@ def test_commands_name_each_file_once(tmp_path, capsys, monkeypatch):
     own = ("--own", "./first.py:First", "--own", "./first.py:Mine")
     for command in (("ablate", run.id), ("train", "--recipe", f"runs/{run.id}/config.json")):
         run_no_file_yet(monkeypatch)
-        assert "comes from a file, and none is run unasked" in refused(capsys, *command)
+        assert "comes from a file, which is only executed on request" in refused(capsys, *command)
         assert loaded_files() == ()
         assert main((*command, *own)) == 0
         capsys.readouterr()
@@ -131,7 +131,7 @@ def test_commands_name_each_file_once(tmp_path, capsys, monkeypatch):
             "inputs[:, 0], torch",
             "First: labels must lie between 0 and n_classes - 1",
         ),
-        ("return 1.0", "return 1 / 0", "task 'first' fails when it is tried: "),
+        ("return 1.0", "return 1 / 0", "task 'first' fails in a test: "),
         ("return 1.0", "return 1 / 0", "first.py, line 27: ZeroDivisionError: division by zero."),
         ('"mini": Size', '"maxi": Size', "unknown scale 'maxi'; did you mean mid or mini?"),
         ("Config(words=4)", "Config(word=4)", "first.py, line 16: TypeError: "),

@@ -19,7 +19,7 @@ def test_the_options_describe_an_engine():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "ray", "device": "cpu"}, "--device is for --engine local; on Ray --gpus says"),
+        ({"engine": "ray", "device": "cpu"}, "--device is for --engine local; with --engine ray, use --gpus"),
         ({"gpus": 1.0}, "--gpus is for --engine ray"),
         ({"address": "auto"}, "--address is for --engine ray"),
         ({"start_seconds": 5.0}, "--start-seconds is for --engine ray"),

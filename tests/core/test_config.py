@@ -57,7 +57,7 @@ def test_a_name_of_the_package_is_refused_even_before_it_is_looked_up_and_nothin
 
 @pytest.mark.parametrize("name", ["", "a/b", "two words", "file.py", "-n", "a+b"])
 def test_a_name_that_no_file_could_have_is_refused(shapes, name):
-    with pytest.raises(ConfigError, match="a name holds letters, digits, '-' and '_' alone"):
+    with pytest.raises(ConfigError, match="a name may only contain letters, digits, '-' and '_'"):
         shapes.register(name, Stranger)
 
 

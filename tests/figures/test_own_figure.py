@@ -85,7 +85,7 @@ def test_mistakes_get_one_line(file, run, tmp_path):
     (tmp_path / "mute.py").write_text(
         FILE.replace("    reads =", "    # reads =", 1).replace("answers", "mute")
     )
-    told = r"mute\.py, line 6: ConfigError: figure 'mute' draws table 'by_label' and must say what it reads"
+    told = r"mute\.py, line 6: ConfigError: figure 'mute' draws table 'by_label' and must declare its columns"
     with pytest.raises(ConfigError, match=told):
         save_figure([run], f"{tmp_path / 'mute.py'}:Answers", tmp_path / "a.svg")
     run.write_frame("by_label", pl.DataFrame({"label": [0]}))

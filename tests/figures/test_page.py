@@ -71,7 +71,7 @@ def test_the_page_says_what_was_run_on_what(page):
         "distance: 14,000 training examples, 6,000 held out, 6 epochs, batch 128, learning rate 0.003",
         "2025-06-01 10:00 UTC",
         "11.1 minutes, all runs together",
-        "fewer than 6 seeds support no general statement",
+        "a general statement needs at least 6 seeds",
     ):
         assert said in text
 

@@ -56,18 +56,17 @@ def test_the_headline_says_what_was_found(tmp_path):
     findings = headline(read_tables(runs))
     assert [finding.subject for finding in findings] == ["distance", "seeds"]
     assert findings[0].sentences == [
-        "Held-out accuracy in percent, where 97.4 is the best that labels allow: "
-        f"rope{SPACE}97.0, nope{SPACE}5.0.",
-        "Silencing one head costs most, 63.2 points, at head 0 of layer 0 in rope, seed 0; "
-        "the next head of that run costs 4.0.",
-        f"Epochs to 90{SPACE}% of the best possible accuracy: rope{SPACE}5.",
-        "Not reached by nope.",
-        "All encodings share one learning rate, 0.003. At rates of their own, which "
-        "compare --tune tries, their order may differ.",
+        f"Held-out accuracy in percent (best possible: 97.4): rope{SPACE}97.0, nope{SPACE}5.0.",
+        "The most important head is head 0 of layer 0 in rope, seed 0: silencing it costs 63.2 points, "
+        "the next head of that run 4.0 points.",
+        f"Epochs to reach 90{SPACE}% of the best possible accuracy: rope{SPACE}5.",
+        "Not reached within the epochs trained: nope.",
+        "All encodings share the learning rate 0.003. With a tuned rate for each encoding (compare --tune), "
+        "their order may differ.",
     ]
     assert findings[1].sentences == [
-        "With 1 seed for each encoding and task this describes these runs; "
-        "fewer than 6 seeds support no general statement."
+        "With 1 seed for each encoding and task, these results only describe these runs; "
+        "a general statement needs at least 6 seeds."
     ]
 
 
@@ -75,7 +74,7 @@ def test_six_seeds_lift_the_reservation(tmp_path):
     few = make_store(tmp_path, ("nope",), ("distance",), range(5))
     many = make_store(tmp_path, ("rope",), ("distance",), range(6))
     (mixed,) = headline(read_tables(few + many))[-1].sentences
-    assert mixed.startswith("With 5 to 6 seeds for each encoding and task this describes these runs; fewer")
+    assert mixed.startswith("With 5 to 6 seeds for each encoding and task, these results only")
     (enough,) = headline(read_tables(many))[-1].sentences
     assert enough.startswith("There are 6 seeds for each encoding and task. ±")
 
@@ -88,14 +87,14 @@ def test_means_come_with_half_an_interval(tmp_path):
 
 def test_ceilings_that_differ_are_given_as_a_range(tmp_path):
     runs = [with_scores(make_run(tmp_path, "rope"), 0.9), make_run(tmp_path, "nope")]
-    assert "97.4 to 100.0 is the best" in headline(read_tables(runs))[0].sentences[0]
+    assert "(best possible: 97.4 to 100.0)" in headline(read_tables(runs))[0].sentences[0]
 
 
 def test_without_ablation_no_drop_is_mentioned(tmp_path):
     run = make_run(tmp_path, "rope")
     run.remove("ablation")
     tables = read_tables([run])
-    assert not [one for one in headline(tables)[0].sentences if "Silencing" in one]
+    assert not [one for one in headline(tables)[0].sentences if "ilencing" in one]
     assert rows_of(tables, "distance")[0].drop is None
 
 
@@ -111,9 +110,12 @@ def test_drops_that_are_not_finite_are_never_the_largest(tmp_path):
 def test_a_single_head_has_no_next(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [3.0])
     sentence = headline(read_tables([run]))[0].sentences[1]
-    assert sentence == "Silencing one head costs most, 3.0 points, at head 0 of layer 0 in rope, seed 0."
+    assert (
+        sentence
+        == "The most important head is head 0 of layer 0 in rope, seed 0: silencing it costs 3.0 points."
+    )
 
 
 def test_a_model_that_misses_no_head_is_said_to(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [-3.0, 0.0])
-    assert headline(read_tables([run]))[0].sentences[1] == "Silencing any one head costs nothing."
+    assert headline(read_tables([run]))[0].sentences[1] == "Silencing any single head costs nothing."

@@ -86,10 +86,10 @@ def test_a_run_without_metrics_is_refused(tmp_path):
 
 def test_a_run_of_something_else_is_refused(tmp_path):
     run = open_run(tmp_path, {"task": {"kind": "distance"}}, 1)
-    with pytest.raises(StoreError, match="is no training run: its configuration has no 'encoding_name'"):
+    with pytest.raises(StoreError, match="is not a training run: its configuration has no 'encoding_name'"):
         read_tables([run])
     run = open_run(tmp_path, config("rope", "distance", 0) | {"task": {}}, 1)
-    with pytest.raises(StoreError, match="is no training run: its task has no name"):
+    with pytest.raises(StoreError, match="is not a training run: its task has no name"):
         read_tables([run])
 
 

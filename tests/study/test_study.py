@@ -284,8 +284,11 @@ def test_a_condition_given_twice_counts_once(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--engine", "ray", "--device", "cpu"), "--device is for --engine local; on Ray --gpus says"),
-        (("--gpus", "0.5"), "--gpus is for --engine ray; this machine's processes take --device."),
+        (
+            ("--engine", "ray", "--device", "cpu"),
+            "--device is for --engine local; with --engine ray, use --gpus",
+        ),
+        (("--gpus", "0.5"), "--gpus is for --engine ray; with --engine local, use --device."),
         (("--address", "auto"), "--address is for --engine ray"),
     ],
 )

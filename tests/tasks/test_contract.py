@@ -68,7 +68,9 @@ def variants(name: str) -> list[TaskConfig]:
 
 
 def differ(one: Batch, other: Batch) -> bool:
-    return not all(same(getattr(one, name), getattr(other, name)) for name in ("inputs", "positions"))
+    return not all(
+        same(getattr(one, name), getattr(other, name)) for name in ("inputs", "positions", "labels")
+    )
 
 
 def same(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:

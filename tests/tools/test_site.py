@@ -29,6 +29,9 @@ def test_the_gallery_has_every_figure_with_its_code():
     page = gallery.page()
     for name in FIGURES:
         assert f"{gallery.figure_code(name).strip()}\n```\n\n![{FIGURES[name].title}]({name}.svg)" in page
+    for example in gallery.EXAMPLES:
+        assert f"{example.code.strip()}\n```\n\n![{example.title}]({example.picture})" in page
+        assert f'"{example.picture}"' in example.code
 
 
 def test_every_declared_column_has_a_meaning():

@@ -1,9 +1,10 @@
-"""The gallery: every registered figure, drawn by the code that stands beside it."""
+"""The gallery: registered figures and those of the applications, each drawn by the code shown with it."""
 
 import contextlib
 import inspect
 import textwrap
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 from spectrope.core import SpectropeWarning
@@ -36,6 +37,99 @@ sp.compare(
 TUNED = "tuning"  # The table of runs whose learning rate is chosen from a grid.
 
 
+@dataclass(frozen=True)
+class Example:
+    """A figure of an application.
+
+    Args:
+        title: Heading.
+        text: What the figure shows.
+        code: Python that draws it.
+        picture: The file that the code writes.
+    """
+
+    title: str
+    text: str
+    code: str
+    picture: str
+
+
+EXAMPLES = (
+    Example(
+        "Audit of a checkpoint",
+        "Wavelengths of the coordinate pairs of a small Llama that declares base 500,000 but whose rotary "
+        "module was built with base 10,000: circles are declared, dots are measured.",
+        """
+from pathlib import Path
+
+import transformers
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from spectrope.checkpoints.audit.figures import pair_panels
+from spectrope.figures import panels_spec, write_spec
+
+
+def llama(base):
+    return transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=2048,
+        rope_parameters={"rope_type": "default", "rope_theta": base},
+    )
+
+
+model = transformers.LlamaForCausalLM(llama(500_000.0))
+model.model.rotary_emb = LlamaRotaryEmbedding(llama(10_000.0))
+panels = pair_panels(sp.audit(model, length=64))
+write_spec(panels_spec(panels, 420, 1), Path("audit-pairs.svg"))
+""",
+        "audit-pairs.svg",
+    ),
+    Example(
+        "Kernels of a checkpoint",
+        "Mean logit of each head by lag in an MPT model with linear biases, one panel per layer.",
+        """
+from spectrope.checkpoints.audit.figures import kernel_panels
+
+config = transformers.MptConfig(d_model=64, n_heads=4, n_layers=2, vocab_size=64, max_seq_len=128)
+panels = kernel_panels(sp.audit(transformers.MptForCausalLM(config), length=64))
+write_spec(panels_spec(panels, 300, 2), Path("audit-kernels.svg"))
+""",
+        "audit-kernels.svg",
+    ),
+    Example(
+        "Grokking",
+        "Accuracy and loss during training on multiplication modulo 13. This run is too short to generalise.",
+        """
+from spectrope.grokking import GrokExperiment, GrokTraining, ModularConfig
+from spectrope.grokking.figures import course_panels
+
+grokking = GrokExperiment(
+    task=ModularConfig(p=13, operation="mul"),
+    training=GrokTraining(steps=200, evaluate_every=10),
+)
+run = sp.train(grokking, root="grok-runs", watch=sp.unwatched)
+write_spec(panels_spec(course_panels([run]), 330, 2), Path("grokking-course.svg"))
+""",
+        "grokking-course.svg",
+    ),
+    Example(
+        "Attention in linear time",
+        "Time and memory of exact and polynomial attention by length, and the certified and measured error "
+        "by degree, as `spectrope attention bench --longest 2048 --out attention-crossover.svg` draws them.",
+        """
+from spectrope.cli import main
+
+main(["attention", "bench", "--longest", "2048", "--out", "attention-crossover.svg", "--quiet"])
+""",
+        "attention-crossover.svg",
+    ),
+)
+
+
 def figure_code(name: str) -> str:
     """The code that draws a figure."""
     folder = "grid" if FIGURES[name].needs == TUNED else "runs"
@@ -48,7 +142,7 @@ def draw(folder: Path) -> None:
     namespace: dict[str, object] = {}
     with contextlib.chdir(folder), warnings.catch_warnings():
         warnings.simplefilter("ignore", SpectropeWarning)  # Small models may be near chance.
-        for code in (RUNS, RATES, *map(figure_code, FIGURES)):
+        for code in (RUNS, RATES, *map(figure_code, FIGURES), *(one.code for one in EXAMPLES)):
             exec(code, namespace)
 
 
@@ -56,12 +150,12 @@ def page() -> str:
     """The page in Markdown; pictures lie beside it."""
     parts = [
         "# Gallery",
-        "Every kind of figure, drawn by the code beside it from runs that the first two blocks make. The "
-        "models are tiny, so that all of it takes under a minute; their numbers show how a figure looks and "
-        "nothing else. The page of `spectrope report` shows the same figures with exact values at the "
-        "pointer; [a figure of your own](../how-to/own-figure.md) joins them.",
+        "Every kind of figure, with the code that draws it. The first two blocks train the runs. The models "
+        "are tiny, so that all of it takes about a minute: the numbers only illustrate what a figure looks "
+        "like. `spectrope report` shows the same figures on an interactive page with exact values; you can "
+        "add [a figure of your own](../how-to/own-figure.md).",
         f"```python\n{RUNS.strip()}\n```",
-        "Learning rates are compared in runs of their own:",
+        "Figures of learning rates need runs at several of them:",
         f"```python\n{RATES.strip()}\n```",
     ]
     for name in sorted(FIGURES, key=lambda name: (FIGURES[name].place, name)):
@@ -71,6 +165,9 @@ def page() -> str:
             textwrap.dedent(inspect.getdoc(figure) or "").partition("\n\n")[0],
             f"```python\n{figure_code(name).strip()}\n```",
             f"![{figure.title}]({name}.svg)",
-            f"Draws table `{figure.needs}`: see [the columns of tables](../reference/tables.md).",
+            f"Data: table `{figure.needs}`, see [the columns of tables](../reference/tables.md).",
         ]
+    for one in EXAMPLES:
+        picture = f"![{one.title}]({one.picture})"
+        parts += [f"## {one.title}", one.text, f"```python\n{one.code.strip()}\n```", picture]
     return "\n\n".join(parts) + "\n"

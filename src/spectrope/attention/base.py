@@ -1,6 +1,6 @@
-"""The function `attention`, its registry of implementations, and the reference that all are tested against.
+"""The function `attention`, its registry of implementations, and the reference implementation.
 
-Each implementation states what it can compute; anything else is refused by name.
+Each implementation declares what it can compute, and raises an error that names it for anything else.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from spectrope.core import Noise, Registry, UnsupportedError, maybe_drop
 from spectrope.encodings import Context, Encoding, Form, Tag
 
 Compute = Callable[[Context, Tensor, Encoding, bool, Noise | None], Tensor]
-Limit = Callable[[Encoding, torch.device, torch.dtype], str | None]
+Restriction = Callable[[Encoding, torch.device, torch.dtype], str | None]
 
 
 def no_limit(encoding: Encoding, device: torch.device, dtype: torch.dtype) -> str | None:
@@ -28,10 +28,10 @@ class Implementation:
 
     Args:
         compute: (ctx, v, encoding, causal, noise) -> (b, h, i, e).
-        forms: The forms of encoding that it computes.
+        forms: Supported forms of encodings.
         requires: Laws that the encoding must declare.
-        dropout: Whether it can drop entries of the pattern.
-        limit: Any other restriction, in words that follow the implementation's name, or None.
+        dropout: Whether it supports dropout of the pattern.
+        limit: Any other restriction, as words that follow the implementation's name, or None.
         exact: Whether it computes softmax attention up to rounding, rather than within a certified tolerance.
     """
 
@@ -39,7 +39,7 @@ class Implementation:
     forms: frozenset[Form]
     requires: frozenset[Tag] = frozenset()
     dropout: bool = True
-    limit: Limit = no_limit
+    limit: Restriction = no_limit
     exact: bool = True
 
     def objection(
@@ -76,14 +76,15 @@ def attention(
     Args:
         ctx: Queries, keys, positions and mask of the layer.
         v: Values, with shape (b, h, j, e).
-        encoding: Says how positions enter the logits.
+        encoding: Positional encoding, which determines how positions enter the logits.
         causal: Whether query i sees key j only if j <= i, by index.
-        impl: A name in `IMPLEMENTATIONS`, or "fastest" for the exact one that serves best here.
-        noise: Drops entries of the pattern, where given.
+        impl: A name in `IMPLEMENTATIONS`, or "fastest" for the fastest exact one.
+        noise: Dropout masks of the pattern (default: no dropout).
 
     Raises:
         UnknownNameError: If no implementation has that name.
-        UnsupportedError: If the implementation cannot compute this encoding here; never silently replaced.
+        UnsupportedError: If the implementation cannot compute this encoding here. Another one is never
+            substituted silently.
     """
     if impl == "fastest":
         impl = fastest(encoding, v.device, noise, v.dtype)
@@ -99,7 +100,7 @@ def attention(
 
 
 def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
-    """Logits, mask, softmax, dropout and values under plain autograd; all others are tested against it."""
+    """Reference implementation under plain autograd, against which all others are tested."""
     logits = encoding.logits(ctx)
     mask = additive_mask(ctx, causal)
     pattern = (logits if mask is None else logits + mask.to(logits.dtype)).softmax(-1)
@@ -123,9 +124,9 @@ def fastest(
 ) -> str:
     """The exact implementation that is fastest for an encoding on a kind of device.
 
-    On a CPU that is explicit products, at the lengths and head widths of our models, as
-    `benchmarks/attention.py` measures; on CUDA, where nothing has been measured yet, torch's fused kernel.
-    Mixtures that neither computes as a whole are split into their groups of heads; everything else takes the
+    On a CPU these are explicit products, at the lengths and head dimensions of this package's models (see
+    `benchmarks/attention.py`). On CUDA, where nothing has been measured yet, it is torch's fused kernel.
+    Mixtures that neither supports as a whole are split into their groups of heads; everything else uses the
     reference.
     """
     order = ("fused", "explicit") if device.type == "cuda" else ("explicit",)

@@ -16,7 +16,7 @@ from spectrope.core import ConfigError, SpectropeError, seconds, torch_stream
 from spectrope.encodings import ENCODINGS, Context, Encoding, NoPE
 
 N_HEADS, HEAD_DIM = 16, 16  # The paper's heads.
-PATTERN = 8 * 128 * 128  # Entries of one head's patterns in a batch, which is smaller at greater length.
+PATTERN = 8 * 128 * 128  # Entries of one head's patterns in a batch; longer sequences make smaller batches.
 REPEATS = 15  # Pairs of timings of each quantity.
 SAMPLE_SECONDS = 0.01  # Least duration of one timing; shorter calls are repeated within it.
 
@@ -42,11 +42,11 @@ class EncodingCost:
 
     Args:
         encoding: Its name.
-        impl: The implementation of attention that serves it here.
+        impl: The implementation of attention used.
         forward: Time of the forward pass.
         backward: Time of the backward pass.
         memory: Peak memory that forward and backward pass allocate, relative to NoPE.
-        mib: The same in MiB.
+        mib: The same peak memory in MiB.
     """
 
     encoding: str
@@ -68,10 +68,11 @@ class UncostedEncoding:
 def costs(
     names: Sequence[str], length: int, device: torch.device
 ) -> Iterator[EncodingCost | UncostedEncoding]:
-    """Measure encodings one by one, each in turn with NoPE on the same queries, keys and values.
+    """Measure each encoding in alternation with NoPE, on the same queries, keys and values.
 
-    One causal layer with the paper's heads in float32, from the addition to the input to the heads' outputs,
-    without projections; backward to queries, keys, values, input and parameters.
+    The forward pass covers one causal layer with the paper's heads in float32, from the term added to the
+    input to the outputs of the heads, without projections. The backward pass computes the gradients of
+    queries, keys, values, input and parameters.
 
     Args:
         names: Registered encodings, with their defaults.

@@ -1,4 +1,4 @@
-"""The heads of one layer, from hidden states to head outputs; subclasses make queries, keys and values."""
+"""The heads of one layer, from hidden states to head outputs; subclasses define queries, keys and values."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ class HeadSizes:
     Args:
         d_model: Width of the residual stream.
         n_heads: Heads of the layer.
-        head_dim: Width of one head's values, and of its queries and keys where nothing else is said.
-        causal: Whether queries see no later key.
+        head_dim: Width of one head's values, and by default of its queries and keys.
+        causal: Whether attention is causal.
     """
 
     d_model: int
@@ -67,10 +67,10 @@ class AttentionConfig(Configured):
         return head_dim
 
     def check(self, encoding: EncodingConfig) -> None:
-        """Refuse an encoding that this attention cannot carry, before anything is trained."""
+        """Raise an error if this kind of attention does not support the encoding."""
 
     def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
-        """The encoding of queries and keys in each layer; layers that share one go on sharing it."""
+        """The encoding of queries and keys in each layer; layers that share an encoding still share it."""
         return list(layers)
 
     def build(self, sizes: HeadSizes) -> "Heads":
@@ -107,7 +107,7 @@ class Heads(Registered, SeededModule, ABC):
 
     @abstractmethod
     def value_bias(self) -> Float[Tensor, "h 1 k"]:
-        """The values where their weights are zero."""
+        """The value bias: the values of a zero input."""
 
     def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of `memory` (of x where that is None)."""

@@ -1,4 +1,4 @@
-"""Multi-head latent attention, and how an encoding acts on the rotary part of its queries and keys."""
+"""Multi-head latent attention, with an encoding that acts on the rotary part of queries and keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +26,13 @@ class Latent(Heads, name="mla"):
     r"""Adds products of compressed contents and rotary parts: :math:`q^C_i k^C_j + R(q^R_i, i) R(k^R_j, j)`.
 
     With latents :math:`z = \mathrm{norm}(W_{DQ}x)` and :math:`c = \mathrm{norm}(W_{DKV}x)`, both norms
-    optional, a head has
-    contents :math:`q^C = W_{UQ}z` and :math:`k^C = W_{UK}c`, values :math:`v = W_{UV}c`, and rotary parts
-    :math:`q^R = W_{QR}z` and :math:`k^R = W_{KR}x`, the last of which all heads share. It has one query
-    :math:`[q^C; q^R]` and one key :math:`[k^C; k^R]`, whose product is divided by the square root of their
-    width. Contents and values have width `head_dim`; no projection has a bias.
+    optional, a head has content parts :math:`q^C = W_{UQ}z` and :math:`k^C = W_{UK}c`, values :math:`v =
+    W_{UV}c`, and rotary parts :math:`q^R = W_{QR}z` and :math:`k^R = W_{KR}x`, the last of which all heads
+    share. It has one query :math:`[q^C; q^R]` and one key :math:`[k^C; k^R]`, whose product is divided by the
+    square root of their width. Contents and values have width `head_dim`; no projection has a bias.
 
-    The encoding acts on the rotary parts alone: RoPE, as in DeepSeek, or any other that is not of form
-    GENERAL. What it adds to the input or to the logits is added as everywhere.
+    The encoding acts only on the rotary parts. It is RoPE in DeepSeek's models, but can be any encoding that
+    is not of form GENERAL. Terms that it adds to the input or to the logits are added as usual.
 
     References:
         DeepSeek-V2 (DeepSeek-AI, 2024), Sec. 2.1.2 and 2.1.3; the norms are those of the released models.
@@ -133,7 +132,7 @@ class Decoupled(Composite):
         width: r.
 
     Raises:
-        UnsupportedError: If the encoding computes logits or outputs as a whole (form GENERAL).
+        UnsupportedError: If the encoding has form GENERAL, so that it computes whole logits or outputs.
     """
 
     def __init__(self, inner: Encoding, width: int) -> None:

@@ -20,7 +20,7 @@ class MultiHead(Heads, name="multi_head"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(AttentionConfig):
-        """How small queries and keys start."""
+        """Initial scale of queries and keys."""
 
         start: float = 1.0  # Factor on the initial W_Q and W_K; below 1, logits start smaller by its square.
 

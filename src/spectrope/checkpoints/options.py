@@ -12,11 +12,13 @@ from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.console import RARE, DeviceOption
 from spectrope.core import ConfigError, choose_device
 
-LengthOption = Annotated[int | None, tyro.conf.arg(help="Positions (default: 512, or the model's limit).")]
-ContentsOption = Annotated[int, tyro.conf.arg(help="Number of random contents compared, at least 2."), RARE]
+LengthOption = Annotated[
+    int | None, tyro.conf.arg(help="Number of positions (default: 512, or the model's limit).")
+]
+ContentsOption = Annotated[int, tyro.conf.arg(help="Number of random inputs compared, at least 2."), RARE]
 LayersOption = Annotated[
     str | None,
-    tyro.conf.arg(metavar="RANGE", help="Load and measure only these layers: 0:4, -2: or 7."),
+    tyro.conf.arg(metavar="RANGE", help="Layers to load and measure, such as 0:4, -2: or 7 (default: all)."),
 ]
 
 
@@ -24,14 +26,16 @@ LayersOption = Annotated[
 class Checkpoints:
     """What may be done to open a checkpoint; nothing beyond reading local safetensors unless asked."""
 
-    dtype: Annotated[Dtype, tyro.conf.arg(help="Arithmetic; auto keeps the checkpoint's."), RARE] = "auto"
+    dtype: Annotated[Dtype, tyro.conf.arg(help="Floating-point type; auto: the checkpoint's."), RARE] = "auto"
     device: DeviceOption = "auto"
-    allow_download: Annotated[bool, tyro.conf.arg(help="Download the model from the hub."), RARE] = False
+    allow_download: Annotated[
+        bool, tyro.conf.arg(help="Allow downloading the model from the Hugging Face Hub."), RARE
+    ] = False
     trust_remote_code: Annotated[
-        bool, tyro.conf.arg(help="Execute code that comes with the model."), RARE
+        bool, tyro.conf.arg(help="Allow executing code that comes with the model."), RARE
     ] = False
     allow_pickle: Annotated[
-        bool, tyro.conf.arg(help="Read pickled weights, which can execute code."), RARE
+        bool, tyro.conf.arg(help="Allow reading pickled weights, which can execute code."), RARE
     ] = False
 
     def open(self, source: str, layers: str | None = None) -> nn.Module:

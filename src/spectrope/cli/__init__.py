@@ -1,4 +1,4 @@
-"""The command line: commands are found by their files, and imported when they run."""
+"""The command line: commands are found by their files, and only imported when they run."""
 
 import io
 import os
@@ -64,12 +64,12 @@ def _complain_of(others: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class Switches:
-    """What every command understands, wherever it stands among the arguments.
+    """Options that every command accepts, anywhere among its arguments.
 
     Args:
-        version: Print the version, and do nothing else.
-        quiet: Print errors, and JSON where it is asked for, but neither text nor progress.
-        verbose: Say on standard error what runs and how long it took, and where an error was raised.
+        version: Print the version and exit.
+        quiet: Print neither text nor progress, only errors and requested JSON.
+        verbose: Report versions and timing on standard error, and print the traceback of errors.
     """
 
     version: bool = False
@@ -78,7 +78,7 @@ class Switches:
 
     @classmethod
     def of(cls, arguments: Sequence[str]) -> tuple["Switches", list[str]]:
-        """What is asked, and the arguments that are left; what follows `--` is left as it is."""
+        """The switches and the remaining arguments; arguments after `--` are not touched."""
         end = arguments.index("--") if "--" in arguments else len(arguments)
         names = {f"--{name}": name for name in vars(cls())}
         given = {names[word]: True for word in arguments[:end] if word in names}
@@ -112,6 +112,8 @@ def _ended(arguments: list[str]) -> int:
     except Exception as error:
         if told := blamed(error, loaded_files()):
             complain(f"{told}.")
+            if switches.verbose:
+                traceback.print_exc()
             return BAD_INPUT
         traceback.print_exc()
         return CRASHED
@@ -152,7 +154,8 @@ def _run(arguments: list[str], switches: Switches) -> int:
 
 def _show_help() -> None:
     """The help of the program, which fits a terminal of 24 lines of 80 columns."""
-    say("usage: spectrope COMMAND [OPTIONS]: a spectroscope for positional encodings.")
+    say("usage: spectrope COMMAND [OPTIONS]")
+    say("A spectroscope for positional encodings in Transformers.")
     listed = all_commands().values()
     width = max(len(one.name) for one in listed)
     for group, members in groupby(listed, key=lambda one: one.group):
@@ -160,3 +163,4 @@ def _show_help() -> None:
         for one in members:
             say(f"  {one.name:<{width}}  {shorten(one.line, 76 - width, placeholder=' ...')}")
     say("`spectrope COMMAND --help` lists options, --completion bash (or fish) completes.")
+    say("All commands accept --quiet, --verbose and --version.")

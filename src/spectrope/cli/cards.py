@@ -1,4 +1,4 @@
-"""Cards of the catalogue, and what its entries cost: what `spectrope encodings` prints of single names."""
+"""Cards and costs of encodings, as printed by `spectrope encodings`."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -36,7 +36,7 @@ REGISTRIES: tuple[Registry[Any], ...] = (ENCODINGS, SCHEDULES, POSITIONS, ATTENT
 
 
 def measured(names: Sequence[str], length: int, device: Device) -> list[EncodingCost | UncostedEncoding]:
-    """Measure and print what encodings cost; an interruption prints those that are measured."""
+    """Measure and print the costs of encodings; after an interruption, print those measured so far."""
     outcomes: list[EncodingCost | UncostedEncoding] = []
     place = choose_device(device)
     chosen = names or tuple(ENCODINGS)

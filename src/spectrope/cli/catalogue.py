@@ -1,9 +1,9 @@
-"""The commands of the program, found by their files; a command's module is imported when it runs.
+"""The commands of the program, found by their files; the module of a command is imported when it runs.
 
-A command is a file `commands/NAME.py` in `cli` or in an application, with a dataclass called like the command
-in camel case; the first line of the dataclass's docstring is the command's line of help. A package of other
-people's adds one by an entry point in the group `spectrope.cli.commands`, called like the command, that names
-such a module.
+A command is a file `commands/NAME.py` in `cli` or in an application. It defines a dataclass with the
+command's name in camel case, and the first line of its docstring is the summary in the help. Another package
+can add a command by an entry point of that name in the group `spectrope.cli.commands`, which refers to such a
+module.
 """
 
 import ast

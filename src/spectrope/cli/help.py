@@ -1,6 +1,6 @@
-"""Help of the commands: kept in one file, so that printing it imports no command.
+"""Help of the commands, stored in one file, so that printing it does not import commands.
 
-`python -m tools.help` writes that file anew from the commands' dataclasses; a test holds it to them.
+`python -m tools.help` writes the file from the dataclasses of the commands; a test verifies that they agree.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from spectrope.console.rare import RARE
 FILE = Path(__file__).with_name("help.json")
 WIDTH = 80
 COLUMN = 24  # Where the text of an option begins at the latest.
-EVERYWHERE = "Every command also takes --quiet, --verbose and --version."
+EVERYWHERE = "All commands also accept --quiet, --verbose and --version."
 METAVARS = {int: "N", float: "X", Path: "PATH", str: "NAME"}
 
 
@@ -27,10 +27,10 @@ class Option:
     """An option or a positional argument.
 
     Args:
-        name: As it is typed, `--seeds`, or what stands for it, `RUN`.
-        value: What follows it, such as `N ...`; empty for a switch.
-        text: What it does.
-        default: Its value where it is not given; empty where the text says so.
+        name: Name, such as `--seeds` or `RUN`.
+        value: Placeholder for its value, such as `N ...`; empty for a switch.
+        text: Description.
+        default: Default value; empty if the description states it.
         rare: Whether only `--help-all` shows it.
         required: Whether it has no default.
     """
@@ -72,10 +72,10 @@ class Page:
     """The help of a command, or of one of its actions.
 
     Args:
-        summary: What it is for.
-        examples: Commands as they are typed.
-        options: In the order of help.
-        actions: Pages of actions by name; a command that has some has no options of its own.
+        summary: One-line description.
+        examples: Example command lines.
+        options: Options in the order of the help.
+        actions: Pages of actions by name; a command with actions has no options of its own.
     """
 
     summary: str

@@ -1,4 +1,4 @@
-"""Arguments into a command; what cannot be read is told in one line, from the command's page of help."""
+"""Parse arguments into a command; errors are reported in one line, based on the command's help."""
 
 import contextlib
 import io
@@ -26,10 +26,10 @@ class UsageError(SpectropeError):
 
 
 def parse(command: Command, arguments: Sequence[str]) -> Any:
-    """The command's dataclass, filled in from what was typed after its name.
+    """Parse the arguments after a command's name into its dataclass.
 
     Raises:
-        UsageError: If that cannot be read; one line that says where, what is expected, and what was typed.
+        UsageError: If they are invalid, with the option, the expected value and the given one.
     """
     printed = io.StringIO()
     try:
@@ -60,13 +60,13 @@ def _is_rule(line: str) -> bool:
 
 @dataclass(frozen=True)
 class _Complaint:
-    """What is wrong with a command line.
+    """An error in a command line.
 
     Args:
-        page: Help of the command, or of the action that it names.
-        typed: What was typed for it, such as `spectrope claims run`.
-        arguments: What was typed after the command.
-        text: What the parser says, in one line.
+        page: Help of the command or action.
+        typed: The command, such as `spectrope claims run`.
+        arguments: The arguments after the command.
+        text: Message of the parser, in one line.
     """
 
     page: Page

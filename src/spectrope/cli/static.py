@@ -1,4 +1,4 @@
-"""The members of a registry, read from source files, so that listing them imports neither them nor torch."""
+"""Read the members of a registry from source files, without importing them or torch."""
 
 import ast
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Options that choose where runs are carried out: in processes of this machine, or on a Ray cluster."""
+"""Options for the engine that carries out runs: this machine or a Ray cluster."""
 
 import os
 from dataclasses import dataclass
@@ -13,25 +13,25 @@ from spectrope.lab import Engine, Local, Ray
 
 EngineName = Literal["local", "ray"]
 WorkersOption = Annotated[
-    int | None, tyro.conf.arg(help="Runs at a time on a CPU (default: one per core)."), RARE
+    int | None, tyro.conf.arg(help="Parallel runs on a CPU (default: one per core)."), RARE
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RayOptions:
-    """Whether a Ray cluster computes, which one, and how many of its GPUs a run takes."""
+    """Whether to use a Ray cluster, which one, and the GPUs per run."""
 
     device: DeviceOption = "auto"
     engine: Annotated[
-        EngineName, tyro.conf.arg(help="Compute in processes of this machine, or on a Ray cluster."), RARE
+        EngineName, tyro.conf.arg(help="Compute on this machine, or on a Ray cluster."), RARE
     ] = "local"
     address: Annotated[
         str | None,
-        tyro.conf.arg(help="Address of a Ray cluster, such as auto (default: start one here)."),
+        tyro.conf.arg(help="Address of the Ray cluster, such as auto (default: start one)."),
         RARE,
     ] = None
     gpus: Annotated[
-        float, tyro.conf.arg(help="GPUs per run on Ray: 0.25 lets four share one; 0 is the CPU."), RARE
+        float, tyro.conf.arg(help="GPUs per run on Ray: with 0.25, four runs share one; 0: CPU only."), RARE
     ] = 0.0
     start_seconds: Annotated[
         float, tyro.conf.arg(help="How long Ray may take to start on this machine."), RARE
@@ -51,9 +51,7 @@ class RayOptions:
         require(self.gpus >= 0, self, "gpus", "at least 0")
         if self.engine == "ray":
             if self.device != "auto":
-                raise ConfigError(
-                    "--device is for --engine local; on Ray --gpus says what a run takes, 0 being the CPU."
-                )
+                raise ConfigError("--device is for --engine local; with --engine ray, use --gpus (0: CPU).")
             return Ray(self.address, workers, gpus=self.gpus, start_seconds=self.start_seconds)
         given = {
             "--gpus": self.gpus != 0,
@@ -61,13 +59,13 @@ class RayOptions:
             "--start-seconds": self.start_seconds != Ray.start_seconds,
         }
         for option in (name for name, is_given in given.items() if is_given):
-            raise ConfigError(f"{option} is for --engine ray; this machine's processes take --device.")
+            raise ConfigError(f"{option} is for --engine ray; with --engine local, use --device.")
         return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions(RayOptions):
-    """Where several runs are carried out, and how many at a time."""
+    """Engine and parallelism of several runs."""
 
     workers: WorkersOption = None
 

@@ -1,4 +1,4 @@
-"""Options of the commands that train, whose help lists registered names and therefore imports them."""
+"""Options of the commands that train models."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -13,27 +13,27 @@ from spectrope.lab import CONDITIONS, SCALES
 ScaleOption = Annotated[str, tyro.conf.arg(help=f"Size of models and data: {', '.join(SCALES)}.")]
 ConditionOption = Annotated[
     str,
-    tyro.conf.arg(help=f"Confounds removed or kept: {', '.join(CONDITIONS)}."),
+    tyro.conf.arg(help=f"Whether the paper's confounds are kept: {', '.join(CONDITIONS)}."),
     RARE,
 ]
 Epochs = Annotated[int | None, tyro.conf.arg(help="Passes over the training data (default: the scale's).")]
 Examples = Annotated[
     int | None,
-    tyro.conf.arg(help="Examples, 70 % for training (default: the scale's)."),
+    tyro.conf.arg(help="Examples, of which 70 % train (default: the scale's)."),
 ]
 Settings = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         name="set",
         metavar="FIELD=X ...",
-        help="Set fields of the experiment, as in learning_rate=0.001.",
+        help="Fields of the experiment, such as learning_rate=0.001.",
     ),
 ]
 PrecisionOption = Annotated[
     Precision,
     tyro.conf.arg(
         metavar="TYPE",
-        help="Precision of matrix products: float32, bfloat16 or auto (the fastest on this machine).",
+        help="Precision of matrix products: float32, bfloat16 or auto (fastest here).",
     ),
     RARE,
 ]

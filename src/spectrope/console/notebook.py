@@ -1,4 +1,4 @@
-"""Progress in a notebook: one output that is redrawn, with IPython alone and no widgets."""
+"""Progress bars in a notebook, in an output that is redrawn, without widgets."""
 
 import contextlib
 import importlib

@@ -11,20 +11,20 @@ import tyro
 from spectrope.console.rare import RARE
 from spectrope.core import ConfigError, Device
 
-RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder that holds the runs.")]
+RunsRoot = Annotated[Path, tyro.conf.arg(name="runs", help="Folder of the runs.")]
 DeviceOption = Annotated[
-    Device, tyro.conf.arg(metavar="DEVICE", help="auto (CUDA if there is any), cpu or cuda.")
+    Device, tyro.conf.arg(metavar="DEVICE", help="auto (CUDA if available), cpu or cuda.")
 ]
 JsonOption = Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")]
 Seeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(metavar="N|N:M ...", help="Seeds, or ranges such as 0:6 for 0 to 5."),
 ]
-OutPage = Annotated[Path, tyro.conf.arg(help="Report: one self-contained HTML file.")]
+OutPage = Annotated[Path, tyro.conf.arg(help="HTML report to write, a single file.")]
 StopAfter = Annotated[
     str,
     tyro.conf.arg(
-        metavar="N|never", help="End training after this many steps at 99 % test accuracy, or never early."
+        metavar="N|never", help="Stop after this many steps at 99 % test accuracy; never: use all --steps."
     ),
     RARE,
 ]
@@ -62,9 +62,9 @@ def refuse_given(command: Any, names: Sequence[str], told: str) -> None:
     """Refuse options that would have no effect, such as `--k goes with --distribution square or strip.`
 
     Args:
-        command: The command, a dataclass; what differs from its default has been given.
+        command: The command, a dataclass; a field that differs from its default counts as given.
         names: Fields that do not apply.
-        told: What follows the option's name, and says to what it belongs.
+        told: The rest of the message, after the name of the option.
 
     Raises:
         ConfigError: If one of them has been given.

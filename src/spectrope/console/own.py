@@ -1,7 +1,8 @@
-"""Encodings and tasks of the user's own on the command line: named by their file, tried before training."""
+"""User-defined encodings and tasks on the command line, loaded from files and tested before training."""
 
 import inspect
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeVar, runtime_checkable
 
@@ -22,7 +23,7 @@ from spectrope.core import (
     loaded_files,
     reason,
 )
-from spectrope.encodings import ENCODINGS, EncodingConfig, Sizes, laws_of
+from spectrope.encodings import ENCODINGS, EncodingConfig, LawCheck, Sizes, laws_of
 from spectrope.tasks import TASKS, Task, TaskConfig, check_task
 
 Own = Annotated[
@@ -30,7 +31,7 @@ Own = Annotated[
     tyro.conf.UseAppendAction,
     tyro.conf.arg(
         metavar="FILE:CLASS",
-        help="Encoding or task of the run, where it comes from a file of yours. The file is executed.",
+        help="User-defined encoding or task of the run. The file is executed.",
     ),
     RARE,
 ]
@@ -39,7 +40,7 @@ Tried = TypeVar("Tried")
 
 
 def named(spec: str) -> str:
-    """The name of an encoding, registered or of a class in a file, which is run.
+    """The name of a registered encoding, or of a class in a file, which is executed.
 
     Args:
         spec: Such as rope, file.py:Class or mla+file.py:Class.
@@ -51,10 +52,10 @@ def named(spec: str) -> str:
 
 
 def resolve_own(spec: str) -> tuple[Registry[Any], str]:
-    """The registry and the name of an encoding or a task in a file, which is run.
+    """The registry and the name of an encoding or a task in a file, which is executed.
 
     Raises:
-        ConfigError: If the file cannot be run, or has no such class.
+        ConfigError: If the file cannot be executed, or does not define the class.
     """
     member = load_object(spec)
     is_task = isinstance(member, type) and issubclass(member, Task)
@@ -64,7 +65,7 @@ def resolve_own(spec: str) -> tuple[Registry[Any], str]:
 
 @runtime_checkable
 class HasHeads(Protocol):
-    """What is asked of a model's configuration: its encoding, and the sizes of its heads."""
+    """Protocol of a model configuration with an encoding and sizes of heads."""
 
     @property
     def encoding(self) -> EncodingConfig: ...
@@ -77,13 +78,13 @@ class HasHeads(Protocol):
 
 
 def try_own(model: HasHeads) -> None:
-    """Print which laws of an encoding hold that comes from a file; of others none is printed.
+    """Test the laws of a user-defined encoding, and print the results; do nothing for other encodings.
 
     Args:
-        model: In heads of whose sizes its encoding is tried.
+        model: Configuration of the model, with whose sizes the encoding is tested.
 
     Raises:
-        ConfigError: If it fails there, with the line of the file.
+        ConfigError: If the encoding fails, with the line of the file.
     """
     name = model.encoding.kind
     member = ENCODINGS[name]
@@ -96,7 +97,7 @@ def try_own(model: HasHeads) -> None:
         (
             check.law.name.lower().replace("_", " "),
             "declared" if check.declared else "not declared",
-            "holds" if check.holds else f"broken, error {check.widened_error:.1e}",
+            _measured(check),
             check.note,
         )
         for check in checks
@@ -104,15 +105,22 @@ def try_own(model: HasHeads) -> None:
     table(f"{name}, from {spec}", ("law", "declaration", "measured", "note"), rows)
 
 
+def _measured(check: LawCheck) -> str:
+    if check.holds:
+        return "holds"
+    size = f", relative error {check.widened_error:.1e}" if isfinite(check.widened_error) else ""
+    return f"does not hold{size}"
+
+
 def place_of(member: type) -> str:
-    """Where a class of the user's own is defined."""
+    """Where a user-defined class is defined."""
     if member.__module__ in SESSION:
         return f"this session's {member.__name__}"
     return f"{Path(inspect.getfile(member)).name}:{member.__name__}"
 
 
 def try_task(config: TaskConfig) -> None:
-    """Draw and solve some examples of a task that comes from a file; others are tried by tests.
+    """Check a user-defined task by drawing and solving some examples; do nothing for other tasks.
 
     Raises:
         ConfigError: If it fails, with the line of the file, or breaks a rule of tasks.
@@ -122,10 +130,10 @@ def try_task(config: TaskConfig) -> None:
 
 
 def attempted(what: str, attempt: Callable[[], Tried]) -> Tried:
-    """What a trial of the user's own code returns.
+    """Call user-defined code, and return its result.
 
     Raises:
-        ConfigError: If it fails, with the line of the file where that is one of the user's.
+        ConfigError: If it fails, with the line of the user's file.
     """
     try:
         return attempt()
@@ -134,4 +142,4 @@ def attempted(what: str, attempt: Callable[[], Tried]) -> Tried:
         if cause is None and isinstance(error, SpectropeError):
             raise
         cause = cause or reason(error)
-        raise ConfigError(f"{what} fails when it is tried: {cause}.") from error
+        raise ConfigError(f"{what} fails in a test: {cause}.") from error

@@ -22,7 +22,7 @@ STAGES = {
 
 
 class Bars:
-    """A progress bar per experiment; where output is no terminal, a line when one ends."""
+    """A progress bar per experiment, or a line at its end if the output is not a terminal."""
 
     def __init__(self, display: Display, labels: Sequence[str]) -> None:
         self.display, self.labels = display, labels

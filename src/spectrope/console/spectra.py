@@ -1,4 +1,4 @@
-"""How head spectra are shown, of runs and of checkpoints."""
+"""Display of the spectra of heads, for runs and checkpoints."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Names of devices and precisions, apart from torch, so that options can name them without loading it."""
+"""Names of devices and precisions, in a module that does not import torch."""
 
 from typing import Literal
 

@@ -27,10 +27,10 @@ C = TypeVar("C")
 
 
 class Configured:
-    """Base of all configuration dataclasses: unknown fields are refused when one is read.
+    """Base of all configuration dataclasses; reading one with an unknown field is an error.
 
-    Fields named in `added_later` are written only where they differ from their defaults, so that what was
-    written before they existed keeps its text and its hash.
+    Fields named in `added_later` are written only if they differ from their defaults, so that configurations
+    written before they existed keep their text and their hash.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -121,10 +121,10 @@ def no_such_field(cls: type, name: str, names: Iterable[str] | None = None) -> C
 
 
 def with_fields(config: C, changes: Mapping[str, Any]) -> C:
-    """A configuration with some fields changed, each found by its name at any depth.
+    """Change fields of a configuration, each found by its name at any depth.
 
     Args:
-        config: The configuration; it stays as it is.
+        config: The configuration, which is not modified.
         changes: New values by name, "learning_rate", or by path, "training.learning_rate". If several fields
             share a name, the least nested one is changed.
 
@@ -175,7 +175,7 @@ def configured(cls: type[C], config: C | None, fields: Mapping[str, Any]) -> C:
     Args:
         cls: Class of the configuration.
         config: An instance of it, or None.
-        fields: Its fields by name, where there is no instance.
+        fields: Its fields by name, if there is no instance.
 
     Raises:
         ConfigError: If both are given, the instance is of another class, or a field is unknown or wrong.
@@ -225,7 +225,7 @@ def finite(value: Any) -> Any:
 
 
 class FromConfig(Registered):
-    """Members of a registry that are built from a `Config` of their own, or from its fields."""
+    """Base of registered classes that are built from their own `Config`, or from its fields."""
 
     Config: ClassVar[type]
 

@@ -18,8 +18,8 @@ def choose_device(name: Device = "auto") -> torch.device:
     """The torch device that a name stands for; "auto" prefers CUDA.
 
     Raises:
-        ConfigError: If it is no such name.
-        DeviceError: If CUDA is asked for and this machine has none.
+        ConfigError: If the name is unknown.
+        DeviceError: If CUDA is requested but unavailable.
     """
     if name not in get_args(Device):
         raise ConfigError(f"device must be {', '.join(get_args(Device))}; got {name!r}.")
@@ -29,9 +29,9 @@ def choose_device(name: Device = "auto") -> torch.device:
 
 
 def choose_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """The dtype of matrix products; "auto" takes bfloat16 where the processor multiplies it natively.
+    """The dtype of matrix products; "auto" is bfloat16 where the processor supports it natively.
 
-    A processor without such instructions emulates them, fifty times slower than float32.
+    Other processors emulate bfloat16 products, fifty times slower than float32.
     """
     if precision != "auto":
         return getattr(torch, precision)
@@ -101,8 +101,7 @@ def each_within(
 ) -> Iterator[Item]:
     """Yield items, computing each inside a fresh context that is exited before the item is yielded.
 
-    A generator that yields inside `torch.autocast` leaves it on for its reader; and the end of an inference
-    mode inside which it began switches it off for the rest.
+    A generator that yields inside `torch.autocast` would leave autocast enabled in the code that consumes it.
     """
     while True:
         with context():

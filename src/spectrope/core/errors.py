@@ -18,7 +18,7 @@ class ConfigError(SpectropeError, ValueError):
 
 
 class UnknownNameError(ConfigError):
-    """A name that no registry holds."""
+    """A name that is not registered."""
 
     def __init__(self, what: str, name: str, known: Iterable[str]) -> None:
         known = sorted(known)
@@ -56,10 +56,10 @@ def require_type(value: object, types: type | tuple[type, ...], where: str, rule
     """Raise `ConfigError`, such as `experiment(epochs=...) must be a whole number; got '2'.`
 
     Args:
-        value: What was given.
+        value: The argument.
         types: Accepted types; bool does not count as a number.
-        where: The function or argument it was given to.
-        rule: What it must be, to follow the words "must be".
+        where: The function or parameter that received it.
+        rule: The requirement, to follow the words "must be".
 
     Raises:
         ConfigError: If it is of another type.
@@ -75,7 +75,7 @@ def require(ok: bool, owner: object, field: str, rule: str, hint: str = "") -> N
         ok: Whether the rule holds.
         owner: The object whose field is checked.
         field: Name of the field.
-        rule: What the field must be, to follow the words "must be".
+        rule: The requirement, to follow the words "must be".
         hint: How to fix it.
 
     Raises:
@@ -91,7 +91,7 @@ def require_least(owner: object, least: float, *fields: str) -> None:
 
     Args:
         owner: The object whose fields are checked.
-        least: What none of them may fall below.
+        least: Smallest permitted value.
         fields: Names of the fields.
 
     Raises:

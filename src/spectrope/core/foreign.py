@@ -25,7 +25,7 @@ def load_object(spec: str) -> object:
     """Run the file that `spec` names, and return the object of that name in it.
 
     Raises:
-        ConfigError: One line, if the file cannot be run or holds no such name.
+        ConfigError: If the file cannot be run or does not define the name.
     """
     if ".py:" not in spec:
         raise ConfigError(f"{spec} names no class in a file; name it as path/to/file.py:ClassName.")
@@ -37,7 +37,7 @@ def load_object(spec: str) -> object:
 
 
 class _Uncompiled(SourceFileLoader):
-    """Reads the file itself: kept compiled code hides an edit of the same length in the same second."""
+    """Loader that ignores cached bytecode, which hides an edit of the same length in the same second."""
 
     def get_code(self, fullname: str) -> CodeType:
         return self.source_to_code(self.get_data(self.path), self.path)
@@ -47,7 +47,7 @@ def load_file(path: Path) -> str:
     """Run a file once, as a module, and return the module's name.
 
     Raises:
-        ConfigError: One line, if it is missing or fails.
+        ConfigError: If the file is missing or fails.
     """
     path = path.resolve()
     if path in _loaded:
@@ -77,7 +77,7 @@ def loaded_files() -> tuple[Path, ...]:
 def digest_of(member: object) -> str | None:
     """The digest of the user's file, or of the code in the user's session, that defines a class or function.
 
-    None where neither does.
+    None for classes and functions of installed packages.
     """
     module = getattr(member, "__module__", "")
     return code_digest(member) if module in SESSION else _digests.get(module)

@@ -14,8 +14,8 @@ def keep_freed_memory() -> None:
 
     A training step on the CPU frees memory that the next step allocates again. By default glibc returns large
     blocks and the end of the heap to the system in between, and the system clears every page that it hands
-    out. Results stay bitwise identical. Blocks above 32 MiB are still returned. On C libraries other than
-    glibc this does nothing.
+    out again. Results stay bitwise identical. Blocks above 32 MiB are still returned. With C libraries other
+    than glibc this function does nothing.
     """
     if platform.libc_ver()[0] == "glibc":
         libc = ctypes.CDLL(None)

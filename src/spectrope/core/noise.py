@@ -1,4 +1,4 @@
-"""Dropout noise that is cheap to draw and depends on a seed alone."""
+"""Dropout masks that are cheap to draw and depend only on a seed."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Peak memory of one piece of work, apart from whatever the same process did before."""
+"""Peak memory of a block of code, independent of what the process did before."""
 
 import threading
 from collections.abc import Iterator

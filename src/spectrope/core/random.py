@@ -1,4 +1,4 @@
-"""Random streams that depend on names and indices alone, never on the order in which they are drawn."""
+"""Random streams that depend only on names and indices, not on the order in which they are drawn."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ def indexed_draws(seed: int, stream: str, index: np.ndarray, draws: int, pool: n
         stream: Name of the quantity drawn.
         index: Example numbers, with shape (n,); a few hundred at a time keep the shuffled rows in cache.
         draws: Draws per example, at most the size of the pool.
-        pool: What is drawn from, with shape (m,).
+        pool: Values to draw from, with shape (m,).
 
     Returns:
         Members of the pool, with shape (n, draws), no member twice in a row.

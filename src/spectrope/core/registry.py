@@ -18,14 +18,14 @@ class Registry(Generic[Member]):
 
     Names match without regard to case, hyphens and underscores: "RoPE", "per-head".
 
-    Every module of `package` is imported when a name is first looked up that is not registered yet, and so is
-    every module that an installed distribution names in the entry point group `group`. The
-    applications of this package and third-party packages add members in this way.
+    When a name is looked up that is not registered yet, every module of `package` is imported, and so is
+    every module that an installed distribution names in the entry point group `group`. The applications of
+    this package and third-party packages add members in this way.
 
     Args:
-        what: What the family is called in messages, such as "encoding".
+        what: Name of the family in messages, such as "encoding".
         package: Dotted name of the package whose modules register the members, or of a single module.
-        base: Name of the class that a member of the user's own derives from, such as "Encoding".
+        base: Name of the class from which user-defined members derive, such as "Encoding".
         group: Name of the entry point group (default: that of the package).
 
     Example:
@@ -43,10 +43,10 @@ class Registry(Generic[Member]):
         """Enter a member under `name`; the dataclass of a class (itself, or its `Config`) gets it as `kind`.
 
         Raises:
-            ConfigError: If another member has the name, or it could not be part of a file's name.
+            ConfigError: If the name is taken, or could not be part of a file name.
         """
         if re.fullmatch(r"\w[\w-]*", name) is None:
-            raise ConfigError(f"{self.what} {name!r}: a name holds letters, digits, '-' and '_' alone.")
+            raise ConfigError(f"{self.what} {name!r}: a name may only contain letters, digits, '-' and '_'.")
         if not f"{getattr(member, '__module__', '')}.".startswith(f"{self.package}."):
             self._discover()  # Names of the package's own take precedence.
         holder = self._members.get(name)
@@ -68,7 +68,7 @@ class Registry(Generic[Member]):
         return self.config_of(member)
 
     def resolve(self, spec: str) -> str:
-        """The name of a member that is registered, or of a class in a file (`file.py:Class`), which is run.
+        """The name of a registered member, or of a class in a file (`file.py:Class`), which is executed.
 
         Raises:
             UnknownNameError: If no member has that name.
@@ -81,7 +81,7 @@ class Registry(Generic[Member]):
             return self._written_as(spec)
         member: Any = load_object(spec)
         if not isinstance(member, type):
-            raise ConfigError(f"{spec} is no class; it must be one that derives from {self.base}.")
+            raise ConfigError(f"{spec} is not a class that derives from {self.base}.")
         kind = self.name_of(member)
         try:
             self.config_of(member)()
@@ -107,9 +107,9 @@ class Registry(Generic[Member]):
         return kind
 
     def digests(self, config: Any) -> dict[str, str]:
-        """Members from the user's own files that a configuration names at any depth, each with its digest.
+        """Digests of the members from user files that a configuration names at any depth, by name.
 
-        Digests are part of the identity of a run: an edited file defines another member under the same name.
+        Digests are part of a run's identity, because an edited file defines another member of the same name.
         """
         of_kind = self._digest(config.get("kind")) if isinstance(config, Mapping) else {}
         values = config.values() if isinstance(config, Mapping) else config
@@ -120,20 +120,20 @@ class Registry(Generic[Member]):
         """Refuse members from files that have not been run, or have been edited since.
 
         Raises:
-            ConfigError: One line, with the way out.
+            ConfigError: If one of them is missing or has changed.
         """
         for name, digest in digests.items():
             known = self._digest(name).get(name)
             if known is None:
                 raise ConfigError(
-                    f"{self.what} {name!r} comes from a file, and none is run unasked; name it again, as "
-                    f"path/to/file.py:ClassName, or in Python to `{self.what.upper()}S.resolve`; or "
-                    "define it again."
+                    f"{self.what} {name!r} comes from a file, which is only executed on request; pass "
+                    f"path/to/file.py:ClassName again, call `{self.what.upper()}S.resolve` with it in "
+                    "Python, or define the class again."
                 )
             if known != digest:
                 raise ConfigError(
-                    f"the file of {self.what} {name!r} has been edited: it is {known}, and the run was made "
-                    f"by {digest}; train anew, or go back to that file."
+                    f"the file of {self.what} {name!r} has changed since the run was trained: its digest is "
+                    f"{known} instead of {digest}; train again, or restore the file."
                 )
 
     def _digest(self, kind: Any) -> dict[str, str]:

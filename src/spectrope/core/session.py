@@ -1,4 +1,4 @@
-"""Identify classes that are defined in a session (a prompt, a notebook, a script) by their code."""
+"""Digests of classes that are defined in a session: a prompt, a notebook or a script."""
 
 import dataclasses
 import enum

@@ -9,11 +9,10 @@ PACKAGE = Path(__file__).parents[1]
 
 
 def commit(package: Path = PACKAGE) -> str:
-    """The commit of a package's own repository, or this package's version where it is installed without one.
+    """The commit of a package's own repository, or this package's version if there is no repository.
 
-    The commit is followed by `-dirty` where a file of the package, new ones included, differs from it. Other
-    files of the repository do not count: a study that adds rows to a file of results does not change the code
-    that computes the next ones.
+    The commit is followed by `-dirty` if a file of the package has been changed or added. Other files of the
+    repository do not count: results that a study appends do not change the code that computes the next ones.
 
     Args:
         package: Folder of the package.

@@ -21,6 +21,7 @@ __all__ = [
     "exact",
     "figure_spec",
     "head_map",
+    "law_tables",
     "legend",
     "panels_spec",
     "rendered",
@@ -31,6 +32,7 @@ __all__ = [
     "write_report",
     "write_spec",
     "written_svg",
+    "wrong_declarations",
 ]
 
 from .base import FIGURES, Marks, Panel, exact, span
@@ -41,4 +43,5 @@ from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report
 from .save import check_figure, figure_spec, write_spec, written_svg
 from .shell import Section, Table, check_page, rendered, templates_of, write_page
+from .sources import law_tables, wrong_declarations
 from .spec import INK, QUIET, panels_spec

@@ -1,4 +1,4 @@
-"""Base class of figures: panels drawn from the tables of a report, alike on the page and in files."""
+"""Base class of figures, which draw panels from the tables of runs, on pages and in files."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,18 +54,19 @@ class Panel:
 class Figure(Registered, ABC):
     """One kind of figure.
 
-    A subclass names itself (`class Curves(Figure, name="curves")`); command line, page and files follow.
+    A subclass registers its name (`class Curves(Figure, name="curves")`), under which the command line and
+    the page know it.
     """
 
     registry = FIGURES
     kind: ClassVar[str]
     title: ClassVar[str]
-    place: ClassVar[int] = 100  # On the page: scores have 10 and on, ablation 20, spectra 30.
+    place: ClassVar[int] = 100  # Order on the page: scores from 10, ablation from 20, spectra from 30.
     needs: ClassVar[str] = "metrics"  # The table that it draws, as `tables[self.needs]`.
-    reads: ClassVar[
-        Mapping[str, Any]
-    ] = {}  # Columns of it, and their types, where `Tables` has no such field.
-    key: ClassVar[Literal["encodings", "drops", "none"]] = "none"  # What colour tells that needs explaining.
+    reads: ClassVar[Mapping[str, Any]] = {}  # Its columns and their types, if `Tables` has no such field.
+    key: ClassVar[Literal["encodings", "drops", "none"]] = (
+        "none"  # What colours stand for, if they need a legend.
+    )
     width: ClassVar[int] = 360  # Of a panel in a file, and about the least on the page, in pixels.
     columns: ClassVar[int] = 2  # Panels side by side in a file.
 
@@ -73,11 +74,11 @@ class Figure(Registered, ABC):
         """Register the class under `name`.
 
         Raises:
-            ConfigError: If it draws a table of which it does not say what columns it has.
+            ConfigError: If it draws a table whose columns it does not declare.
         """
         if not cls.reads and cls.needs not in {field.name for field in fields(Tables)}:
             raise ConfigError(
-                f"figure {name!r} draws table {cls.needs!r} and must say what it reads of it, as in "
+                f"figure {name!r} draws table {cls.needs!r} and must declare its columns, as in "
                 'reads = {"layer": pl.Int64, "drop": pl.Float64}.'
             )
         super().__init_subclass__(name=name, **kwargs)
@@ -95,7 +96,7 @@ class Figure(Registered, ABC):
         return None
 
     def check(self, tables: Tables) -> None:
-        """Refuse tables that lack what this figure draws.
+        """Check that the tables contain what this figure draws.
 
         Raises:
             StoreError: If no run has the table.
@@ -121,14 +122,14 @@ def rows(frame: pl.DataFrame, *quantities: str) -> list[dict[str, Any]]:
 
 
 def colour(encodings: Sequence[str]) -> alt.Color:
-    """Colour by encoding, the same one everywhere."""
+    """Colour by encoding, the same in all figures."""
     chosen = styles(encodings)
     scale = alt.Scale(domain=list(chosen), range=[style.colour for style in chosen.values()])
     return alt.Color("encoding:N", scale=scale, title=None)
 
 
 def dash(encodings: Sequence[str]) -> alt.StrokeDash:
-    """Dash pattern by encoding, for readers who do not see the colours."""
+    """Dash pattern by encoding, for readers who cannot distinguish the colours."""
     chosen = styles(encodings)
     scale = alt.Scale(domain=list(chosen), range=[list(style.dash) or [1, 0] for style in chosen.values()])
     return alt.StrokeDash("encoding:N", scale=scale, title=None)
@@ -146,7 +147,7 @@ def exact(field: str, title: str, form: str = ".2f") -> alt.Tooltip:
 
 
 def span(values: Iterable[float], least: float) -> list[float]:
-    """The range of some values with 0, at least `least` wide, and some air at its ends."""
+    """The range of some values and 0, at least `least` wide, with some padding."""
     with_zero = [0.0, *values]
     low, high = min(with_zero), max(with_zero)
     high = max(high, low + least)

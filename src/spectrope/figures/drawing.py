@@ -1,4 +1,4 @@
-"""A figure that is ready to be displayed or written."""
+"""A figure that can be displayed or saved."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ class Drawing:
     """A figure with its data, which a notebook displays.
 
     Args:
-        name: What it is called, as in `FIGURES`.
-        spec: Its Vega-Lite specification, with the data in it; `altair.Chart.from_dict` takes it.
+        name: Its name, as in `FIGURES`.
+        spec: Its Vega-Lite specification, including the data; `altair.Chart.from_dict` accepts it.
 
     Example:
         >>> import spectrope as sp
@@ -28,14 +28,14 @@ class Drawing:
     spec: dict[str, Any]
 
     def save(self, path: str | Path) -> Path:
-        """Write it to a file, whole or not at all, and return the path.
+        """Save the figure, and return the path.
 
         Args:
-            path: Its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for nothing)
+            path: File to write, whose suffix determines the format: .png, .svg, .pdf, .html (self-contained)
                 or .json (the specification).
 
         Raises:
-            ConfigError: If the suffix is another.
+            ConfigError: If the suffix is unknown.
             StoreError: If the file cannot be written.
         """
         require_type(path, (str, Path), "path", "that of a file, such as figure.svg")
@@ -49,7 +49,7 @@ class Drawing:
 
 
 class HeadEffects(ABC):
-    """What changing each head of a model costs it, which draws its own heat map."""
+    """Effects of changing each head of a model, with a heat map."""
 
     @abstractmethod
     def figure(self) -> Drawing:

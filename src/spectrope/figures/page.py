@@ -37,7 +37,7 @@ def write_report(runs: Sequence[Run], path: str | Path) -> Path:
     """Write the page of some finished runs, whole or not at all.
 
     Args:
-        runs: Finished runs; what has not been ablated is shown without drops.
+        runs: Finished runs; those that have not been ablated are shown without drops.
         path: HTML file to write.
 
     Returns:

@@ -1,4 +1,4 @@
-"""One figure as a file."""
+"""Save a figure to a file."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -46,10 +46,10 @@ def figure_spec(runs: Sequence[Run], name: str) -> tuple[str, dict[str, Any]]:
 
 
 def check_figure(path: Path) -> None:
-    """Refuse a file that no figure can be saved as, before anything is computed.
+    """Check that a figure can be saved as this file, before anything is computed.
 
     Raises:
-        ConfigError: If its suffix is none of those in `WRITERS`.
+        ConfigError: If its suffix is not one of `WRITERS`.
         StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() not in WRITERS:
@@ -59,15 +59,15 @@ def check_figure(path: Path) -> None:
 
 
 def write_spec(spec: dict[str, Any], path: Path) -> Path:
-    """Draw a specification into a file, whole or not at all, and return its path.
+    """Save a specification as a file, and return its path.
 
     Args:
         spec: A Vega-Lite specification.
-        path: File to write; its suffix says how: .png, .svg, .pdf, .html (one file that asks the network for
-            nothing) or .json (the specification).
+        path: File to write, whose suffix determines the format: .png, .svg, .pdf, .html (self-contained) or
+            .json (the specification).
 
     Raises:
-        ConfigError: If the file's suffix says nothing of how.
+        ConfigError: If the suffix is unknown.
         StoreError: If the file cannot be written.
     """
     check_figure(path)

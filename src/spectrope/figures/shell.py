@@ -1,4 +1,4 @@
-"""Shell of every page: one self-contained HTML file with script and style, which needs no network."""
+"""Common parts of all pages, which are self-contained HTML files with script and style."""
 
 import base64
 import hashlib
@@ -33,8 +33,8 @@ class Section:
         title: Heading.
         caption: How to read it.
         panels: Its panels.
-        least: Pixels that a panel takes at least.
-        command: What draws it again, where a command does.
+        least: Minimum width of a panel, in pixels.
+        command: Command that draws it again, if there is one.
     """
 
     name: str
@@ -106,10 +106,10 @@ def templates_of(package: str, *, autoescape: bool = True) -> jinja2.Environment
 
 
 def check_page(path: Path, suffix: str = ".html") -> None:
-    """Refuse a file that no page should be written to, before anything is computed.
+    """Check that a page can be written to this file, before anything is computed.
 
     Raises:
-        ConfigError: If its suffix is another.
+        ConfigError: If its suffix is wrong.
         StoreError: If it lies in a run's folder, or cannot be written.
     """
     if path.suffix.lower() != suffix:

@@ -76,7 +76,7 @@ def file_spec(figure: Figure, tables: Tables) -> dict[str, Any]:
     panels = figure.panels(tables)
     if not panels:
         raise StoreError(
-            f"figure {figure.kind!r} has nothing to draw of these runs; add runs that it compares."
+            f"figure {figure.kind!r} has nothing to draw for these runs; add runs that it compares."
         )
     return panels_spec(panels, figure.width, figure.columns, legend=figure.key != "none", colours=scale)
 

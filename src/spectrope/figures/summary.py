@@ -116,7 +116,7 @@ def _largest(ablation: pl.DataFrame, run: str) -> Drop | None:
 def _of_setting(tables: Tables, setting: str) -> list[str]:
     rows = sorted(rows_of(tables, setting), key=lambda row: -row.test)
     reached = ", ".join(f"{row.encoding}{SPACE}{_accuracy(row)}" for row in rows)
-    text = f"Held-out accuracy in percent, where {_ceilings(rows)} is the best that labels allow: {reached}."
+    text = f"Held-out accuracy in percent (best possible: {_ceilings(rows)}): {reached}."
     drops = [drop for row in rows for drop in row.drops]
     largest = [_of_drop(max(drops, key=lambda drop: drop.drop))] if drops else []
     trouble = [*_diverged(tables, setting), *_near_chance(tables, setting)]
@@ -137,8 +137,12 @@ def _speed(tables: Tables, setting: str) -> list[str]:
     late = runs.join(firsts, on=names, how="anti")["encoding"].unique().to_list()
     order = sorted((epoch, name) for name, epoch in epochs.items() if name not in late)
     told = ", ".join(f"{name}{SPACE}{epoch:.3g}" for epoch, name in order)
-    quick = [f"Epochs to {100 * LEARNED:.0f}{SPACE}% of the best possible accuracy: {told}."] if told else []
-    return quick + ([f"Not reached by {', '.join(sorted(late))}."] if late else [])
+    quick = (
+        [f"Epochs to reach {100 * LEARNED:.0f}{SPACE}% of the best possible accuracy: {told}."]
+        if told
+        else []
+    )
+    return quick + ([f"Not reached within the epochs trained: {', '.join(sorted(late))}."] if late else [])
 
 
 def _shared_rate(tables: Tables, setting: str) -> list[str]:
@@ -149,15 +153,15 @@ def _shared_rate(tables: Tables, setting: str) -> list[str]:
     if len(rates) > 1 or len({config["encoding_name"] for config in configs}) < 2:
         return []
     return [
-        f"All encodings share one learning rate, {rates.pop():g}. At rates of their own, which "
-        "compare --tune tries, their order may differ."
+        f"All encodings share the learning rate {rates.pop():g}. With a tuned rate for each encoding "
+        "(compare --tune), their order may differ."
     ]
 
 
 def _diverged(tables: Tables, setting: str) -> list[str]:
     if names := _runs_where(tables, setting, pl.col("diverged")):
         return [
-            f"Training diverged, so that the held-out loss is not finite and accuracy says nothing: {names}."
+            f"Training diverged (the held-out loss is not finite), so accuracies are meaningless: {names}."
         ]
     return []
 
@@ -165,8 +169,8 @@ def _diverged(tables: Tables, setting: str) -> list[str]:
 def _near_chance(tables: Tables, setting: str) -> list[str]:
     if names := _runs_where(tables, setting, pl.col("near_chance") & ~pl.col("diverged")):
         return [
-            "Near chance, so that drops of heads are not yet meaningful (train on more examples or for more "
-            "epochs): " + names + "."
+            "Near chance, so that drops of heads are not meaningful (train on more examples or for "
+            f"more epochs): {names}."
         ]
     return []
 
@@ -190,11 +194,11 @@ def _ceilings(rows: Sequence[SummaryRow]) -> str:
 
 def _of_drop(drop: Drop) -> str:
     if drop.drop <= 0:
-        return "Silencing any one head costs nothing."
+        return "Silencing any single head costs nothing."
     where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
-    text = f"Silencing one head costs most, {drop.drop:.1f} points, at {where}"
+    text = f"The most important head is {where}: silencing it costs {drop.drop:.1f} points"
     return (
-        f"{text}." if drop.second is None else f"{text}; the next head of that run costs {drop.second:.1f}."
+        f"{text}." if drop.second is None else f"{text}, the next head of that run {drop.second:z.1f} points."
     )
 
 
@@ -203,10 +207,10 @@ def _allowed(tables: Tables) -> str:
     least, most = min(counts), max(counts)
     number = str(least) if least == most else f"{least} to {most}"
     seeds = f"{number} seed{'s' if most > 1 else ''} for each encoding and task"
-    interval = " ± is half of the 95 % t interval of the mean over seeds." if most > 1 else ""
+    interval = " ± is the half-width of the 95 % t interval of the mean over seeds." if most > 1 else ""
     if least < MIN_SEEDS:
-        rule = f"fewer than {MIN_SEEDS} seeds support no general statement"
-        return f"With {seeds} this describes these runs; {rule}.{interval}"
+        rule = f"a general statement needs at least {MIN_SEEDS} seeds"
+        return f"With {seeds}, these results only describe these runs; {rule}.{interval}"
     return f"There are {seeds}.{interval}"
 
 
@@ -221,7 +225,7 @@ def about(runs: Sequence[Run]) -> dict[str, list[str]]:
         "Seeds": [", ".join(map(str, sorted({int(config["seed"]) for config in configs})))],
         "Model": _distinct(_model(config["model"]) for config in configs),
         "Training": _distinct(map(_training, configs)),
-        "Own encodings": source_lines(runs),
+        "User-defined encodings": source_lines(runs),
         "Machine": _distinct(_machine(manifest) for manifest in manifests),
         "Software": _distinct(_software(manifest) for manifest in manifests),
         "Finished": _distinct(moments[:1] + moments[-1:]),

@@ -1,4 +1,4 @@
-"""Tidy tables from runs: one row per run, evaluation and ablated head, with common names."""
+"""Tidy tables of runs: one row per run, evaluation or ablated head, with common columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,7 +129,7 @@ class Tables:
 
 
 def read_tables(runs: Sequence[Run], declared: Mapping[str, Mapping[str, Any]] | None = None) -> Tables:
-    """Read finished runs; the tables do not depend on their order, and a run given twice counts once.
+    """Read the tables of finished runs, independent of the order of runs and without duplicates.
 
     Args:
         runs: Finished runs.
@@ -188,14 +188,14 @@ def _keyed(runs: Sequence[Run]) -> list[tuple[Run, dict[str, Any]]]:
 def _config(run: Run) -> dict[str, Any]:
     config = run.config
     if missing := [name for name in CONFIG_FIELDS if name not in config]:
-        raise StoreError(f"run {run.id} is no training run: its configuration has no {missing[0]!r}.")
+        raise StoreError(f"run {run.id} is not a training run: its configuration has no {missing[0]!r}.")
     for name in ("task", "model", "training"):
         if not isinstance(config[name], dict):
             raise StoreError(f"run {run.id} is damaged: {name!r} of its configuration holds no fields.")
     if not isinstance(config["seed"], int):
         raise StoreError(f"run {run.id} is damaged: its seed is no whole number; got {config['seed']!r}.")
     if "kind" not in config["task"]:
-        raise StoreError(f"run {run.id} is no training run: its task has no name.")
+        raise StoreError(f"run {run.id} is not a training run: its task has no name.")
     return config
 
 

@@ -82,7 +82,7 @@ class AblatedRun(Shown, HeadEffects):
             yield name, shown
             if kind == "screen":
                 rho = spearman(table["loss_increase_estimate"].to_numpy(), table["drop"].to_numpy())
-                words = "undefined" if rho is None else f"{rho:.2f}"
+                words = "undefined" if rho is None else f"{rho:z.2f}"
                 yield f"rank correlation of the estimates with the exact drops: {words}"
 
 

@@ -29,18 +29,21 @@ from spectrope.lab import (
 from spectrope.lab.tune import tune
 from spectrope.store import Run
 
-RUNS = "accuracy in %; drop in points when the worst head (layer.head, from 0) is silenced"
-LENGTHS = "accuracy in %, mean over seeds, on held-out sequences so many times as long as those of training"
+RUNS = (
+    "accuracy in %; drop in percentage points when the most important head (layer.head, counted from 0) is "
+    "silenced"
+)
+LENGTHS = "accuracy in %, mean over seeds, on held-out sequences of these multiples of the trained length"
 RATES = "learning rates: accuracy in % on training examples that were left out"
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown):
-    """What came of a comparison.
+    """The result of a comparison.
 
     Args:
-        runs: Finished and ablated runs, in the order task, seed, encoding.
-        tuned: The same at the learning rates that were chosen for them, where a grid was asked for.
+        runs: Finished and ablated runs, ordered by task, seed and encoding.
+        tuned: The same runs at their chosen learning rates, if a grid was requested.
         tunings: The grid of each encoding on each task.
         lengths: Scores by length, where lengths were asked for: a row per run, scaling and factor.
 
@@ -57,7 +60,7 @@ class Comparison(Shown):
     lengths: pl.DataFrame | None = field(default=None, compare=False)
 
     def __iter__(self) -> Iterator[Run]:
-        """All its runs, so that `table`, `figure` and `report` take it as it is."""
+        """All runs, so that `table`, `figure` and `report` accept a comparison."""
         return iter((*self.runs, *self.tuned))
 
     def __len__(self) -> int:
@@ -116,37 +119,38 @@ def compare(
     engine: Engine | None = None,
     watch: Watch | None = None,
 ) -> Comparison:
-    """Train a decoder with each encoding on each task, and ablate every head; finished runs are read.
+    """Train a decoder with each encoding on each task, and ablate every head.
 
-    Encodings and tasks from files are tried first, and the laws of such an encoding are printed.
+    Finished runs in `root` are reused. Encodings and tasks from files are tested before anything is trained,
+    and the laws of such encodings are printed.
 
     Args:
-        encodings: Names, `mla+NAME` for latent attention, classes, classes in files (`file.py:Class`),
-            configurations, or one of them.
-        tasks: Names, classes, classes in files, configurations, or one of them.
-        seeds: One run per seed, task and encoding; a number is one seed.
-        scale: Sizes and length of training; see `experiment`, also for what follows.
+        encodings: One or several encodings: names, `mla+NAME` for latent attention, classes, classes in files
+            (`file.py:Class`), or configurations.
+        tasks: One or several tasks: names, classes, classes in files, or configurations.
+        seeds: Seeds, with one run per seed, task and encoding; a number is a single seed.
+        scale: Size of models and data, and length of training; see `experiment`.
         condition: Which confounds to remove or keep: a name in `CONDITIONS`.
-        epochs: Replaces the scale's.
-        n_examples: Replaces the scale's.
-        settings: Other fields of every experiment by name, as `Experiment.with_` takes them.
-        rates: Learning rates of a grid, as multiples of the scale's: every encoding is also run at the best
-            of them, judged on training examples that were left out. None takes the scale's alone.
-        lengths: Multiples of the trained length at which every run is scored too, such as (1, 2, 4); at the
-            learning rates that were chosen, where there is a grid.
+        epochs: Number of epochs (default: the scale's).
+        n_examples: Number of examples (default: the scale's).
+        settings: Other fields of every experiment by name, as for `Experiment.with_`.
+        rates: Learning rates of a grid, as multiples of the scale's. Each encoding is then also trained at
+            its best rate, chosen on training examples that were left out. Default: the scale's rate only.
+        lengths: Multiples of the trained length at which every run is also scored, such as (1, 2, 4); with
+            a grid, the runs at the chosen learning rates.
         scalings: How positions are scaled at these lengths, by names in `spectrope.lab.SCALINGS`; "none" is
             the model as it was trained.
-        root: Folder of the run folders.
-        device: Where to compute; on CUDA one worker serves all.
-        workers: Processes on a CPU, which share its threads; a script that asks for several protects its
-            calls by `if __name__ == "__main__":`.
-        engine: Carries out the runs in place of this machine, such as `spectrope.lab.Ray`.
-        watch: Called with the progress of each job; None shows it in a terminal or a notebook.
+        root: Folder of the runs.
+        device: Device to compute on; on CUDA, a single worker is used.
+        workers: Number of processes on a CPU, which share its threads. A script that uses several must
+            protect its calls with `if __name__ == "__main__":`.
+        engine: Engine that carries out the runs, such as `spectrope.lab.Ray` (default: this machine).
+        watch: Progress callback (default: show progress in the terminal or notebook).
 
     Raises:
         ConfigError: If there is nothing to compare, or a value breaks a rule.
-        UnknownNameError: If a name is not known.
-        Interrupted: After Ctrl-C, once every unfinished run is saved; the same call goes on.
+        UnknownNameError: If a name is unknown.
+        Interrupted: After Ctrl-C, once every unfinished run is saved; the same call resumes.
 
     Example:
         >>> import spectrope as sp
@@ -251,7 +255,7 @@ def _precisions(runs: Sequence[Run]) -> str:
 
 
 def _shown(runs: Sequence[Run]) -> pl.DataFrame:
-    """Accuracy, ceiling and the most indispensable head of each run, in 80 columns."""
+    """Accuracy, ceiling and the most important head of each run, in 80 columns."""
     rows = table(runs)
     points = {"train": "train", "held-out": "test", "ceiling": "ceiling", "drop": "drop"}
     return rows.select(
@@ -265,7 +269,7 @@ def _shown(runs: Sequence[Run]) -> pl.DataFrame:
 
 
 def _rates(tunings: Sequence[Tuning]) -> pl.DataFrame:
-    """What each learning rate reached, the chosen one, with a mark at an end of the grid, and the cost."""
+    """Accuracy at each learning rate, the chosen rate (marked at an end of the grid), and the cost."""
     most = max(len(tuning.trials) for tuning in tunings)
     rows = []
     for tuning in tunings:
@@ -287,5 +291,5 @@ def _cost(tunings: Sequence[Tuning]) -> str:
 
 
 def _rounded(column: str, digits: int) -> pl.Expr:
-    """Numbers as text with so many digits after the point, as a terminal shows them."""
-    return pl.col(column).map_elements(lambda value: f"{value:.{digits}f}", return_dtype=pl.String)
+    """Numbers as text with so many digits after the point, never "-0"."""
+    return pl.col(column).map_elements(lambda value: f"{value:z.{digits}f}", return_dtype=pl.String)

@@ -23,6 +23,7 @@ SCHEMA: dict[str, Any] = {
     "seed": pl.Int64,
     "tuning": pl.String,
     "learning_rate": pl.Float64,
+    "precision": pl.String,
     "finished": pl.Boolean,
     "train": pl.Float64,
     "test": pl.Float64,
@@ -65,17 +66,18 @@ def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
 
 
 def table(runs: Run | Iterable[Run] | str | Path = "runs") -> pl.DataFrame:
-    """One data frame of runs, a row each, with the same columns whatever they are of.
+    """Collect runs in one data frame, one row per run; columns do not depend on the kind of run.
 
-    Columns: what tells runs apart (`run`, its id; `laboratory`, `task`, `encoding`, `scale`, `condition`,
-    `seed`, `tuning`, `learning_rate`), accuracies in percent (`train`, `test`, and `ceiling`, the best that
-    labels allow), `test_loss` in nats, whether training `diverged`, the largest `drop` of an ablated head in
-    percentage points with its `layer` and `head`, counted from 0, the number of `parameters`, `seconds` of
-    training, and the `path`. What a run does not have is null.
+    Columns: what distinguishes the runs (`run`, its id; `laboratory`, `task`, `encoding`, `scale`,
+    `condition`, `seed`, `tuning`, `learning_rate`), the `precision` of matrix products in a finished run,
+    accuracies in percent (`train`, `test`, and `ceiling`, the best that the labels allow), `test_loss` in
+    nats, whether training `diverged`, the largest `drop` of an ablated head in percentage points with its
+    `layer` and `head`, counted from 0, the number of `parameters`, the `seconds` of training, and the `path`.
+    Values that a run does not have are null.
 
     Args:
-        runs: A run, several, finished or not and of any laboratory, a comparison, or a folder, of which all
-            finished ones are taken.
+        runs: A run, several runs (finished or not, of any laboratory), a comparison, or a folder, of which
+            all finished runs are taken.
 
     Raises:
         ConfigError: If it is none of these.
@@ -164,6 +166,7 @@ def _row(run: Run) -> dict[str, Any]:
     return {
         "run": run.id,
         "path": str(run.path),
+        "precision": manifest.get("precision"),
         "finished": run.finished,
         **_identity(run),
         **{name: _percent(manifest, key) for name, key in SCORES.items()},

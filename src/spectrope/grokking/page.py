@@ -7,7 +7,7 @@ from typing import Any
 import polars as pl
 
 from spectrope.core import ConfigError
-from spectrope.figures import Section, Table, rendered, write_page
+from spectrope.figures import Section, Table, law_tables, rendered, write_page, wrong_declarations
 from spectrope.grokking.figures import (
     circle_panels,
     course_panels,
@@ -76,7 +76,8 @@ def rendered_runs(
         package="spectrope.grokking",
         title=title(config),
         lead=lead(config),
-        tables=[runs_table(runs), *tables],
+        wrong=wrong_declarations(runs),
+        tables=[runs_table(runs), *tables, *law_tables(runs)],
         sections=sections,
     )
 

@@ -26,7 +26,8 @@ def scores_of(run: Run) -> dict[str, str]:
 def runs_table(runs: Sequence[Run]) -> Table:
     """A row per run."""
     caption = (
-        "Test: all that is not trained on. Grokked at: the step since which test accuracy has been 99 %. "
-        "Norm: of all weights. s: seconds of training."
+        "Test: all pairs that are not used for training. Grokked at: the step from which test accuracy is at "
+        "least 99 %. "
+        "Norm: norm of all weights. s: seconds of training."
     )
     return Table("runs", "Runs", caption, [{"run": run.id, **scores_of(run)} for run in runs])

@@ -1,4 +1,4 @@
-"""The plan of a comparison: one experiment per task, seed and encoding, all else equal."""
+"""The plan of a comparison: one experiment per task, seed and encoding, with everything else equal."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -22,21 +22,22 @@ def comparison_plan(
     n_examples: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> list[Experiment]:
-    """The experiments that compare encodings on tasks, in the order task, seed, encoding; each comes once.
+    """The distinct experiments that compare encodings on tasks, ordered by task, seed and encoding.
 
     Args:
-        encodings: Names, classes, classes in files (`file.py:Class`), configurations, or one of them.
-        tasks: Names, classes, classes in files, configurations, or one of them.
-        seeds: One run per seed, task and encoding; a number is one seed.
-        scale: Sizes and length of training; see `experiment`, also for what follows.
+        encodings: One or several encodings: names, classes, classes in files (`file.py:Class`) or
+            configurations.
+        tasks: One or several tasks: names, classes, classes in files, or configurations.
+        seeds: Seeds, with one run per seed, task and encoding; a number is a single seed.
+        scale: Size of models and data, and length of training; see `experiment`.
         condition: Which confounds to remove or keep: a name in `CONDITIONS`.
-        epochs: Replaces the scale's.
-        n_examples: Replaces the scale's.
-        settings: Other fields of every experiment by name, as `Experiment.with_` takes them.
+        epochs: Number of epochs (default: the scale's).
+        n_examples: Number of examples (default: the scale's).
+        settings: Other fields of every experiment by name, as for `Experiment.with_`.
 
     Raises:
         ConfigError: If there is nothing to compare, or a value breaks a rule.
-        UnknownNameError: If a name is not known.
+        UnknownNameError: If a name is unknown.
     """
     chosen, on, numbers = map(_several, (encodings, tasks, seeds))
     for name, values in (("encodings", chosen), ("tasks", on), ("seeds", numbers)):

@@ -33,7 +33,7 @@ E = TypeVar("E", bound="AnyExperiment")
 
 
 class AnyExperiment(Configured):
-    """Base of the configurations that define one run each."""
+    """Base of the configurations of single runs."""
 
     laboratory: ClassVar[str]  # Name of the laboratory that carries it out.
     seed: int
@@ -50,7 +50,7 @@ class AnyExperiment(Configured):
 
     @property
     def precision(self) -> str:
-        """Precision of matrix products: name of a dtype, or "auto", which leaves it to the job."""
+        """Precision of matrix products: name of a dtype, or "auto" to let the job decide."""
         raise NotImplementedError
 
 
@@ -59,7 +59,7 @@ class Training(Protocol):
     """One run while it is being trained, from its last checkpoint if it has one."""
 
     def fit(self, watch: Watch = unwatched, stop: Stop = never) -> object:
-        """Train to the end and write what the run is made for; raises `Interrupted` if asked to stop."""
+        """Train to the end and write the results; raise `Interrupted` if a stop is requested."""
         ...
 
     def manifest(self) -> dict[str, Any]:
@@ -104,7 +104,7 @@ class Laboratory(Registered, ABC, Generic[E]):
     measured: ClassVar[bool] = False  # Whether `MEASURES` can be taken of its finished runs.
 
     def check(self, experiment: E, probe: Probe | None) -> None:
-        """Refuse an experiment that cannot be trained or probed, before its run folder is made.
+        """Check that an experiment can be trained and probed, before its run folder is created.
 
         Raises:
             ConfigError: If the experiment leaves nothing to train or to test on.
@@ -115,14 +115,14 @@ class Laboratory(Registered, ABC, Generic[E]):
     def trainer(
         self, experiment: E, run: Run, device: torch.device, precision: Precision, probe: Probe | None
     ) -> Training:
-        """The training of an experiment, at the run's last checkpoint if it has one.
+        """The training of an experiment, resumed from the run's last checkpoint if there is one.
 
         Args:
-            experiment: What to train.
+            experiment: The experiment.
             run: Its run folder.
             device: Device to compute on.
             precision: Precision of matrix products, unless the experiment sets it.
-            probe: What to measure on the way, if anything; weights stay the same.
+            probe: Probe that measures during training, without changing the weights.
         """
 
     @abstractmethod
@@ -130,17 +130,17 @@ class Laboratory(Registered, ABC, Generic[E]):
         """Expected training time, from a few steps on this device in a temporary folder."""
 
     def time_measure(self, experiment: E, name: str, device: torch.device, precision: Precision) -> float:
-        """Seconds that a measure of the finished run will take; asked only where runs are measured."""
+        """Expected seconds of a measure of the finished run; only for laboratories with measures."""
         raise NotImplementedError
 
 
 def laboratory_of(experiment: AnyExperiment) -> Laboratory[Any]:
-    """The laboratory that carries an experiment out."""
+    """The laboratory of an experiment."""
     return LABORATORIES[experiment.laboratory]()
 
 
 def written(experiment: AnyExperiment) -> dict[str, Any]:
-    """An experiment as JSON-ready values, with its laboratory and the files of the user's that it needs."""
+    """An experiment as JSON-ready values, with its laboratory and the digests of user files."""
     fields = to_dict(experiment)
     mark = {} if experiment.laboratory == DECODER else {MARK: experiment.laboratory}
     # Each registry looks at its own field alone: an encoding and a task may have one name.
@@ -154,7 +154,7 @@ def read_experiment(fields: Mapping[str, Any]) -> AnyExperiment:
 
     Raises:
         ConfigError: If this version cannot read it, or it needs an encoding or task from a file that has not
-            been run or has been edited since.
+            been executed or has changed since.
     """
     for field, registry in OWNERS.items():
         digests = fields.get(field, {})

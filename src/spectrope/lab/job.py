@@ -1,4 +1,4 @@
-"""One experiment from its configuration to a finished run folder: train, describe, measure."""
+"""Carry out one experiment, from its configuration to a finished run folder."""
 
 import hashlib
 import inspect
@@ -38,16 +38,16 @@ from spectrope.store import Run
 
 @dataclass(frozen=True)
 class Job:
-    """An experiment, and what is measured once it is trained.
+    """An experiment, and the measures to take after training.
 
     Args:
         experiment: The experiment.
-        tables: Names in `MEASURES`, or measures in files (`file.py:Class`), which are run.
+        tables: Names in `MEASURES`, or measures in files (`file.py:Class`), which are executed.
         precision: Precision of matrix products, unless the experiment sets it.
 
     Raises:
-        UnknownNameError: If there is no such measure.
-        UnsupportedError: If anything is to be measured on a run whose laboratory measures while it trains.
+        UnknownNameError: If a measure is unknown.
+        UnsupportedError: If measures are requested for a laboratory that only measures during training.
     """
 
     experiment: AnyExperiment
@@ -73,7 +73,7 @@ class Job:
         return cls(read_experiment(fields["experiment"]), tuple(fields["tables"]), fields["precision"])
 
     def is_done(self, run: Run) -> bool:
-        """Whether a run holds all that this job makes."""
+        """Whether a run contains all results of this job."""
         return run.finished and all(MEASURES[name]().is_taken(run) for name in self.tables)
 
 
@@ -86,22 +86,22 @@ def train(
     probe: Probe | None = None,
     precision: Precision = "auto",
 ) -> Run:
-    """Train an experiment of any laboratory, resume it, or return its finished run.
+    """Train an experiment of any laboratory, resume its training, or return its finished run.
 
     Args:
-        experiment: What to train.
-        root: Folder of the run folders.
+        experiment: The experiment.
+        root: Folder of the runs.
         device: Device to compute on.
-        watch: Progress callback; it is called with the steps done.
+        watch: Progress callback, called with the number of steps done.
         stop: Called after every step; training stops when it returns true.
-        probe: What to measure on the way; no part of the experiment, whose run is the same with it.
+        probe: Probe that measures during training. It is not part of the experiment, and does not change
+            its run.
         precision: Precision of matrix products, unless the experiment sets it.
 
     Raises:
-        ConfigError: If the experiment leaves nothing to train or to test on.
-        Interrupted: If asked to stop, once the checkpoint is written or while another process trains it.
-        UnsupportedError: If a probe is asked of a run that is finished without it, or of a model that it
-            cannot measure.
+        ConfigError: If the experiment leaves no examples for training or testing.
+        Interrupted: If a stop is requested, once the checkpoint is written, or while another process trains it.
+        UnsupportedError: If the run was finished without the probe, or the probe cannot measure the model.
     """
     laboratory = laboratory_of(experiment)
     laboratory.check(experiment, probe)
@@ -136,10 +136,10 @@ def _require_probed(run: Run, probe: Probe | None) -> None:
 
 
 def complete(job: Job, root: Path, device: torch.device, watch: Watch = unwatched, stop: Stop = never) -> Run:
-    """Train and measure, skipping what the run folder already holds.
+    """Train and measure, skipping everything that the run folder already contains.
 
     Raises:
-        Interrupted: If asked to stop, before anything is begun or once all that is done is saved.
+        Interrupted: If a stop is requested, before the job starts or once its progress is saved.
     """
     if stop():
         raise Interrupted("stopped between two runs.")
@@ -166,11 +166,11 @@ def _circumstances(training: Training, device: torch.device) -> dict[str, Any]:
 
 
 def encoding_files(experiment: Any) -> dict[str, Any]:
-    """Field of the manifest on encodings from the user's own files: source, digest and laws of each.
+    """Field of the manifest on user-defined encodings: source, digest and laws of each.
 
-    `sha256` is of the whole file, or of the code of a class from a session. Errors are relative deviations:
-    as the encoding computes, and with float32 widened to float64. Laws are tried in heads of the model's
-    sizes.
+    `sha256` is the digest of the whole file, or of the code of a class from a session. Errors are relative
+    deviations, in the encoding's own precision and with float32 widened to float64. Laws are tested with the
+    model's sizes.
     """
     names = written(experiment).get(OWN, {})
     if not names:
@@ -213,10 +213,10 @@ def _source(member: type) -> tuple[str, str | None]:
 def memory_used(memory: PeakMemory) -> dict[str, float]:
     """Fields of the manifest on memory; see `PeakMemory`.
 
-    `peak_memory_mib` is the largest memory of the process, in MiB, while the data were made and the model was
-    trained and scored on the way; `memory_before_mib` is what the process held when that began. Of a
-    resumed run, both describe the part after the last resumption. Runs of earlier versions lack the second
-    field, and their first is the peak of the whole process up to then.
+    `peak_memory_mib` is the peak memory of the process, in MiB, while the data were generated and the model
+    was trained and evaluated; `memory_before_mib` is its memory before that. For a resumed run, both describe
+    the part after the last resumption. Runs of earlier versions lack the second field, and their first is the
+    peak of the whole process up to then.
     """
     return {
         "peak_memory_mib": round(memory.peak_mib, 1),

@@ -1,4 +1,4 @@
-"""What the configuration and the manifest of a run say, read without loading torch."""
+"""Fields of configurations and manifests of runs, in a module that does not import torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,11 +17,11 @@ def has_diverged(manifest: Mapping[str, Any]) -> bool:
 
 
 def is_near_chance(manifest: Mapping[str, Any]) -> bool:
-    """Whether a finished run has hardly learned: its held-out accuracy lies just above that of guessing.
+    """Whether the held-out accuracy of a finished run is close to that of guessing.
 
-    Guessing means to answer the most frequent held-out label every time. A run counts as near chance with
+    Guessing means always answering the most frequent held-out label. A run is near chance if it has covered
     less than a tenth of the distance from there to the Bayes accuracy. Runs of earlier versions, whose
-    manifests do not hold `chance_accuracy`, are not judged.
+    manifests lack `chance_accuracy`, are never reported as near chance.
     """
     chance = manifest.get("chance_accuracy")
     if chance is None:

@@ -14,16 +14,16 @@ from spectrope.lab.training.state import WEIGHTS
 from spectrope.models import Decoder
 from spectrope.store import RESULTS_VERSION, Run, load_run, open_run
 
-DATA_VERSION = 1  # Raised when a task draws other examples from the same seed.
+DATA_VERSION = 1  # Increased when a task draws different examples from the same seed.
 
 
 def run_for(experiment: AnyExperiment, root: Path) -> Run:
-    """The run folder of an experiment, made if need be."""
+    """The run folder of an experiment, created if necessary."""
     return open_run(root, written(experiment), DATA_VERSION)
 
 
 def find_run(experiment: AnyExperiment, root: Path) -> Run | None:
-    """The run folder of an experiment, if it has been begun.
+    """The run folder of an experiment, if it exists.
 
     Raises:
         StoreError: If it cannot be read.
@@ -36,7 +36,7 @@ def experiment_of(run: Run) -> Experiment:
     """The experiment that a run folder was made for.
 
     Raises:
-        ConfigError: If it is of another laboratory, or its encoding is unavailable.
+        ConfigError: If it belongs to another laboratory, or its encoding is unavailable.
     """
     return read_decoder(run.config, f"run {run.id}")
 
@@ -45,11 +45,11 @@ def read_decoder(fields: Mapping[str, Any], owner: str) -> Experiment:
     """Read the experiment of a decoder back.
 
     Args:
-        fields: As they are written.
-        owner: Whose they are, for the message.
+        fields: The serialised experiment.
+        owner: Name of its owner, for error messages.
 
     Raises:
-        ConfigError: If it is of another laboratory, or its encoding is unavailable.
+        ConfigError: If it belongs to another laboratory, or its encoding is unavailable.
     """
     experiment = read_experiment(fields)
     if (decoder := Experiment.of(experiment)) is None:
@@ -58,14 +58,14 @@ def read_decoder(fields: Mapping[str, Any], owner: str) -> Experiment:
 
 
 def dtype_for(run: Run, device: torch.device) -> torch.dtype:
-    """In what to measure a finished run: float32 if it was trained in that, else as its experiment says."""
+    """Precision for measuring a finished run: float32 if it was trained so, else as its experiment says."""
     if run.manifest["precision"] == "float32":
         return torch.float32
     return choose_dtype(experiment_of(run).precision, device)
 
 
 def build_model(experiment: Experiment, device: torch.device) -> Decoder:
-    """The untrained network of an experiment; its weights depend on the seed alone."""
+    """The untrained network of an experiment; its weights depend only on the seed."""
     with initial_weights(experiment.seed):
         model = Decoder(experiment.model)
     return model.to(device)
@@ -75,7 +75,7 @@ def load_model(run: Run, device: torch.device) -> Decoder:
     """The trained network of a finished run.
 
     Raises:
-        StoreError: If the run is unfinished, or its weights cannot be read or are those of another network.
+        StoreError: If the run is unfinished, or its weights cannot be read or do not match the network.
     """
     _ = run.manifest  # only finished runs have one
     model = build_model(experiment_of(run), device)

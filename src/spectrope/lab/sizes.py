@@ -1,4 +1,4 @@
-"""Names of tables that were measured at another than the default size."""
+"""Names of tables that were measured on a non-default number of examples."""
 
 import re
 
@@ -6,15 +6,15 @@ from spectrope.store import Run
 
 
 def size_mark(examples: int, draws: int | None = None) -> str:
-    """What follows the name of a table that was not measured on the usual number of examples and draws."""
+    """Suffix of the name of a table with a non-default number of examples or draws."""
     return f"-{examples}-examples" + ("" if draws is None else f"-{draws}-draws")
 
 
 def mark_of(name: str, table: str) -> str | None:
-    """The mark of size of a table, "" for the usual one; None if it is not what `name` stands for.
+    """The size suffix of a table, "" for the default size; None if the table is not one of `name`.
 
     Args:
-        name: What is measured, such as "ablation" or "spectrum".
+        name: Name of the measurement, such as "ablation" or "spectrum".
         table: Name of a table.
     """
     match = re.fullmatch(rf"{re.escape(name)}((?:-\d+-examples(?:-\d+-draws)?)?)", table)
@@ -22,7 +22,7 @@ def mark_of(name: str, table: str) -> str | None:
 
 
 def fullest(run: Run, name: str) -> str | None:
-    """The mark of the usual table, where a run has it, or of the largest other one; None if it has none."""
+    """The size suffix of a run's default table, or else of its largest one; None if it has none."""
     marks = [mark for table in run.frames if (mark := mark_of(name, table)) is not None]
     return "" if "" in marks else max(marks, key=_numbers, default=None)
 

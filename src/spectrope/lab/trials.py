@@ -9,8 +9,8 @@ import polars as pl
 
 from spectrope.lab.training.config import Experiment
 
-FACTORS = (0.3, 1.0, 3.0, 10.0, 30.0)  # Of the learning rate of the scale.
-SHARE = 0.2  # Of the training examples, left out to judge a rate.
+FACTORS = (0.3, 1.0, 3.0, 10.0, 30.0)  # Multiples of the learning rate of the scale.
+SHARE = 0.2  # Share of the training examples that is left out for validation.
 
 
 @dataclass(frozen=True)
@@ -19,10 +19,10 @@ class Trial:
 
     Args:
         rate: Peak learning rate.
-        accuracy: On the examples left out, as a fraction.
-        loss: On the same, in nats; NaN where training diverged.
+        accuracy: Accuracy on the validation examples, as a fraction.
+        loss: Loss on the validation examples, in nats; NaN if training diverged.
         seconds: Training time.
-        run: The run's id.
+        run: Id of the run.
     """
 
     rate: float
@@ -60,7 +60,7 @@ class Tuning:
 
     @property
     def chosen(self) -> Trial:
-        """The trial of highest accuracy; of those that share it, the one of lowest loss."""
+        """The trial with the highest accuracy; ties are broken by the lowest loss."""
         return max(self.trials, key=lambda trial: trial.merit)
 
     @property
@@ -70,7 +70,7 @@ class Tuning:
 
     @property
     def seconds(self) -> float:
-        """What the grid cost, in seconds of training."""
+        """Total training time of the grid, in seconds."""
         return sum(trial.seconds for trial in self.trials)
 
     def table(self) -> pl.DataFrame:
@@ -82,7 +82,7 @@ def grid(experiment: Experiment, factors: Sequence[float] = FACTORS) -> list[Exp
     """The trials of an experiment's grid, by ascending rate (see `trial`).
 
     Args:
-        experiment: Whose learning rate is to be chosen.
+        experiment: The experiment whose learning rate is to be chosen.
         factors: Learning rates, as multiples of its own.
     """
     rates = sorted({factor * experiment.training.learning_rate for factor in factors})
@@ -92,11 +92,11 @@ def grid(experiment: Experiment, factors: Sequence[float] = FACTORS) -> list[Exp
 def trial(experiment: Experiment, rate: float) -> Experiment:
     """An experiment at another learning rate, trained on the first 80 % of its training examples.
 
-    It is judged on the other 20 %: its "held-out" examples are training examples of the experiment, so that
-    the experiment's own held-out examples stay unseen.
+    The other 20 % serve for validation: the trial's "held-out" examples are training examples of the
+    experiment, so that the experiment's own held-out examples are not used.
 
     Args:
-        experiment: Whose learning rate is to be chosen.
+        experiment: The experiment whose learning rate is to be chosen.
         rate: Peak learning rate.
     """
     left_out = max(1, round(SHARE * experiment.n_train))

@@ -26,7 +26,7 @@ def tune(
 ) -> list[Tuning]:
     """Choose a learning rate for each task and encoding of a plan; trials are ordinary runs under `root`.
 
-    Every encoding gets the same grid, in the first of its seeds; its other seeds take the same rate.
+    Every encoding gets the same grid, with its first seed; its other seeds use the chosen rate.
 
     Args:
         plan: The experiments, of any number of seeds.
@@ -34,7 +34,7 @@ def tune(
         factors: Learning rates, as multiples of each experiment's own.
         device: Device to compute on.
         workers: Processes on a CPU.
-        engine: Carries out the runs in place of this machine.
+        engine: Engine that carries out the runs (default: this machine).
         watch: Progress callback; trials are numbered in the order of `trials_of`.
 
     Raises:
@@ -61,17 +61,17 @@ def run_tuned(
     engine: Engine | None = None,
     watch: Watch = unwatched,
 ) -> list[Run]:
-    """Train and ablate a plan at the chosen rates, and keep the table "tuning" with each run.
+    """Train and ablate a plan at the chosen rates, and store the table "tuning" with each run.
 
     Args:
-        plan: The experiments as they were before.
-        tunings: What `tune` found.
+        plan: The experiments at their original learning rates.
+        tunings: Results of `tune`.
         root: Folder of the run folders.
-        untuned: Finished runs of the plan, in its order; where one has the chosen rate already, it is copied
-            and not run again.
+        untuned: Finished runs of the plan, in its order; one that already has the chosen rate is copied
+            instead of being trained again.
         device: Device to compute on.
         workers: Processes on a CPU.
-        engine: Carries out the runs in place of this machine.
+        engine: Engine that carries out the runs (default: this machine).
         watch: Progress callback; it is called with the progress of each experiment.
 
     Raises:

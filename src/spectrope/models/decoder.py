@@ -112,7 +112,7 @@ class DecoderConfig(Configured):
 
     @property
     def ignored_label(self) -> int | None:
-        """The label that neither loss nor accuracy counts, if any."""
+        """The label that is excluded from loss and accuracy, if any."""
         return 0 if self.classes == "vocabulary" else None
 
 
@@ -158,7 +158,7 @@ class Decoder(SeededModule):
 
     Args:
         config: Its architecture.
-        impl: Attention implementation, or "fastest" for the exact one that measured so on the device.
+        impl: Attention implementation, or "fastest" for the fastest exact one on the device.
 
     Example:
         >>> import spectrope as sp
@@ -184,7 +184,7 @@ class Decoder(SeededModule):
         self.classifier = nn.Linear(config.d_model, config.n_outputs)
 
     def forward(self, batch: Batch, noise: Noise | None = None) -> Float[Tensor, "b classes"]:
-        """Class logits of a batch; `noise` switches dropout on."""
+        """Class logits of a batch; passing `noise` enables dropout."""
         x, stream = self.begin(batch, noise)
         for layer in range(len(self.blocks)):
             x = self.apply_block(layer, x, stream)
@@ -208,7 +208,7 @@ class Decoder(SeededModule):
 
     @property
     def ignores_padding(self) -> bool:
-        """Whether padding takes part in neither attention nor pooling."""
+        """Whether padding is excluded from attention and pooling."""
         return self.config.padding == "masked"
 
     @property

@@ -1,9 +1,9 @@
 """Toeplitz structure of attention logits: operators, spectra, contraction, decomposition, learning.
 
-Tensors in, frozen records out; nothing here knows of models or encodings. Names that end in `_bound` are
-proven, those that end in `_estimate` are not. Everything is computed in float64 (complex128) whatever comes
-in. Each function has an executed example; what of the paper's theory they decide is in
-docs/explanation/ledger.md.
+Functions take tensors and return frozen records; they do not depend on models or encodings. Quantities whose
+names end in `_bound` are proven bounds, those that end in `_estimate` are estimates. All computations are in
+float64 (complex128), whatever the type of the input. Each function has an executed example; how they relate
+to the paper's theory is described in docs/explanation/ledger.md.
 """
 
 import lazy_loader

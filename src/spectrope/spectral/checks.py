@@ -1,4 +1,4 @@
-"""What the spectral functions ask of their inputs, refused in one line where it does not hold."""
+"""Validation of the inputs of spectral functions."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ def check(ok: bool, message: str) -> None:
 
 
 def wide(x: Tensor, name: str) -> Tensor:
-    """x in float64, or complex128, detached; its entries finite and of a size whose fourth power fits.
+    """x in float64 or complex128, detached, after checking that it is finite and well scaled.
 
     Raises:
         ConfigError: If x holds NaN or infinity, or its largest entry lies outside 1e-70 ... 1e70.

@@ -14,7 +14,7 @@ from spectrope.spectral.operator import ToeplitzOperator
 
 @dataclass(frozen=True)
 class HadamardContraction:
-    r"""W against W ∘ C; ratios are of the second to the first.
+    r"""Comparison of W ∘ C with W; ratios are those of W ∘ C to W.
 
     Args:
         eigenvalues: Test of :math:`\lambda(W\circ C) \prec \lambda(W)`; None unless W and C are Hermitian.
@@ -44,9 +44,9 @@ def hadamard_contraction(w: Tensor, c: Tensor) -> HadamardContraction:
     r"""Measure how the spectrum of W changes under the entrywise product with C.
 
     For a correlation matrix C (positive semidefinite, unit diagonal) :math:`W\circ C` is a mean of unitary
-    conjugates of W, so that eigenvalues are majorised for Hermitian W, singular values weakly for any W, and
-    the field of values only shrinks; all that is a theorem, for any other C it is a question. A unimodular
-    Hermitian C keeps trace and variance and may expand.
+    conjugates of W. Therefore the eigenvalues of W majorise those of :math:`W\circ C` for Hermitian W, the
+    singular values do so weakly for any W, and the field of values shrinks. For any other C these are
+    empirical questions. A unimodular Hermitian C preserves trace and variance and may expand the spectrum.
 
     >>> w, c = torch.tensor([[1.0, -1.0], [1.0, -1.0]]), torch.tensor([[1.0, 0.6], [0.6, 1.0]])
     >>> found = hadamard_contraction(w, c)  # not Hermitian: norms contract, the spectral radius grows from 0
@@ -84,12 +84,12 @@ def hadamard_contraction(w: Tensor, c: Tensor) -> HadamardContraction:
 
 
 def variance_ratio(w: Tensor, c: Tensor) -> float:
-    r"""Ratio of the eigenvalues' variances of W ∘ C and of W, both Hermitian, without solving for any.
+    r"""Ratio of the eigenvalues' variances of W ∘ C and W, both Hermitian, without computing eigenvalues.
 
     .. math:: \frac{\sum|W_{ij}|^2|C_{ij}|^2 - (\operatorname{tr} W\circ C)^2/n}
                    {\sum|W_{ij}|^2 - (\operatorname{tr} W)^2/n}
 
-    Not a number where W is a multiple of the identity.
+    NaN if W is a multiple of the identity.
 
     >>> w, c = torch.tensor([[1.0, 2.0], [2.0, 1.0]]), torch.tensor([[1.0, 0.5], [0.5, 1.0]])
     >>> variance_ratio(w, c)  # eigenvalues -1 and 3 become 0 and 2
@@ -159,9 +159,9 @@ def contracted_symbol(operator: ToeplitzOperator, frequencies: Tensor, theta: Te
 
 @dataclass(frozen=True, eq=False)
 class NormRatios:
-    """Logits with rotation against logits without, as ratios; below 1 is contraction.
+    """Ratios of logits with rotation to logits without; values below 1 are contractions.
 
-    Not numbers where the logits without it are rounding noise.
+    NaN where the logits without rotation are rounding noise.
 
     Args:
         spectral: Of the largest singular values.
@@ -179,10 +179,10 @@ class NormRatios:
 
 @dataclass(frozen=True, eq=False)
 class Contraction:
-    """What rotation does to the spectrum of one head's logits.
+    """Effect of rotation on the spectrum of one head's logits.
 
     Args:
-        raw: For the logits as they are, which depend on a gauge that softmax ignores.
+        raw: For the logits themselves, which depend on row constants that softmax ignores.
         gauge_fixed: For the logits minus their row means over the allowed keys.
     """
 
@@ -191,12 +191,12 @@ class Contraction:
 
 
 def head_contraction(turned: Tensor, plain: Tensor, causal: bool = False) -> Contraction:
-    r"""Measure many heads with and without their rotation, raw and in the gauge of softmax.
+    r"""Measure the contraction of many heads by their rotation, with and without row means.
 
     Rotated logits are not a Hadamard product with the RoPE kernel, but
-    :math:`\operatorname{Re}\sum_t (q^t k^{t*})\circ E_t`, one unimodular matrix per frequency: no theorem
-    makes them contract. Causal eigenvalues are the diagonal, which rotation keeps, so that singular values
-    are compared.
+    :math:`\operatorname{Re}\sum_t (q^t k^{t*})\circ E_t`, with one unimodular matrix per frequency: no
+    theorem says that they contract. The eigenvalues of causal logits are their diagonal, which rotation
+    preserves, so singular values are compared.
 
     >>> q, k = torch.randn(2, 8, 30, 4)
     >>> f"{head_contraction(2 * q @ k.mT, q @ k.mT, causal=True).gauge_fixed.spectral.mean():.6f}"
@@ -205,7 +205,7 @@ def head_contraction(turned: Tensor, plain: Tensor, causal: bool = False) -> Con
     Args:
         turned: Logits with rotation, with shape (*b, n, n).
         plain: Logits of the same queries and keys without it.
-        causal: Whether query i sees keys j <= i alone; entries above the diagonal are never read.
+        causal: Whether attention is causal; entries above the diagonal are then ignored.
     """
     raw = [wide(masked(logits, causal), "logits") for logits in (turned, plain)]
     fixed = [row_centred(logits, causal) for logits in raw]

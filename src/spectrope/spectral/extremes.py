@@ -21,11 +21,11 @@ class Extreme:
     """One extreme eigenvalue, in the units of the entries.
 
     Args:
-        value_estimate: The eigenvalue; Lanczos aims at `tolerance` and may, in principle, have met a
-            neighbour.
-        residual_bound: An eigenvalue lies within this distance of `value_estimate`, up to rounding.
-        lower_bound: The extreme eigenvalue is not below this, up to rounding.
-        upper_bound: The extreme eigenvalue is not above this, up to rounding.
+        value_estimate: The eigenvalue, computed to about `tolerance`. In principle, the Lanczos method may
+            have converged to a neighbouring one.
+        residual_bound: Some eigenvalue lies within this distance of `value_estimate`, up to rounding.
+        lower_bound: Lower bound of the extreme eigenvalue, up to rounding.
+        upper_bound: Upper bound of the extreme eigenvalue, up to rounding.
     """
 
     value_estimate: float
@@ -41,7 +41,7 @@ class Extremes:
     Args:
         smallest: The least eigenvalue.
         largest: The greatest.
-        symbol: What the symbol alone proves of both.
+        symbol: Bounds of both from the symbol.
     """
 
     smallest: Extreme
@@ -52,15 +52,16 @@ class Extremes:
 def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -> Extremes:
     r"""Both extreme eigenvalues of a Hermitian Toeplitz matrix in :math:`O(n\log n)` per product.
 
-    The user is `spectrope spectrum --encoding NAME --length N`, up to a million positions, and the table
-    "extremes" of `spectrope spectrum RUN`: both print the values between these bounds.
+    Used by `spectrope spectrum --encoding NAME --length N`, for up to a million positions, and for the table
+    "extremes" of `spectrope spectrum RUN`; both print the values with their bounds.
 
     Near the extremum :math:`\theta^*` of its symbol the matrix acts like a second derivative with zero
     boundary values, so its eigenvector is close to a modulated half wave
     :math:`\sin(\pi(j+1)/(n+1))\,e^{-ij\theta^*}`, and closer still to a slightly stretched one. Lanczos
-    starts from the best mix of both at the leading peaks of the Fejér mean; a random start finds a wrong
-    eigenvalue, or none. Real matrices commute with reversal, so symmetric and skew vectors are searched
-    apart: their extremes nearly coincide. The bracket of `symbol_range` certifies what was found.
+    starts from the best combination of both at the leading peaks of the Fejér mean; from a random start it
+    converges to a wrong eigenvalue, or not at all. Real matrices commute with reversal, so symmetric and skew
+    vectors are searched separately: their extremes nearly coincide. The bounds of `symbol_range` certify the
+    result.
 
     >>> ends = extremal_eigenvalues(ToeplitzOperator.of(lambda lag: 0.9 ** lag.abs(), 20_000))
     >>> ends.largest.lower_bound <= ends.largest.value_estimate <= ends.largest.upper_bound
@@ -68,8 +69,8 @@ def extremal_eigenvalues(operator: ToeplitzOperator, tolerance: float = 1e-10) -
 
     Args:
         operator: Hermitian, n x n; up to 256 rows are solved densely.
-        tolerance: Aimed error of both values, relative to the largest one in modulus; clustered extremes have
-            missed it twentyfold.
+        tolerance: Target error of both values, relative to the larger modulus. For clustered extremes, errors
+            up to twenty times as large have been observed.
 
     Raises:
         ConfigError: If the matrix is not Hermitian.

@@ -21,10 +21,10 @@ class Effects:
         mean: μ repeated, with shape (n, d), in the units of the hidden states; so are the others.
         content: The token's effect.
         position: The position's effect.
-        residual: What remains; the share of it is the violation of x = c + p.
-        n_tokens: Different tokens.
-        n_positions: Different positions.
-        sweeps: Sweeps that backfitting took; 0 on a balanced design.
+        residual: The remainder, whose share measures the violation of x = c + p.
+        n_tokens: Number of distinct tokens.
+        n_positions: Number of distinct positions.
+        sweeps: Number of backfitting sweeps; 0 for a balanced design.
     """
 
     mean: Float[Tensor, "n d"]
@@ -45,11 +45,11 @@ class EffectShares:
     r"""Shares of the variance about the mean, as fractions; on a balanced design they sum to 1.
 
     Args:
-        content: Of tokens.
-        position: Of positions.
-        residual: Of what no sum of the two explains.
-        content_null: Mean share of tokens for states that depend on neither, (W-1)/(n-1).
-        position_null: Likewise for positions, (P-1)/(n-1), which is (P-1)/(WP-1) on a balanced design.
+        content: Share of tokens.
+        position: Share of positions.
+        residual: Share that no sum of the two explains.
+        content_null: Expected share of tokens for states that depend on neither, (W-1)/(n-1).
+        position_null: Expected share of positions, (P-1)/(n-1); (P-1)/(WP-1) for a balanced design.
     """
 
     content: float
@@ -111,9 +111,9 @@ def backfitted_effects(
 ) -> Effects:
     r"""The additive fit :math:`\mu + c_{w} + p_{i}` on natural text, by backfitting.
 
-    Means over each token of what positions leave, and over each position of what tokens leave, in turns: it
-    converges to the least-squares fit. Content and position are centred over the rows. They need not be
-    orthogonal, so look at the Gram matrix of terms, not at shares alone.
+    The residuals are averaged over each token and over each position in turn, which converges to the
+    least-squares fit. Content and position are centred over the rows. They need not be orthogonal, so
+    consider the Gram matrix of terms as well as the shares.
 
     >>> tokens, positions = torch.randint(0, 3, (40,)), torch.arange(40) % 10
     >>> states = torch.randn(3, 2)[tokens] + torch.randn(10, 2)[positions]
@@ -125,10 +125,10 @@ def backfitted_effects(
         tokens: Token id of each row, with shape (n,).
         positions: Position of each row, with shape (n,).
         tolerance: Change of the fit at which to stop, relative to the states' norm.
-        max_sweeps: When to give up.
+        max_sweeps: Maximum number of sweeps.
 
     Raises:
-        ConfigError: If the shapes do not fit, or the sweeps do not suffice.
+        ConfigError: If the shapes do not match, or the sweeps do not converge.
     """
     x = real_matrix(x, "x")
     for name, ids in (("tokens", tokens), ("positions", positions)):
@@ -164,7 +164,7 @@ class _Groups:
 
 
 def effect_shares(effects: Effects) -> EffectShares:
-    """Shares of content, position and residual, with what chance alone would give.
+    """Shares of content, position and residual, with their expectation under chance.
 
     >>> shares = effect_shares(balanced_effects(torch.randn(5, 7, 4)))
     >>> f"{shares.content + shares.position + shares.residual:.6f}", shares.content_null == 4 / 34
@@ -193,9 +193,9 @@ def logit_terms(effects: Effects, form: Tensor) -> LogitTerms:
     .. math:: \langle X_aMX_b^\top, X_{a'}MX_{b'}^\top\rangle
               = \operatorname{tr}(M S_{bb'} M^\top S_{aa'}^\top)
 
-    with cross Gram matrices :math:`S_{ab} = X_a^\top X_b`. On a balanced design all 16 terms are orthogonal;
-    on natural text the off-diagonal entries say how far content and position can be told apart. The paper's
-    Eq. 8 is the four terms of content and position.
+    with cross Gram matrices :math:`S_{ab} = X_a^\top X_b`. For a balanced design all 16 terms are orthogonal;
+    for natural text the off-diagonal entries show how far content and position are confounded. The paper's
+    Eq. 8 consists of the four terms of content and position.
 
     >>> terms = logit_terms(balanced_effects(torch.randn(5, 7, 4)), torch.eye(4))
     >>> f"{sum(terms.shares.values()):.6f}", len(terms.names)

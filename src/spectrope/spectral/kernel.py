@@ -13,8 +13,8 @@ from spectrope.spectral.operator import ToeplitzOperator
 def rope_kernel(frequencies: Tensor, n: int) -> ToeplitzOperator:
     r"""The correlation matrix :math:`C_{ij} = \frac1m \sum_t \cos((i-j)\theta_t)`, positive semidefinite.
 
-    Its entries are almost periodic in the lag, its rank is at most 2m: it has no symbol, and Szegő's theorem
-    does not speak of it.
+    Its entries are almost periodic in the lag, and its rank is at most 2m. It has no symbol, so that Szegő's
+    theorem does not apply.
 
     >>> kernel = rope_kernel(torch.tensor([1.0, 2.0, 3.0]), 100).dense()
     >>> kernel[0, 0].item(), torch.linalg.matrix_rank(kernel, hermitian=True).item()

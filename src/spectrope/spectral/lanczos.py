@@ -31,12 +31,12 @@ class RitzValue:
 
 @dataclass(frozen=True, eq=False)
 class LanczosStart:
-    """Where a Lanczos run starts, and what is known of its goal.
+    """Starting point of a Lanczos run.
 
     Args:
-        vector: Close to the eigenvector sought, with shape (n,).
-        gap: Estimated distance to the next eigenvalue that the run can meet.
-        ceiling: An upper bound on the eigenvalue.
+        vector: Approximation of the eigenvector, with shape (n,).
+        gap: Estimated distance to the next eigenvalue of the Krylov space.
+        ceiling: An upper bound of the eigenvalue.
     """
 
     vector: Inexact[Tensor, " n"]
@@ -55,16 +55,17 @@ def best_ritz_value(
     3.5 s for ALiBi's kernel at a million rows; for :math:`.9^{|d|}` it took 1.4 s against .02 s at 10,000
     rows, and 1,000 products at a million rows did not suffice (one thread of an AMD EPYC, both ends).
 
-    Here the gap is the lesser of the one given and that between the two leading Ritz values, an estimate; the
-    residual reported is the proven one. Rounding makes the vectors lose their orthogonality only as Ritz
-    values converge (Paige), and we stop when the one sought does: none is kept. Runs go in step, so that one
-    product may serve them all; one that has converged, or is `FAR` below one that has, is zero from then on.
+    The gap used is the smaller of the given one and that between the two leading Ritz values, an estimate;
+    the reported residual is a proven bound. Vectors lose their orthogonality only as Ritz values converge
+    (Paige), and the iteration stops when the required one does, so no vectors are stored. All runs advance
+    together, so that one product serves them all; a run that has converged, or is `FAR` below one that has,
+    is set to zero.
 
     Args:
         apply: X -> A X for rows that are the vectors of the runs, with shape (runs, n).
         starts: Where to start, not at zero.
         tolerance: Error of the value at which to stop, in the units of A.
-        max_products: When to stop in any case, at least 1.
+        max_products: Maximum number of products, at least 1.
 
     Raises:
         ConfigError: If a start is zero.

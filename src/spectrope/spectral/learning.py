@@ -12,7 +12,7 @@ from spectrope.spectral.checks import angles, check, vector, wide
 
 @dataclass(frozen=True, eq=False)
 class GradientSpectrum:
-    r"""A head's gradient by :math:`M = W_Q^\top W_K`, by lag and by frequency.
+    r"""A head's gradient with respect to :math:`M = W_Q^\top W_K`, by lag and by frequency.
 
     Args:
         lag_energy: :math:`\|\Gamma_\delta\|^2` for each lag, with shape (lags,).

@@ -1,4 +1,4 @@
-"""Dense logits, many at once: what attention allows, the gauge of softmax, sums over lags."""
+"""Batches of dense logits: causal masks, removal of row means, sums over lags."""
 
 import torch
 from jaxtyping import Bool, Float, Inexact
@@ -25,9 +25,9 @@ def masked(logits: Tensor, causal: bool = False) -> Inexact[Tensor, "*b n n"]:
 
 
 def row_centred(logits: Tensor, causal: bool = False) -> Float[Tensor, "*b n n"]:
-    r"""Logits minus their row means over the allowed keys, zeros elsewhere: the gauge of softmax, fixed.
+    r"""Logits minus their row means over the allowed keys, and zeros elsewhere.
 
-    Softmax ignores :math:`L \to L + r 1^\top`, spectra do not.
+    Softmax is invariant under :math:`L \to L + r 1^\top`, whereas spectra are not.
 
     >>> row_centred(torch.tensor([[1.0, 9.0], [2.0, 4.0]]), causal=True)
     tensor([[ 0.,  0.],

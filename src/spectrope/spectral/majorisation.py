@@ -14,7 +14,7 @@ class Majorisation:
     r"""Whether :math:`x \prec y`, or weakly so.
 
     Args:
-        holds: Whether no partial sum is exceeded beyond the tolerance.
+        holds: Whether every partial sum is at most that of y, within the tolerance.
         excess: Greatest excess of a sum of the k largest of x over that of y, in their units; for (strong)
             majorisation also the difference of the totals.
         scale: Sum of the moduli of y, to which the tolerance is relative.

@@ -1,4 +1,4 @@
-"""Toeplitz matrices by their lags: products by FFT, symbols; never formed unless asked for."""
+"""Toeplitz matrices represented by their lags, with FFT products and symbols; not formed explicitly."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

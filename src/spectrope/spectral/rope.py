@@ -78,9 +78,9 @@ def rope_logits(q: Tensor, k: Tensor, frequencies: Tensor) -> Float[Tensor, "n n
     r"""The exact logits of RoPE, :math:`L = \operatorname{Re}\sum_t (q^t k^{t*}) \circ E_t`,
     :math:`E_t = [e^{i(i-j)\theta_t}]`.
 
-    No single Toeplitz factor can be pulled out of the sum but for one frequency, or where all
-    :math:`q^t k^{t*}` are multiples of one matrix: see `factorisation_residuals`. Without the factor
-    1/sqrt(d).
+    No Toeplitz factor can be separated from the sum unless there is one frequency, or all
+    :math:`q^t k^{t*}` are multiples of one matrix; see `factorisation_residuals`. The factor 1/sqrt(d) is
+    not included.
 
     >>> q = k = torch.ones(4, 1)  # content that does not change: a cosine of the lag
     >>> rope_logits(q, k, torch.tensor([torch.pi]))[3].round()
@@ -102,7 +102,7 @@ def factorisation_residuals(
     bands: int = 1,
     causal: bool = False,
 ) -> Float[Tensor, "*b"]:
-    r"""How far RoPE's complex logits are from content times position, for many short heads at once.
+    r"""Distance of RoPE's complex logits from a product of content and position, for batches of heads.
 
     With :math:`L_c = \sum_t (q^t k^{t*})\circ E_t` and :math:`G_b = \sum_{t\in b} q^t k^{t*}`, what band b of
     frequencies would give without positions, this is

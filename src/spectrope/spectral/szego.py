@@ -1,4 +1,4 @@
-"""How far a spectrum is from its symbol: Szegő for eigenvalues, Avram and Parter for singular values."""
+"""Distance of a spectrum from its symbol: theorems of Szegő, and of Avram and Parter."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class SymbolMatch:
 
     @property
     def theorem_applies(self) -> bool:
-        """Whether the lags decay, as those of every fixed symbol do; else the distance need not vanish."""
+        """Whether the lags decay, as for every fixed symbol; otherwise the distance need not vanish."""
         return self.tail_share <= TAIL
 
 
@@ -84,8 +84,8 @@ def eigenvalue_match(operator: ToeplitzOperator, symbol: SymbolFunction | None =
 def singular_value_match(operator: ToeplitzOperator, symbol: SymbolFunction | None = None) -> SymbolMatch:
     """The singular values beside the modulus of the symbol, rank by rank.
 
-    What Szegő's theorem is to Hermitian matrices, Avram's and Parter's is to all Toeplitz matrices, causal
-    ones included.
+    Avram's and Parter's theorem generalises Szegő's from Hermitian to all Toeplitz matrices, including causal
+    ones.
 
     >>> causal = ToeplitzOperator.causal(0.5 ** torch.arange(200.0))
     >>> singular_value_match(causal).distance < 0.01

@@ -1,4 +1,4 @@
-"""Tangent kernels of attention logits, with rotation and without, and the curvature that training meets."""
+"""Tangent kernels of attention logits with and without rotation, and Gauss–Newton curvature."""
 
 from dataclasses import dataclass
 
@@ -99,9 +99,9 @@ def gauss_newton(kernel: Float[Tensor, "p p"], curvature: Tensor) -> Float[Tenso
     r"""The Gauss–Newton matrix :math:`S^{1/2}\Theta S^{1/2}` in logit space: the curvature that training
     meets.
 
-    Its nonzero eigenvalues are those of the Gauss–Newton approximation to the Hessian by the weights. That Θ
-    contracts does not make it contract: measured, the ratio of the largest eigenvalues with RoPE to without
-    runs from .65 to 7.5.
+    Its nonzero eigenvalues are those of the Gauss–Newton approximation of the Hessian with respect to the
+    weights. A contraction of Θ does not imply one of this matrix: measured ratios of the largest eigenvalue
+    with RoPE to that without range from 0.65 to 7.5.
 
     >>> gauss_newton(torch.tensor([[2.0, 1.0], [1.0, 2.0]]), torch.diag(torch.tensor([4.0, 0.0])))
     tensor([[8., 0.],

@@ -19,8 +19,8 @@ class ToeplitzShares:
 
     Args:
         raw: :math:`\tau = \sum_d (n-|d|)\,a_d^2 / \|L\|^2`, a the nearest Toeplitz matrix.
-        mean_removed: τ of the logits minus their one mean.
-        gauge_fixed: Share of lags in what row effects leave, since softmax ignores those; the headline.
+        mean_removed: τ of the logits minus their overall mean.
+        gauge_fixed: Share of lags after removal of row effects, which softmax ignores; the main result.
     """
 
     raw: Float[Tensor, "*b"]
@@ -108,7 +108,7 @@ def lag_effects_of_product(q: Tensor, k: Tensor, causal: bool = False) -> LagEff
 
 
 def null_shares(n: int, causal: bool = False) -> ToeplitzShares:
-    """Mean of each share for independent entries of mean 0: the degrees of freedom of lags over all.
+    """Expected shares for independent entries with mean 0: degrees of freedom of lags over all.
 
     >>> null_shares(10, causal=True).raw  # 2 / (n + 1)
     tensor(0.1818, dtype=torch.float64)

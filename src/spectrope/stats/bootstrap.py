@@ -38,10 +38,10 @@ def reflected_intervals(
     r"""Basic bootstrap intervals: :math:`2\hat\theta - q` for quantiles q, stretched to the estimate.
 
     Maxima, shares and Gini indices are biased by sampling noise, and resampling adds the same bias again.
-    Reflection subtracts it once; a percentile interval contains it twice. In
-    simulations with 8 or 16 heads it covered 79 to 100 % at a nominal 95 %, least where heads tie (percentile
-    and BCa: down to 0). The exception is Gini's index, which covered 33 to 92 % where many heads tie or lie
-    within noise of 0, and 92 % or more elsewhere.
+    Reflection subtracts it once, whereas a percentile interval contains it twice. In simulations with 8 or
+    16 heads, the coverage at a nominal 95 % was 79 to 100 %, lowest where heads tie (percentile and BCa
+    intervals: down to 0). The exception is the Gini index, with a coverage of 33 to 92 % where many heads tie
+    or lie within noise of 0, and 92 % or more elsewhere.
 
     Args:
         estimate: The statistics of the data themselves; NaN where undefined.
@@ -49,7 +49,8 @@ def reflected_intervals(
         level: Nominal coverage of each interval.
 
     Returns:
-        Intervals; undefined where the estimate is, or where more draws are undefined than one tail holds.
+        Intervals, undefined where the estimate is undefined or where more draws are undefined than one tail
+        contains.
 
     References:
         Bootstrap Methods and their Application (Davison and Hinkley, 1997), Sec. 5.2.1.

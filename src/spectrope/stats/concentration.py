@@ -5,7 +5,7 @@ from jaxtyping import Float, Num
 from scipy.special import entr
 
 Reduced = Float[np.ndarray, "*b"] | np.float64  # NumPy reduces a vector to a scalar, not to an array.
-MIN_TOTAL = 2.0  # Percentage points of drop below which a layer has nothing to share out.
+MIN_TOTAL = 2.0  # Total drop of a layer, in percentage points, below which shares are undefined.
 
 
 def shares(drops: Num[np.ndarray, "*b h"], min_total: float = MIN_TOTAL) -> Float[np.ndarray, "*b h"]:
@@ -13,7 +13,7 @@ def shares(drops: Num[np.ndarray, "*b h"], min_total: float = MIN_TOTAL) -> Floa
 
     Args:
         drops: Accuracy drops in percentage points, heads last; negative ones count as 0.
-        min_total: Smallest total, in percentage points, that can be shared out.
+        min_total: Smallest total, in percentage points, for which shares are defined.
 
     Returns:
         Shares that sum to 1, or NaN throughout where the clipped drops total less than `min_total`.
@@ -25,14 +25,14 @@ def shares(drops: Num[np.ndarray, "*b h"], min_total: float = MIN_TOTAL) -> Floa
 
 
 def max_share(s: Float[np.ndarray, "*b h"]) -> Reduced:
-    """The largest share: 1/h where all are equal, 1 where one has everything."""
+    """The largest share: 1/h if all are equal, 1 if one head has everything."""
     return s.max(-1)
 
 
 def gini(s: Float[np.ndarray, "*b h"]) -> Reduced:
     r"""Gini index :math:`\frac1h\sum_i (2i - h - 1)\,s_{(i)}` of shares in ascending order.
 
-    It is 0 where all are equal and :math:`1 - 1/h` where one has everything (no small-sample factor).
+    It is 0 if all are equal and :math:`1 - 1/h` if one head has everything (no small-sample correction).
 
     References:
         Variabilità e mutabilità (Gini, 1912).
@@ -50,7 +50,7 @@ def inverse_participation(s: Float[np.ndarray, "*b h"]) -> Reduced:
 def exponential_entropy(s: Float[np.ndarray, "*b h"]) -> Reduced:
     r"""Effective number of heads :math:`\exp(-\sum_h s_h \ln s_h)`, from 1 to h.
 
-    At least `inverse_participation`: both are Hill numbers, of order 1 and 2.
+    It is at least `inverse_participation`; these are the Hill numbers of order 1 and 2.
 
     References:
         Diversity and Evenness (Hill, 1973), Eq. 4.
@@ -67,7 +67,7 @@ INDICES = {
 
 
 def indices(drops: Num[np.ndarray, "*b h"], min_total: float = MIN_TOTAL) -> Float[np.ndarray, "*b m"]:
-    """All of `INDICES`, in its order, of drops in percentage points; NaN where shares are undefined."""
+    """All `INDICES`, in order, of drops in percentage points; NaN where shares are undefined."""
     s = shares(drops, min_total)
     return np.stack([index(s) for index in INDICES.values()], axis=-1)
 

@@ -1,4 +1,4 @@
-"""Intervals over examples: of means, and of statistics that need many examples at once."""
+"""Intervals over examples, for means and for statistics of all examples together."""
 
 from collections.abc import Callable
 
@@ -33,13 +33,13 @@ def jackknife_intervals(
 
     With :math:`\hat\theta_{(j)}` the value without group j, the squared standard error is
     :math:`\frac{g-1}{g}\sum_j(\hat\theta_{(j)} - \bar\theta)^2`, and intervals are Student's with g - 1
-    degrees of freedom. For statistics that a bootstrap would spoil by drawing an example twice, such as the
-    residual of a fit with many parameters.
+    degrees of freedom. Use it for statistics for which a bootstrap fails because it draws examples
+    repeatedly, such as the residual of a fit with many parameters.
 
     Args:
-        statistic: From indices of examples to values; called g + 1 times.
-        n: Examples.
-        groups: g, at most n; example i is in group i mod g.
+        statistic: Function of the indices of the examples used; called g + 1 times.
+        n: Number of examples.
+        groups: Number g of groups, at most n; example i is in group i mod g.
         level: Nominal coverage of each interval.
 
     Raises:

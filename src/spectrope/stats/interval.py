@@ -18,7 +18,7 @@ class Interval:
         low: Lower end.
         high: Upper end.
         level: Probability with which the interval covers the true value.
-        method: How it was computed, such as "percentile bootstrap over examples".
+        method: Name of the method, such as "percentile bootstrap over examples".
     """
 
     estimate: float
@@ -36,8 +36,8 @@ class Intervals:
         estimate: Estimates, of any shape.
         low: Lower ends, of the same shape.
         high: Upper ends, of the same shape.
-        level: Coverage of each interval by itself, not of all together.
-        method: How they were computed.
+        level: Coverage of each single interval, not of all together.
+        method: Name of the method.
     """
 
     estimate: Float[np.ndarray, "*k"]

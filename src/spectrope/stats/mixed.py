@@ -22,18 +22,18 @@ ENOUGH = 1e-3  # Log odds: precision of an end.
 
 @dataclass(frozen=True)
 class MixedLogistic:
-    r"""Odds of an event by level of a factor, where runs of one seed resemble each other.
+    r"""Odds of an event by level of a factor, with runs of the same seed correlated.
 
     The model of a run at level l of seed s is :math:`\operatorname{logit} P = \mu + \gamma_l + \sigma z_s`,
     with :math:`z_s \sim N(0, 1)`, which is integrated out by Gauss-Hermite quadrature. The priors
     :math:`\gamma_l \sim N(0, 2.5^2/2)`, :math:`\mu \sim N(0, 10^2)` and half-normal :math:`\sigma` of scale 1
-    keep differences finite where a level has no event at all, or nothing but events, and favour no level.
+    keep differences finite if a level has no events or only events, and favour no level.
     Estimates maximise the marginal likelihood times the priors; intervals are those of its profile, by the
     :math:`\chi^2_1` approximation.
 
     Args:
         events: Whether each run shows the event.
-        levels: Level of each run; 0 is the one that the others are compared with.
+        levels: Level of each run; 0 is the reference level.
         seeds: Seed of each run.
 
     Raises:

@@ -10,7 +10,7 @@ from scipy import stats
 from spectrope.stats.interval import Interval, Intervals
 
 GAMMA = 0.001  # Chance that the number of discordant pairs is outside of its interval.
-NUISANCE = 101  # Points of the grid of a share that is not known.
+NUISANCE = 101  # Grid points of the unknown share.
 BISECTIONS = 30
 ROUNDING = 1e-9
 
@@ -20,9 +20,9 @@ class Discordance:
     """Examples on which two classifiers disagree, counted for each of many pairs.
 
     Args:
-        lost: Examples that the first alone gets right, of any shape.
-        gained: Examples that the second alone gets right, of the same shape.
-        n: Examples in all.
+        lost: Number of examples that only the first classifier gets right, of any shape.
+        gained: Number of examples that only the second gets right, of the same shape.
+        n: Number of examples.
     """
 
     lost: Int[np.ndarray, "*k"]
@@ -74,19 +74,20 @@ def exceedance_p(pairs: Discordance, margin: float) -> Float[np.ndarray, "*k"]:
 
 
 def net_loss_p(lost: int, gained: int, n: int, excess: float) -> tuple[float, float]:
-    r"""Exact p-values of "the first is ahead by at least `excess`" and of "by at most that", of few pairs.
+    r"""Exact p-values of "the first is ahead by at least `excess`" and "by at most `excess`" for few pairs.
 
     Outcomes are ordered by the score statistic, :math:`z = (L - G - n\delta)/\sqrt{n(2\tilde p_G + \delta -
     \delta^2)}` with :math:`\delta` the `excess` and :math:`\tilde p_G` the likeliest share gained under it,
-    so that pairs which hardly ever differ are evidence of little difference. Where :math:`p_L - p_G` is
-    :math:`\delta`, its distribution depends on :math:`p_G`, which is not known: the p-value is the largest
-    over a grid of it, as far as the number of discordant pairs allows at level :math:`1 - \gamma`, plus
-    :math:`\gamma = 0.001`, so that no size exceeds the level, however few the pairs.
+    so that concordant pairs are evidence of a small difference. Under :math:`p_L - p_G = \delta` the
+    distribution of the statistic depends on the unknown :math:`p_G`. The p-value is therefore the largest
+    over a grid of values of :math:`p_G` that are compatible with the number of discordant pairs at level
+    :math:`1 - \gamma`, plus :math:`\gamma = 0.001`; the size of the test does not exceed its level even for
+    few pairs.
 
     Args:
-        lost: Pairs that the first alone gets right.
-        gained: Pairs that the second alone gets right.
-        n: Pairs in all.
+        lost: Number of pairs that only the first gets right.
+        gained: Number of pairs that only the second gets right.
+        n: Number of pairs.
         excess: Difference of the two shares, from -1 to 1.
 
     References:
@@ -117,7 +118,7 @@ def _outcomes(n: int) -> Int[np.ndarray, "k 3"]:
 
 
 def _score(outcomes: Int[np.ndarray, "k 3"], excess: float) -> Float[np.ndarray, " k"]:
-    """The score statistic of each outcome; without bound where the supposed difference leaves no variance."""
+    """The score statistic of each outcome; infinite where the hypothesised difference leaves no variance."""
     lost, gained = outcomes[:, 0], outcomes[:, 1]
     n = outcomes[0].sum()
     linear = -lost - gained + (2 * n - lost + gained) * excess

@@ -8,9 +8,9 @@ from spectrope.stats.paired import net_loss_p
 
 
 def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> float:
-    r"""Smallest excess of a mean over a threshold that n seeds show, in standard deviations between seeds.
+    r"""Smallest detectable excess of a mean over a threshold, in standard deviations between seeds.
 
-    The d at which Student's interval of that level lies above the threshold with the given probability:
+    This is the d at which Student's interval of n seeds lies above the threshold with probability `power`:
     :math:`P(T_{n-1}(d\sqrt n) > t_{n-1,(1+level)/2}) = power`, with T noncentral.
 
     Raises:
@@ -25,10 +25,10 @@ def detectable_difference(n: int, level: float = 0.95, power: float = 0.8) -> fl
 
 
 def detectable_equality(n: int, level: float = 0.95, power: float = 0.8) -> float:
-    r"""Smallest margin about 0 within which n seeds show a mean to lie that is 0, in standard deviations.
+    r"""Smallest margin within which n seeds can establish a true mean of 0, in standard deviations.
 
-    The m at which Student's interval of that level lies within ±m with the given probability, with s the
-    standard deviation of n seeds: :math:`E_s[2\Phi(\sqrt n\,m-t_{n-1,(1+level)/2}\,s)-1]_+=power`.
+    This is the m at which Student's interval lies within ±m with probability `power`, where s is the standard
+    deviation of n seeds: :math:`E_s[2\Phi(\sqrt n\,m-t_{n-1,(1+level)/2}\,s)-1]_+=power`.
 
     Raises:
         ConfigError: If there are fewer than two seeds.
@@ -50,10 +50,10 @@ def detectable_equality(n: int, level: float = 0.95, power: float = 0.8) -> floa
 def detectable_proportion(
     n: int, level: float = 0.95, power: float = 0.8, beyond: float = 0.5
 ) -> float | None:
-    """Smallest proportion of runs with an effect at which n runs show that a majority has it.
+    """Smallest true proportion of runs with an effect at which n runs establish a majority.
 
-    "Tell" as in `seed_proportion`: the Clopper-Pearson interval lies above one half, or `beyond` another
-    share. None where even n of n would not.
+    As in `seed_proportion`, a majority is established if the Clopper-Pearson interval lies above one half, or
+    above `beyond`. None if even n of n runs would not suffice.
 
     Raises:
         ConfigError: If there is no seed.
@@ -73,9 +73,9 @@ def detectable_loss(
     """Power of the test of "an event is lost in at most `excess` more runs than gain it" (`net_loss_p`).
 
     Returns:
-        Whether n unchanged pairs are enough to confirm the statement, and the smallest share of runs that
-        lose the event, none gaining it, at which it is rejected with the given power; None where n pairs
-        cannot reject it even if all of them lose the event.
+        Whether n unchanged pairs suffice to confirm the statement, and the smallest share of runs that lose
+        the event (with none gaining it) at which the statement is rejected with the given power; None if n
+        pairs cannot reject it even if all of them lose the event.
     """
     alpha = (1 - level) / 2
     unchanged = net_loss_p(0, 0, n, excess)[0] <= alpha

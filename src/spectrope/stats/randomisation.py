@@ -1,4 +1,4 @@
-"""Randomisation tests: a statistic against its values under random moves that the null hypothesis permits."""
+"""Randomisation tests: a statistic and its values under random transformations valid under the null."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,13 @@ class RandomisationTest:
     r"""The outcome of a one-sided test.
 
     Args:
-        statistic: As observed.
-        null_mean: Mean under the moves.
-        null_quantile: Its 95 % quantile under the moves.
+        statistic: Observed value.
+        null_mean: Mean under random transformations.
+        null_quantile: 95 % quantile under random transformations.
         p_value: :math:`(1 + \#\{\text{null} \ge \text{observed}\})/(1 + \text{draws})`; exact in that its
-            size never exceeds the level. Moves that leave the statistic undefined count as reaching it.
-        draws: Moves drawn.
+            size never exceeds the level. Draws with an undefined statistic count as at least the observed
+            one.
+        draws: Number of random transformations.
 
     References:
         Testing Statistical Hypotheses (Lehmann and Romano, 2005), Sec. 15.2.
@@ -32,7 +33,7 @@ class RandomisationTest:
 
 
 def randomisation_test(observed: float, null: Float[np.ndarray, " draws"]) -> RandomisationTest:
-    """Compare a statistic with its values under random moves; those within rounding of it, and NaN, reach it.
+    """Compare a statistic with its values under the null; ties up to rounding, and NaN, count as exceeding.
 
     Raises:
         ConfigError: If there is no draw.

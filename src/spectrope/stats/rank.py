@@ -15,9 +15,9 @@ class RankCorrelation:
     """Spearman's correlation of n pairs.
 
     Args:
-        rho: With a percentile bootstrap interval over pairs.
-        p_value: Two-sided, of "no association", by permuting one side.
-        n: Pairs.
+        rho: The correlation, with a percentile bootstrap interval over pairs.
+        p_value: Two-sided p-value of "no association", by permutation of one side.
+        n: Number of pairs.
     """
 
     rho: Interval
@@ -41,22 +41,23 @@ def rank_correlation(
     seed: int = 0,
     level: float = 0.95,
 ) -> RankCorrelation | None:
-    """Spearman's correlation, with groups that of ranks within each group, pooled.
+    """Spearman's correlation with interval and p-value, optionally pooled over ranks within groups.
 
-    Within groups, such as the heads of one layer, a difference between groups cannot make a correlation;
-    resampling and permuting stay within groups too. The percentile interval covered 93 to 97 % at a nominal
-    95 % in 300 simulations each of 24 pairs of normal variables correlated by 0, .5 and .8.
+    With groups, such as the heads of one layer, differences between groups do not contribute to the
+    correlation; resampling and permutation stay within groups as well. The percentile interval had a coverage
+    of 93 to 97 % at a nominal 95 %, in 300 simulations each of 24 pairs of normal variables with correlations
+    0, 0.5 and 0.8.
 
     Args:
-        x: One quantity.
-        y: The other.
-        groups: Group of each pair; one for all if None.
-        draws: Resamples, and permutations.
-        seed: Of both.
+        x: First quantity.
+        y: Second quantity.
+        groups: Group of each pair (default: a single group).
+        draws: Number of resamples, and of permutations.
+        seed: Seed of both.
         level: Nominal coverage.
 
     Returns:
-        The correlation, or None where one side has no spread (in any group).
+        The correlation, or None if one side is constant in every group.
 
     Raises:
         ConfigError: If there are fewer than 4 pairs, or a value is not finite.

@@ -39,7 +39,7 @@ def ratio_lower_bound(moments: RatioMoments, level: float = 0.95) -> float:
     r"""Fieller's one-sided lower bound of :math:`a/b`; inverts `ratio_exceedance_p` and never drops below 0.
 
     The smallest :math:`\rho \ge 0` with :math:`a - \rho b \le t\sqrt{V_a - 2\rho C + \rho^2 V_b}`, a root
-    of a quadratic; 0 where the data cannot tell the numerator from 0.
+    of a quadratic; 0 if the numerator does not differ significantly from 0.
 
     References:
         Some Problems in Interval Estimation (Fieller, 1954).

@@ -17,14 +17,14 @@ Outcome = Literal["holds", "fails", "inconclusive"]
 
 @dataclass(frozen=True, kw_only=True)
 class SeedProportion:
-    """Number of training runs that show an effect, and what follows for runs in general.
+    """Proportion of training runs that show an effect.
 
     Args:
-        count: Runs in which it was found.
-        n_seeds: Runs in all.
-        proportion: Clopper-Pearson interval of the probability that a run shows it.
-        verdict: "holds" where more than half of all runs must show it at this level, "fails" where fewer than
-            half can, else "inconclusive"; always the last below `MIN_SEEDS`.
+        count: Number of runs that show the effect.
+        n_seeds: Number of runs.
+        proportion: Clopper-Pearson interval of the probability that a run shows the effect.
+        verdict: "holds" if the interval lies above one half, "fails" if it lies below, else "inconclusive";
+            always "inconclusive" with fewer than `MIN_SEEDS` seeds.
     """
 
     count: int

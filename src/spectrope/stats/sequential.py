@@ -34,7 +34,7 @@ class TargetPrecision:
 
 @dataclass(frozen=True)
 class Threshold:
-    """Stop when it is known whether the absolute value exceeds `level`, a fraction."""
+    """Stop once the interval decides whether the absolute value exceeds `level`, a fraction."""
 
     level: float
 
@@ -68,13 +68,13 @@ def confidence_sequence(
 
     Bets are predictable and aim at the width or threshold asked for: :math:`\lambda_i =
     g_i/(\hat\sigma^2_{i-1} + g_i)` with :math:`g_i = gN/(N-i+1)` and g the gap to be resolved, truncated to
-    keep the capital positive. To reach ±0.5 points this took 0.55 to 0.9 of the examples that the reference's
-    own plug-in bets took, and 0.36 to 0.82 of its empirical Bernstein bound's; validity does not depend on
-    the aim.
+    keep the capital positive. To reach ±0.5 points, these bets needed 0.55 to 0.9 times the examples of the
+    reference's plug-in bets, and 0.36 to 0.82 times those of its empirical Bernstein bound. Validity does not
+    depend on the aim.
 
     Args:
         x: Values seen so far, in random order, such as paired differences of correctness in {-1, 0, 1}.
-        aim: When to stop, towards which the bets are optimised.
+        aim: Stopping criterion for which the bets are optimised.
         population: Size N of the finite population drawn from without replacement, or infinity.
         alpha: Error probability per stream; divide by k for a statement about all of them (union bound).
 

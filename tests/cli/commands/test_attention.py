@@ -73,7 +73,7 @@ def test_heads_whose_logits_are_capped_are_exact(models, capsys):
 def test_the_table_says_how_many_and_why_not(models, capsys):
     assert main(("attention", "plan", str(models / "bloom"), "--tokens", "16")) == 0
     out = capsys.readouterr().out
-    assert "0 of 8 heads would be polynomial at 65,536 tokens" in out
+    assert "would serve 0 of 8 heads at 65,536 tokens" in out
     assert "8 exact: fast attention computes forms DOT and DOT_PLUS_LAG" in out
     assert main(("attention", "plan", str(models / "mistral"), "--tokens", "24")) == 0
     assert "a mask of keys alone" in capsys.readouterr().out
@@ -195,9 +195,9 @@ def test_measured_costs_are_used_where_a_plan_is_given_them_and_nowhere_else(mod
     assert {head["choice"] for head in dear["heads"]} == {"exact"}
     assert planned(capsys, source, *options) == usual
     assert main(("attention", "plan", source, *options)) == 0
-    assert f"Costs of operations: {DEFAULT.source}." in capsys.readouterr().out
+    assert f"predicted from operation counts ({DEFAULT.source})." in capsys.readouterr().out
     assert main(("attention", "plan", source, *options, "--costs", str(path))) == 0
-    assert f"Costs of operations: {costs.source}." in capsys.readouterr().out
+    assert f"predicted from operation counts ({costs.source})." in capsys.readouterr().out
     assert set(models.iterdir()) == before
 
 

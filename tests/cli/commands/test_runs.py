@@ -27,6 +27,21 @@ def test_a_run_is_trained_ablated_listed_and_reported(tmp_path, capsys, trained)
     assert (tmp_path / "heatmap.svg").read_text().startswith("<svg")
 
 
+def test_runs_name_their_precision(tmp_path, capsys):
+    first, second = make_run(tmp_path / "runs", "rope"), make_run(tmp_path / "runs", "alibi")
+    first.finish(first.manifest | {"precision": "bfloat16"})
+    second.finish(second.manifest | {"precision": "bfloat16"})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("matrix products in bfloat16\n")
+    assert max(map(len, shown.splitlines())) <= 80
+    second.finish(second.manifest | {"precision": "float32"})
+    assert main(("runs",)) == 0
+    shown = capsys.readouterr().out
+    assert re.search(rf"{first.id} .* 0 +bfloat16 +[\d.]+", shown)
+    assert re.search(rf"{second.id} .* 0 +float32 +[\d.]+", shown)
+
+
 def test_a_figure_without_a_place_is_named_after_itself(tmp_path, capsys):
     make_run(tmp_path / "runs", "rope")
     assert main(("report", "--figure", "accuracy")) == 0
@@ -99,7 +114,7 @@ def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
     assert main(("compare", "--encodings", "rope", "--tasks", "distance", *SMALL, "--workers", "1")) == 0
     assert capsys.readouterr().err == told
     page = (tmp_path / "report.html").read_text()
-    assert "Near chance, so that drops of heads are not yet meaningful" in page
+    assert "Near chance, so that drops of heads are not meaningful" in page
     run.finish(run.manifest | {"test_accuracy": 0.5})
     assert main(("train", *SMALL)) == 0
     assert capsys.readouterr().err == ""
@@ -122,10 +137,10 @@ def test_runs_of_the_grokking_laboratory_are_listed_and_are_in_no_report(tmp_pat
     capsys.readouterr()
     assert main(("runs",)) == 0
     shown = capsys.readouterr()
-    assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +[\d.]+", shown.out)
+    assert re.search(rf"{other.id} +add mod 7, random, mlp, seed 0 +0 +float32 +[\d.]+", shown.out)
     assert re.search(rf"{trained} +distance +rope", shown.out)
     told = rf"spectrope: {foreign.id}: unknown laboratory 'another'; known: decoder, .*\n"
     assert re.fullmatch(told, shown.err)
     assert main(("report",)) == 0
     assert trained in (tmp_path / "report.html").read_text()
-    assert f"run {other.id} is no training run" in refused(capsys, "report", other.id)
+    assert f"run {other.id} is not a training run" in refused(capsys, "report", other.id)

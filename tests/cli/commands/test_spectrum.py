@@ -76,8 +76,8 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "spectrum takes a run, a checkpoint or --encoding NAME, one of them."),
-        (("abc", "--encoding", "rope"), "one of them"),
+        ((), "spectrum takes exactly one of a run, a checkpoint and --encoding NAME."),
+        (("abc", "--encoding", "rope"), "exactly one of"),
         (("abc",), "'abc' is neither a run in runs"),
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
         (("--encoding", "nope"), "NoPE has neither a bias of the lag alone nor a rotation"),

@@ -49,7 +49,7 @@ def test_a_recipe_whose_model_is_too_small_for_its_task_is_refused(tmp_path, cap
 
 def test_a_probe_that_cannot_measure_a_model_is_refused_before_there_is_a_run(tmp_path, capsys):
     line = refused(capsys, "train", "--encoding", "mla", "--probe", "learning", *SMALL)
-    assert "multi-head attention alone; got Latent." in line
+    assert "only supports multi-head attention; got Latent." in line
     assert not (tmp_path / "runs").exists()
 
 

@@ -90,8 +90,9 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
     monkeypatch.setattr(ENCODINGS, "_members", {name: ENCODINGS[name] for name in ENCODINGS})
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
-        "from spectrope.encodings.base import Encoding, EncodingConfig\n"
+        "from spectrope.encodings.base import Encoding, EncodingConfig, Tag\n"
         "class Mine(Encoding, name='mine'):\n"
+        "    tags = Encoding.tags | {Tag.LEARNED}\n"
         "    @dataclass(frozen=True, kw_only=True)\n"
         "    class Config(EncodingConfig):\n"
         "        pass\n"
@@ -99,6 +100,12 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
     model = Grok(encoding="mine.py:Mine").experiment(0).model
     assert isinstance(model, ModularTransformer.Config)
     assert model.encoding.kind == "mine"
+    small = ("--p", "7", "--fraction", "0.7", "--steps", "2", "--evaluate-every", "1")
+    assert main(("grok", "--encoding", "mine.py:Mine", *small)) == 0
+    page = (tmp_path / "grok.html").read_text(encoding="utf-8")
+    assert "<h2>Laws of mine</h2>" in page
+    wrong = "mine declares the law learned, which does not hold: the declaration is wrong; remove the tag."
+    assert page.index(wrong) < page.index("<h2>")  # Above all tables and figures.
 
 
 @pytest.mark.parametrize(

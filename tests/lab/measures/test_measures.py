@@ -102,7 +102,7 @@ def test_a_table_of_positions_ends(tmp_path):
 
 
 def test_a_shorter_form_is_refused():
-    with pytest.raises(ConfigError, match=r"at least 1 times its words; got 0\.5"):
+    with pytest.raises(ConfigError, match=r"length must be at least 1; got 0\.5"):
         longer_examples(SCALES["mini"]["distance"].task, 0.5, 1, 0)
 
 

@@ -137,7 +137,7 @@ def test_the_longest_examples_share_their_least_length():
     batch, n = longest(data, 5)
     assert sorted(batch.lengths.tolist()) == sorted(data.lengths.tolist())[-5:]
     assert n == batch.lengths.min()
-    with pytest.raises(ConfigError, match="need two held-out examples of two tokens; got 1 of"):
+    with pytest.raises(ConfigError, match="need at least two examples of at least two tokens; got 1 of"):
         longest(data[:1], 5)
 
 

@@ -44,7 +44,7 @@ def test_a_path_names_a_field_exactly(one):
         ({"kind": 3}, r"has no field 'kind'"),
         (
             {"condition": "released"},
-            r"with_ does not change condition, which decides more than itself",
+            r"with_ cannot change condition, on which other fields depend",
         ),
     ],
 )

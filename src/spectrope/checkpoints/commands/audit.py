@@ -31,16 +31,16 @@ class Audit(Checkpoints):
 
     model: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="model", help="Folder of a checkpoint, or id of a cached model."),
+        tyro.conf.arg(name="model", help="Checkpoint: a folder, or the id of a cached Hugging Face model."),
     ]
     length: LengthOption = None
     layers: LayersOption = None
     contents: ContentsOption = 2
-    paths: Annotated[bool, tyro.conf.arg(help="Also check decoding from a cache, padding and packing.")] = (
-        False
-    )
+    paths: Annotated[bool, tyro.conf.arg(help="Also check cached decoding, padding and packing.")] = False
     json: JsonOption = False
-    out: Annotated[Path | None, tyro.conf.arg(help="Also write an HTML page with the kernels drawn.")] = None
+    out: Annotated[
+        Path | None, tyro.conf.arg(help="Also write an HTML page with figures of the kernels.")
+    ] = None
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""

@@ -37,7 +37,7 @@ class Diff(Checkpoints):
 
     first: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="first", help="First checkpoint: folder, or id of a cached model."),
+        tyro.conf.arg(name="first", help="First checkpoint: a folder, or the id of a cached model."),
     ]
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="Second checkpoint.")]
     more: Annotated[

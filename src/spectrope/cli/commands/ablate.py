@@ -1,4 +1,4 @@
-"""`spectrope ablate`: which heads of a trained run or of a checkpoint matter, how surely."""
+"""`spectrope ablate`: measure how much each head of a run or a checkpoint matters."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,11 +38,10 @@ from spectrope.store import Run
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(Checkpoints, RayOptions):
-    """Measure the drop when each head's output is replaced.
+    """Measure how much each head matters, by replacing its output.
 
-    The drop is in accuracy for a run and in loss for a checkpoint. Outputs are replaced before the output
-    projection. A run of `spectrope train` is scored on its held-out
-    examples, a language model's checkpoint on repeated random tokens or on texts.
+    For a run, the drop is in held-out accuracy. For the checkpoint of a language model it is in loss, on
+    repeated random tokens or on texts. Outputs are replaced before the output projection.
 
     Examples:
     $ spectrope ablate RUN --fill mean
@@ -56,50 +55,55 @@ class Ablate(Checkpoints, RayOptions):
     method: Annotated[
         Literal["exact", "adaptive", "cumulative", "screen"],
         tyro.conf.arg(
-            help="Run: every example, only as many as decide, heads removed one after the other, or a "
+            help="For runs: all examples, only as many as needed, heads removed cumulatively, or a "
             "gradient estimate."
         ),
     ] = "exact"
     fill: Annotated[
         str | None,
         tyro.conf.arg(
-            help=f"What replaces a head's output: {', '.join(FILLS)}, or file.py:Class "
-            "(default: the protocol's, zero)."
+            help=f"Replacement for a head's output: {', '.join(FILLS)}, or file.py:Class (default: zero)."
         ),
     ] = None
     protocol: Annotated[
         str,
         tyro.conf.arg(
-            help=f"Run: {', '.join(PROTOCOLS)}; all but controlled ablate as the paper's code does."
+            help=f"For runs: {', '.join(PROTOCOLS)}. All but controlled reproduce faults of the paper's code."
         ),
         RARE,
     ] = "controlled"
     examples: Annotated[
         int | None,
-        tyro.conf.arg(help=f"Held-out examples of a run (default: {EXAMPLES}), or sequences ({SEQUENCES})."),
+        tyro.conf.arg(
+            help=f"Held-out examples (default: {EXAMPLES}), or sequences for a checkpoint ({SEQUENCES})."
+        ),
     ] = None
     half_width: Annotated[
-        float | None, tyro.conf.arg(help="Adaptive: stop when intervals are this narrow, in points."), RARE
+        float | None,
+        tyro.conf.arg(help="Adaptive: stop at intervals of plus or minus this many points."),
+        RARE,
     ] = None
     threshold: Annotated[
-        float, tyro.conf.arg(help="Adaptive: stop when |drop| is above or below, in points."), RARE
+        float, tyro.conf.arg(help="Adaptive: stop once |drop| is clearly above or below, in points."), RARE
     ] = 5.0
     task: Annotated[
         str | None,
-        tyro.conf.arg(help="Checkpoint: induction (default) or distance."),
+        tyro.conf.arg(help="For checkpoints: induction (default) or distance."),
     ] = None
-    texts: Annotated[Path | None, tyro.conf.arg(help="Checkpoint: file with one text per line."), RARE] = None
-    length: Annotated[int, tyro.conf.arg(help="Checkpoint: tokens per sequence."), RARE] = 64
+    texts: Annotated[
+        Path | None, tyro.conf.arg(help="For checkpoints: file with one text per line."), RARE
+    ] = None
+    length: Annotated[int, tyro.conf.arg(help="For checkpoints: tokens per sequence."), RARE] = 64
     layers: Annotated[
-        str | None, tyro.conf.arg(metavar="RANGE", help="Checkpoint: only these layers, such as 0:4.")
+        str | None, tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4.")
     ] = None
-    batch: Annotated[int | None, tyro.conf.arg(help="Checkpoint: sequences per batch."), RARE] = None
+    batch: Annotated[int | None, tyro.conf.arg(help="For checkpoints: sequences per batch."), RARE] = None
     json: JsonOption = False
     own: Own = ()
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
-        """Ablate and print what heads cost; tables are kept with a run."""
+        """Ablate, and print the drops; the tables of a run are stored with it."""
         require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
         target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
@@ -121,7 +125,7 @@ class Ablate(Checkpoints, RayOptions):
         refuse_given(self, ("engine", "address", "gpus"), here)
         refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive, which is for runs.")
         if self.task is not None and self.texts is not None:
-            raise ConfigError("a checkpoint is scored on a --task or on --texts, one of the two.")
+            raise ConfigError("a checkpoint is scored on either --task or --texts; got both.")
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
         return ablate(
             self.open(source),
@@ -153,11 +157,15 @@ class Ablate(Checkpoints, RayOptions):
             refuse_given(self, ("half_width", "threshold"), "goes with --method adaptive.")
         else:
             refuse_given(
-                self, ("examples",), "does not go with --method adaptive, which takes as few as decide."
+                self,
+                ("examples",),
+                "cannot be combined with --method adaptive, which chooses the number of examples.",
             )
             if self.half_width is not None:
                 refuse_given(
-                    self, ("threshold",), "does not go with --half-width: one of them says when to stop."
+                    self, ("threshold",), "cannot be combined with --half-width; use one stopping criterion."
                 )
         if self.method == "screen":
-            refuse_given(self, ("protocol",), "does not go with --method screen, which takes --fill alone.")
+            refuse_given(
+                self, ("protocol",), "cannot be combined with --method screen, which only accepts --fill."
+            )

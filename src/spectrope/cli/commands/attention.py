@@ -1,4 +1,4 @@
-"""`spectrope attention`: where attention can be sub-quadratic, at what certified error, and what it saves."""
+"""`spectrope attention`: plan and time attention in linear time, with certified errors."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ TOKENS = 512
 
 @dataclass(frozen=True, kw_only=True)
 class PlanCommand(Checkpoints):
-    """Say for every head of a trained model whether polynomial attention serves it, and at what error.
+    """Report which heads polynomial attention can compute, within a certified error.
 
     Examples:
     $ spectrope attention plan RUN --length 65536
@@ -60,16 +60,16 @@ class PlanCommand(Checkpoints):
         RARE,
     ] = None
     examples: Annotated[
-        int, tyro.conf.arg(help="Held-out examples, or sequences, that logits are measured on."), RARE
+        int, tyro.conf.arg(help="Held-out examples, or sequences, on which logits are measured."), RARE
     ] = 16
     tokens: Annotated[
         int | None,
-        tyro.conf.arg(help=f"Checkpoint: tokens per sequence (default: {TOKENS}, or the model's limit)."),
+        tyro.conf.arg(help=f"For checkpoints: tokens per sequence (default: {TOKENS} or the model's limit)."),
         RARE,
     ] = None
     texts: Annotated[
         Path | None,
-        tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
+        tyro.conf.arg(help="For checkpoints: file with one text per line (default: random tokens)."),
         RARE,
     ] = None
     json: JsonOption = False
@@ -77,7 +77,7 @@ class PlanCommand(Checkpoints):
     runs: RunsRoot = ROOT
 
     def run(self) -> None:
-        """Measure the heads' ranges and print what each would get."""
+        """Measure the range of each head's logits, and print the kernel chosen for it."""
         require(self.examples >= 2, self, "examples", "at least 2")
         costs = DEFAULT if self.costs is None else read_costs(self.costs)
         aim = PlanAim(length=self.length, tolerance=self.tolerance, costs=costs)
@@ -118,10 +118,10 @@ HEADS = {
 def _show_plan(heads: pl.DataFrame, aim: PlanAim, tokens: int) -> None:
     fast = heads.filter(pl.col("choice") != "exact")
     say(
-        f"{len(fast)} of {len(heads)} heads would be polynomial at {aim.length:,} tokens and a certified "
-        f"error of {aim.tolerance:g} max|v|. Range: no centred logit is larger in modulus, on the first "
-        f"{tokens} tokens of each sequence; that longer ones reach no farther is assumed. Speed-up: "
-        f"predicted from counts of operations, forward. Costs of operations: {aim.costs.source}.",
+        f"Polynomial attention would serve {len(fast)} of {len(heads)} heads at {aim.length:,} tokens, with "
+        f"a certified error of at most {aim.tolerance:g} max|v|. Range: largest absolute value of a centred "
+        f"logit on the first {tokens} tokens of each sequence; longer sequences are assumed to stay within "
+        f"it. Speed-up: of the forward pass, predicted from operation counts ({aim.costs.source}).",
     )
     frame("", heads.drop("reason", "rank").rename(HEADS))
     common = pl.col("reason").str.replace(" on logits up to .*", "")  # the range is in the table

@@ -1,4 +1,4 @@
-"""`spectrope compare`: the main job."""
+"""`spectrope compare`: train and ablate one decoder per encoding, and write a report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,10 +59,12 @@ class Compare(EngineOptions):
     precision: PrecisionOption = "auto"
     tune: Annotated[
         bool,
-        tyro.conf.arg(help="Also train each at its best learning rate."),
+        tyro.conf.arg(help="Also train each encoding at its best learning rate."),
     ] = False
     rates: Annotated[
-        tuple[float, ...], tyro.conf.arg(help="Rates tried by --tune, as multiples of the scale's."), RARE
+        tuple[float, ...],
+        tyro.conf.arg(help="Learning rates tried by --tune, as multiples of the scale's."),
+        RARE,
     ] = FACTORS
     lengths: Annotated[
         tuple[float, ...],
@@ -79,7 +81,7 @@ class Compare(EngineOptions):
     json: JsonOption = False
 
     def run(self) -> None:
-        """Run what is not in the run folders yet, print the table, write the report."""
+        """Train the runs that do not exist yet, print the table, and write the report."""
         for field in ("encodings", "tasks", "seeds", "rates"):
             require(len(getattr(self, field)) > 0, self, field, "at least one")
         check_page(self.out)

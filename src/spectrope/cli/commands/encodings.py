@@ -11,17 +11,16 @@ from spectrope.core import require
 from spectrope.encodings import NAMED, documented
 
 LISTED = {  # Packages whose members are listed, under their titles.
-    "spectrope.encodings": "Encodings; settings follow a colon, as in alibi:learned=true or "
-    "sum:rope+sinusoidal",
-    "spectrope.encodings.schedules": "Frequency schedules of rotary encodings, as in rope:yarn,factor=8",
-    "spectrope.encodings.positions": "Positions of the tokens, as in rope@shifted,max_shift=50",
-    "spectrope.attention": "Attention, by itself or with an encoding: mla, mla+alibi",
+    "spectrope.encodings": "Encodings, with settings after a colon: alibi:learned=true, sum:rope+sinusoidal",
+    "spectrope.encodings.schedules": "Frequency schedules of rotary encodings: rope:yarn,factor=8",
+    "spectrope.encodings.positions": "Position rules, after an @: rope@shifted,max_shift=50",
+    "spectrope.attention": "Attention layers, alone or with an encoding: mla, mla+alibi",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encodings:
-    """List encodings and their parts, or print cards of some.
+    """List encodings, schedules and position rules, or describe some.
 
     A card has formula, family, form, declared laws, settings and reference.
 
@@ -32,9 +31,11 @@ class Encodings:
 
     names: Annotated[
         tyro.conf.Positional[tuple[str, ...]],
-        tyro.conf.arg(name="encoding", help="Names, or file.py:Class (default: all)."),
+        tyro.conf.arg(
+            name="encoding", help="Names, or file.py:Class, whose cards are printed (default: list all)."
+        ),
     ] = ()
-    bench: Annotated[bool, tyro.conf.arg(help="Measure time and memory of one layer, relative to NoPE.")] = (
+    bench: Annotated[bool, tyro.conf.arg(help="Measure time and memory of one layer relative to NoPE.")] = (
         False
     )
     length: Annotated[int, tyro.conf.arg(help="Sequence length in tokens, with --bench.")] = 128

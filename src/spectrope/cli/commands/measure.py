@@ -12,11 +12,12 @@ from spectrope.lab import MEASURES, experiment_of
 from spectrope.store import resolve_run
 
 ROWS_SHOWN = 12
+PLAIN = [name for name in MEASURES if "-" not in name]  # Without variants of a measure, such as ablation-all.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Measure a finished run and keep the table with it.
+    """Measure a finished run, and store the table with it.
 
     Examples:
     $ spectrope measure RUN spectrum
@@ -24,10 +25,11 @@ class Measure:
     """
 
     target: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(name="run", help="Id (or its start) or folder of a run.")
+        tyro.conf.Positional[str],
+        tyro.conf.arg(name="run", help="Id of a run, its first characters, or a folder."),
     ]
     measure: Annotated[
-        tyro.conf.Positional[str], tyro.conf.arg(help=f"{', '.join(MEASURES)}, or file.py:Class.")
+        tyro.conf.Positional[str], tyro.conf.arg(help=f"{', '.join(PLAIN)}, or file.py:Class.")
     ]
     own: Own = ()
     runs: RunsRoot = ROOT

@@ -1,4 +1,4 @@
-"""`spectrope report`: the page, or one figure, from disk alone."""
+"""`spectrope report`: write the page of runs, or one figure, from stored results."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Report:
     ] = ()
     figure: Annotated[
         str | None,
-        tyro.conf.arg(help="Save one figure: a name, or file.py:Class."),
+        tyro.conf.arg(help="Save only this figure: a name, or file.py:Class."),
     ] = None
     out: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""`spectrope runs`: what lies in a folder of runs, and whether it is as it was written."""
+"""`spectrope runs`: list the runs of a folder, or verify their files."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -21,9 +21,9 @@ class Runs:
     """
 
     runs: RunsRoot = ROOT
-    check: Annotated[bool, tyro.conf.arg(help="Compare every file with its digest.")] = False
+    check: Annotated[bool, tyro.conf.arg(help="Verify the digest of every file.")] = False
     repair: Annotated[
-        bool, tyro.conf.arg(help="With --check: move damaged runs aside, so that they are trained again.")
+        bool, tyro.conf.arg(help="With --check: move damaged runs aside, to be trained again.")
     ] = False
     json: JsonOption = False
 
@@ -51,7 +51,12 @@ class Runs:
         listed, broken = listing(self.runs)
         held_out = pl.col("test").map_elements("{:.1f}".format, return_dtype=pl.String)
         result = pl.when("finished").then(held_out).otherwise(pl.lit("unfinished")).alias("held-out %")
-        frame("", listed.select("run", "task", "encoding", "scale", "condition", "seed", result))
+        shown = listed.select("run", "task", "encoding", "scale", "condition", "seed", "precision", result)
+        precisions = listed["precision"].drop_nulls().unique().to_list()
+        if len(precisions) == 1:  # Said once, so that the table fits 80 columns.
+            frame(f"matrix products in {precisions[0]}", shown.drop("precision"))
+        else:
+            frame("", shown)
         if self.json:
             print_json(listed.to_dicts())
         for path, reason in broken:

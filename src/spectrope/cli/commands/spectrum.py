@@ -1,4 +1,4 @@
-"""`spectrope spectrum`: the spectra of the heads of a run or a checkpoint, or of an encoding by itself."""
+"""`spectrope spectrum`: spectra of the heads of a run or a checkpoint, or of an encoding's kernel."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,33 +30,37 @@ class Spectrum(Checkpoints):
     ] = None
     encoding: Annotated[
         str | None,
-        tyro.conf.arg(help="Without a target: bound the kernel of this encoding."),
+        tyro.conf.arg(help="Without TARGET: bound the spectrum of this encoding's kernel."),
     ] = None
     length: Annotated[
         int | None,
-        tyro.conf.arg(help=f"Positions (default: {POSITIONS} of an encoding, {LENGTH} of a checkpoint)."),
+        tyro.conf.arg(help=f"Number of positions (default: encodings {POSITIONS}, checkpoints {LENGTH})."),
     ] = None
     n_heads: Annotated[int, tyro.conf.arg(help="Number of heads, with --encoding."), RARE] = HEADS
     out: Annotated[
-        Path | None, tyro.conf.arg(help="Checkpoint or encoding: folder for the tables, as parquet.")
+        Path | None, tyro.conf.arg(help="For checkpoints and encodings: folder for Parquet tables.")
     ] = None
-    examples: Annotated[int, tyro.conf.arg(help="Longest held-out examples of a run, or sequences.")] = 64
+    examples: Annotated[
+        int, tyro.conf.arg(help="Number of held-out examples (the longest), or of sequences.")
+    ] = 64
     texts: Annotated[
         Path | None,
-        tyro.conf.arg(help="Checkpoint: file with one text per line (default: random tokens)."),
+        tyro.conf.arg(help="For checkpoints: file with one text per line (default: random tokens)."),
         RARE,
     ] = None
     layers: Annotated[
-        str | None, tyro.conf.arg(metavar="RANGE", help="Checkpoint: only these layers, such as 0:4."), RARE
+        str | None,
+        tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4."),
+        RARE,
     ] = None
     batch: Annotated[
-        int | None, tyro.conf.arg(help="Checkpoint: sequences per batch (default: all)."), RARE
+        int | None, tyro.conf.arg(help="For checkpoints: sequences per batch (default: all)."), RARE
     ] = None
     draws: Annotated[int, tyro.conf.arg(help="Permutations in the test of the Toeplitz share."), RARE] = 199
     quantities: Annotated[
         tuple[str, ...],
         tyro.conf.UseAppendAction,
-        tyro.conf.arg(metavar="FILE:CLASS", help="Quantity from a file of yours. The file is executed."),
+        tyro.conf.arg(metavar="FILE:CLASS", help="User-defined spectral quantity. The file is executed."),
     ] = ()
     own: Own = ()
     runs: RunsRoot = ROOT
@@ -65,7 +69,7 @@ class Spectrum(Checkpoints):
     def run(self) -> None:
         """Measure, keep the tables, print them."""
         if (self.target is None) == (self.encoding is None):
-            raise ConfigError("spectrum takes a run, a checkpoint or --encoding NAME, one of them.")
+            raise ConfigError("spectrum takes exactly one of a run, a checkpoint and --encoding NAME.")
         if self.encoding is not None:
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")

@@ -1,4 +1,4 @@
-"""`spectrope train`: one run."""
+"""`spectrope train`: train one run."""
 
 import json
 from dataclasses import dataclass
@@ -60,10 +60,10 @@ class Train:
     encoding: Annotated[
         str, tyro.conf.arg(help="Name listed by `spectrope encodings`, or file.py:Class.")
     ] = "rope"
-    task: Annotated[str, tyro.conf.arg(help=f"{', '.join(TASKS)}, or file.py:Class.")] = "distance"
+    task: Annotated[str, tyro.conf.arg(help=f"Task: {', '.join(TASKS)}, or file.py:Class.")] = "distance"
     scale: ScaleOption = "mini"
     condition: ConditionOption = "controlled"
-    seed: Annotated[int, tyro.conf.arg(help="Seed of data, weights, order and dropout.")] = 0
+    seed: Annotated[int, tyro.conf.arg(help="Seed of data, initial weights, batch order and dropout.")] = 0
     epochs: Epochs = None
     examples: Examples = None
     set: Settings = ()
@@ -71,13 +71,13 @@ class Train:
     drop_positions: DropPositions = None
     probe: Annotated[
         Literal["learning"] | None,
-        tyro.conf.arg(help="Also record how heads learn. Results do not change."),
+        tyro.conf.arg(help="Also record how heads learn, without changing the results."),
         RARE,
     ] = None
     every: Annotated[int, tyro.conf.arg(help="Steps between records, with --probe."), RARE] = 100
     recipe: Annotated[
         Path | None,
-        tyro.conf.arg(help="JSON file of an experiment, instead of all this."),
+        tyro.conf.arg(help="JSON file of an experiment, in place of the options above."),
     ] = None
     own: Own = ()
     runs: RunsRoot = ROOT

@@ -28,7 +28,7 @@ class Accuracy(Figure, name="accuracy"):
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""
-        text = "Filled: held-out examples; hollow: training examples. The dashed rule is the Bayes accuracy."
+        text = "Filled: held-out examples; hollow: training examples; dashed: best possible accuracy."
         if len(tables.seeds) == 1:
             return text
         return f"{text} Points are seeds; bars are 95 % t intervals of the mean of the held-out accuracy."

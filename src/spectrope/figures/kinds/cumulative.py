@@ -1,4 +1,4 @@
-"""Cumulative drop as heads are silenced one after the other."""
+"""Cumulative drop as heads are silenced one after another."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ ENDS = ("drop", "drop_low", "drop_high")
 class CumulativeCurve(Figure, name="cumulative"):
     """The drop as heads are silenced one after the other, strongest first."""
 
-    title = "Heads silenced one after the other"
+    title = "Drop as heads are silenced cumulatively"
     place = 24
     needs = "cumulative"
     key = "encodings"

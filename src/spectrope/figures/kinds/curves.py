@@ -27,9 +27,7 @@ class Curves(Figure, name="curves"):
 
     def caption(self, tables: Tables) -> str:
         """How to read it."""
-        text = (
-            "Epoch 0 is before training. The dashed rule is the Bayes accuracy, the best that labels allow."
-        )
+        text = "Epoch 0 is before training. The dashed line is the best possible accuracy."
         return text if len(tables.seeds) == 1 else f"{text} Thin lines are seeds, strong ones their mean."
 
     def _layers(self, tables: Tables, setting: str, split: str) -> dict[str, Marks]:

@@ -17,7 +17,7 @@ KEYS = ("run", "layer", "head")
 class Eigenvalues(Figure, name="eigenvalues"):
     """A histogram of eigenvalues, and the counts that Szegő's theorem leads one to expect."""
 
-    title = "Eigenvalues against the symbol"
+    title = "Eigenvalues and the symbol"
     needs = "eigenvalues"
     width = 240
     columns = 4

@@ -11,7 +11,7 @@ from spectrope.figures.tables import Tables
 class GradientShares(Figure, name="gradients"):
     """Each head's share of its layer's gradient by step."""
 
-    title = "Gradient share of each head while training"
+    title = "Gradient share of each head during training"
     needs = "learning"
     width = 240
     columns = 3

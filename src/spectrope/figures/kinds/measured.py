@@ -92,8 +92,8 @@ def correlation_words(correlations: pl.DataFrame, unit: str) -> str:
         of_scope = rows(correlations.filter(pl.col("scope") == scope), "rho")
         if len(of_scope) == 1:
             row = of_scope[0]
-            lines.append(f"{label} {row['rho']:.2f} [{row['rho_low']:.2f}, {row['rho_high']:.2f}]")
+            lines.append(f"{label} {row['rho']:z.2f} [{row['rho_low']:z.2f}, {row['rho_high']:z.2f}]")
         elif of_scope:
             values = [row["rho"] for row in of_scope]
-            lines.append(f"{label} {min(values):.2f} to {max(values):.2f} over {len(of_scope)} {unit}")
+            lines.append(f"{label} {min(values):z.2f} to {max(values):z.2f} over {len(of_scope)} {unit}")
     return "\n".join(lines)

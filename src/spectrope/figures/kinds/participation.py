@@ -13,7 +13,7 @@ SIDES = {"gradient": "of gradients", "weight": "of weights"}
 class Participation(Figure, name="participation"):
     """Participation ratios of the heads of each layer by step."""
 
-    title = "Participation of heads while training"
+    title = "Participation of heads during training"
     needs = "participation"
     width = 240
     columns = 4

@@ -14,7 +14,7 @@ SCOPES = {"heads": "#1a65c8", "within layers": "#d84a02"}
 class Predictors(Figure, name="predictors"):
     """Rank correlations of every quantity with the drop, with their intervals."""
 
-    title = "Every spectral quantity against drop"
+    title = "Rank correlations of spectral quantities with drops"
     needs = "correlation"
     width = 240
     columns = 3

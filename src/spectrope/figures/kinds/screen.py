@@ -59,4 +59,4 @@ def _rho(heads: pl.DataFrame) -> str:
     correlation = rank_correlation(heads["loss_increase_estimate"].to_numpy(), heads["drop"].to_numpy())
     if correlation is None:
         return "undefined"
-    return f"{correlation.rho.estimate:.2f} [{correlation.rho.low:.2f}, {correlation.rho.high:.2f}]"
+    return f"{correlation.rho.estimate:z.2f} [{correlation.rho.low:z.2f}, {correlation.rho.high:z.2f}]"

@@ -14,7 +14,7 @@ ENDS = ("drop", "low", "high")
 class Versus(Figure, name="versus"):
     """Ordered drops of each encoding beside those of RoPE (Figures 4 and 8 of arXiv 2505.13027)."""
 
-    title = "Ordered drops beside RoPE's"
+    title = "Ordered drops, compared with RoPE"
     place = 22
     needs = "ablation"
     key = "encodings"

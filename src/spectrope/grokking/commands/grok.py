@@ -52,12 +52,12 @@ class Grok(EngineOptions):
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 59
     op: Annotated[str, tyro.conf.arg(help="add, sub, quadratic, mul, div, or a formula: 'a*b + 1'.")] = "add"
-    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs used for training.")] = 0.5
+    fraction: Annotated[float, tyro.conf.arg(help="Fraction of all pairs used for training.")] = 0.5
     distribution: Annotated[str, tyro.conf.arg(help="Held-out pairs: random, square or strip.")] = "random"
     k: Annotated[
         int | None,
         tyro.conf.arg(
-            help="Held out: both operands (square), or the first (strip), up to k (default: half of p)."
+            help="Hold out pairs with both operands (square) or the first one (strip) up to k (default: p/2)."
         ),
         RARE,
     ] = None
@@ -68,25 +68,27 @@ class Grok(EngineOptions):
     model: Annotated[Literal["transformer", "mlp"], tyro.conf.arg(help="Model to train.")] = "transformer"
     embedding: Annotated[
         Literal["learned", "one_hot"],
-        tyro.conf.arg(help="Embedding of the mlp; one_hot is not trained."),
+        tyro.conf.arg(help="Embedding of the MLP; one_hot is not trained."),
         RARE,
     ] = "learned"
     n_layers: Annotated[int, tyro.conf.arg(help="Number of layers of the transformer."), RARE] = 1
     encoding: Annotated[str, tyro.conf.arg(help="Positional encoding, or file.py:Class.")] = "learned"
-    loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="Loss."), RARE] = "cross_entropy"
+    loss: Annotated[Literal["cross_entropy", "mse"], tyro.conf.arg(help="Training loss."), RARE] = (
+        "cross_entropy"
+    )
     weight_decay: Annotated[float, tyro.conf.arg(help="Weight decay of AdamW."), RARE] = 1.0
     learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate, after ten steps of warm-up.")] = 1e-3
-    steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 5000
+    steps: Annotated[int, tyro.conf.arg(help="Maximum number of training steps.")] = 5000
     stop_after: StopAfter = "500"
     evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 25
     seeds: Seeds = ("0",)
     set: Annotated[Settings, RARE] = ()
     compare_measures: Annotated[
-        bool, tyro.conf.arg(help="Score how each measure tracks and predicts test loss."), RARE
+        bool, tyro.conf.arg(help="Score how well each measure tracks and predicts test loss."), RARE
     ] = False
     runs: RunsRoot = Path("grok-runs")
     out: OutPage = Path("grok.html")
-    workers: Annotated[int | None, tyro.conf.arg(help="Runs at a time on a CPU."), RARE] = 1
+    workers: Annotated[int | None, tyro.conf.arg(help="Parallel runs on a CPU."), RARE] = 1
     json: JsonOption = False
 
     def run(self) -> None:
@@ -94,7 +96,9 @@ class Grok(EngineOptions):
         require(len(self.seeds) > 0, self, "seeds", "at least one")
         looks = 1 + -(-self.steps // max(1, self.evaluate_every))
         enough = looks >= FEWEST or not self.compare_measures
-        require(enough, self, "evaluate_every", f"small enough for the {FEWEST} looks of --compare-measures")
+        require(
+            enough, self, "evaluate_every", f"small enough for {FEWEST} evaluations with --compare-measures"
+        )
         check_page(self.out)
         plan = [self.experiment(seed) for seed in chosen_seeds(self.seeds)]
         if isinstance(plan[0].model, ModularTransformer.Config):

@@ -40,14 +40,16 @@ class GrokShapes(EngineOptions):
     $ spectrope grok-shapes --resolution 16 --seeds 0:3
     """
 
-    sides: Annotated[tuple[int, ...], tyro.conf.arg(help="Numbers of sides; 0 is an empty cell.")] = (
+    sides: Annotated[
+        tuple[int, ...], tyro.conf.arg(help="Numbers of sides of the polygons; 0 is an empty cell.")
+    ] = (
         0,
         3,
         4,
         5,
     )
     resolution: Annotated[int, tyro.conf.arg(help="Image width and height, in pixels.")] = 32
-    n_train: Annotated[int, tyro.conf.arg(help="Training combinations.")] = 128
+    n_train: Annotated[int, tyro.conf.arg(help="Number of training combinations of polygons.")] = 128
     distribution: Annotated[
         str, tyro.conf.arg(help="Held-out images: random, square or strip, by their upper polygons.")
     ] = "random"
@@ -61,9 +63,9 @@ class GrokShapes(EngineOptions):
     width: Annotated[
         int, tyro.conf.arg(help="Channels of the first stage; 64 is ResNet-18, 16 a quarter of it.")
     ] = FULL_WIDTH
-    steps: Annotated[int, tyro.conf.arg(help="Largest number of steps.")] = 1000
+    steps: Annotated[int, tyro.conf.arg(help="Maximum number of training steps.")] = 1000
     stop_after: StopAfter = "100"
-    batch_size: Annotated[int, tyro.conf.arg(help="Images per step."), RARE] = 64
+    batch_size: Annotated[int, tyro.conf.arg(help="Batch size, in images."), RARE] = 64
     learning_rate: Annotated[float, tyro.conf.arg(help="Learning rate of Adam.")] = 1e-3
     weight_decay: Annotated[float, tyro.conf.arg(help="Weight decay."), RARE] = 1e-4
     decay: Annotated[
@@ -73,13 +75,13 @@ class GrokShapes(EngineOptions):
     ] = "l2"
     evaluate_every: Annotated[int, tyro.conf.arg(help="Evaluation interval, in steps."), RARE] = 20
     source: Annotated[
-        Path | None, tyro.conf.arg(help="Folder of a pretrained ResNet, in safetensors."), RARE
+        Path | None, tyro.conf.arg(help="Folder of a pretrained ResNet with safetensors weights."), RARE
     ] = None
     seeds: Seeds = ("0",)
     set: Annotated[Settings, RARE] = ()
     runs: RunsRoot = Path("grok-runs")
     out: OutPage = Path("grok-shapes.html")
-    workers: Annotated[int | None, tyro.conf.arg(help="Runs at a time on a CPU."), RARE] = 1
+    workers: Annotated[int | None, tyro.conf.arg(help="Parallel runs on a CPU."), RARE] = 1
     json: JsonOption = False
 
     def run(self) -> None:

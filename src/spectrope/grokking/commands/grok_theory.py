@@ -34,12 +34,12 @@ class GrokTheory:
     """
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 23
-    fraction: Annotated[float, tyro.conf.arg(help="Share of all pairs used for training.")] = 0.7
-    tokens: Annotated[int, tyro.conf.arg(help="Number of tokens, kept at least 1 apart.")] = 7
-    decay: Annotated[float, tyro.conf.arg(help="Initial weight of the norm, which then falls in stages.")] = (
-        1e-2
-    )
-    seed: Annotated[int, tyro.conf.arg(help="Seed of split, weights and descents.")] = 0
+    fraction: Annotated[float, tyro.conf.arg(help="Fraction of all pairs used for training.")] = 0.7
+    tokens: Annotated[int, tyro.conf.arg(help="Number of embedded tokens, at distances of at least 1.")] = 7
+    decay: Annotated[
+        float, tyro.conf.arg(help="Initial weight of the norm penalty, which is lowered in stages.")
+    ] = 1e-2
+    seed: Annotated[int, tyro.conf.arg(help="Seed of the split, the initial weights and the descents.")] = 0
     json: JsonOption = False
 
     def run(self) -> None:

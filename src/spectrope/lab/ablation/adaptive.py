@@ -1,4 +1,4 @@
-"""Adaptive sweep: sample only as many examples per head as a decision needs."""
+"""Adaptive sweep: use only as many examples per head as a decision requires."""
 
 import math
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ class AdaptiveDrop:
     Args:
         layer: Layer of the head.
         head: Its number within the layer.
-        drop: Intact minus ablated accuracy over the whole data set, in percentage points, valid whenever one
-            stops; the estimate is that of the examples used.
-        n: Examples used.
+        drop: Intact minus ablated accuracy over the whole data set, in percentage points. The interval is
+            valid at any stopping time; the estimate is that of the examples used.
+        n: Number of examples used.
     """
 
     layer: int
@@ -46,9 +46,9 @@ class AdaptiveSweep:
     Args:
         drops: One entry per head, layer by layer.
         intact: Accuracy of the intact model on the examples used, as a fraction.
-        population: Held-out examples in all, to whose accuracy the intervals refer.
-        head_forwards: Heads times examples computed.
-        saving: Cost of an exact sweep over all held-out examples, divided by that of this one.
+        population: Number of all held-out examples, to whose accuracy the intervals refer.
+        head_forwards: Number of heads times examples computed.
+        saving: Cost of an exact sweep over all held-out examples, divided by the cost of this one.
         simultaneous: Whether the intervals hold for all heads at once, rather than for each by itself.
     """
 
@@ -72,25 +72,25 @@ def adaptive_sweep(
     seed: int = 0,
     watch: Watch = unwatched,
 ) -> AdaptiveSweep:
-    """Sample examples without replacement until every head's interval has reached the aim.
+    """Sample examples without replacement until the interval of every head meets the stopping criterion.
 
     Args:
         model: A trained decoder.
         data: Held-out examples; examples with an ignored label are skipped.
         aim: `TargetPrecision(0.005)` for ±0.5 points, `Threshold(0.05)` for whether |drop| exceeds 5 points.
-        protocol: What is changed for each head.
-        level: Confidence.
-        simultaneous: Whether the confidence is in all heads' intervals at once, by a union bound, or in each.
+        protocol: Ablation protocol.
+        level: Confidence level.
+        simultaneous: Whether the level applies to all heads' intervals jointly, by a union bound, or to each.
         dtype: Precision of matrix products.
-        seed: Names the order of the examples.
-        watch: Called with the numbers of heads decided and in all.
+        seed: Seed of the order of the examples.
+        watch: Progress callback, called with the number of decided heads.
 
     Raises:
         ConfigError: If every label is ignored.
     """
     data = data[counted_labels(model, data.labels) != IGNORED]
     if not len(data):
-        raise ConfigError("an adaptive sweep needs at least one example whose label counts; got none.")
+        raise ConfigError("an adaptive sweep needs an example whose label is not ignored; got none.")
     variants, needs = protocol.variants(model.config), needs_of([protocol.fill])
     means = data_means(model, data, dtype=dtype) if "means" in needs else None
     donors = data[derangement(len(data), seed)] if "donors" in needs else None
@@ -109,7 +109,7 @@ def adaptive_sweep(
 
 
 def _looks(n: int) -> Iterator[int]:
-    """Numbers of examples at which intervals are looked at; the last is n."""
+    """Numbers of examples at which intervals are evaluated; the last is n."""
     look = FIRST_LOOK
     while look < n:
         yield look

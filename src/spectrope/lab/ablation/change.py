@@ -1,4 +1,4 @@
-"""Heads of one layer changed: outputs with several ablations made at once."""
+"""Head outputs of one layer with several ablations applied at once."""
 
 from collections.abc import Iterable
 
@@ -11,13 +11,13 @@ from spectrope.lab.ablation.interventions import HeadAblation
 
 
 def changed_outputs(site: Site, ablations: Iterable[HeadAblation]) -> Float[Tensor, "b h i k"]:
-    """Outputs of all heads of a layer with some ablations of this layer made at once.
+    """Outputs of all heads of a layer with several ablations of this layer applied at once.
 
-    A fill that changes the whole layer acts first, and others on what it leaves.
+    A fill that changes the whole layer is applied first.
 
     Raises:
-        UnsupportedError: If a fill has no meaning for the attention or the encoding, or two change the whole
-            layer.
+        UnsupportedError: If a fill is undefined for the attention or the encoding, or two fills change the
+            whole layer.
     """
     heads: dict[str, list[int]] = {}
     for ablation in ablations:

@@ -1,4 +1,4 @@
-"""The cumulative curve: accuracy as heads are changed one after the other, strongest first."""
+"""The cumulative curve: accuracy as heads are removed one after another, most important first."""
 
 from dataclasses import dataclass
 
@@ -15,14 +15,14 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class CumulativeStep:
-    """One more head changed; layers and heads count from 0.
+    """One step of the curve, which changes one more head; layers and heads count from 0.
 
     Args:
-        n_changed: Heads changed so far, this one included.
+        n_changed: Number of heads changed so far, including this one.
         layer: Layer of this head.
         head: Its number within the layer.
-        single: Drop from changing this head alone, in percentage points, by which heads are ordered.
-        drop: Drop from changing all heads so far, in percentage points, with its interval over examples.
+        single: Drop when only this head is changed, in percentage points; determines the order of heads.
+        drop: Drop when all heads so far are changed, in percentage points, with its interval over examples.
         accuracy: Accuracy with all of them changed, as a fraction.
     """
 
@@ -43,15 +43,16 @@ def cumulative_curve(
     seed: int = 0,
     watch: Watch = unwatched,
 ) -> tuple[CumulativeStep, ...]:
-    """Change heads one after the other, from the largest single drop to the smallest, none put back.
+    """Change heads cumulatively, from the largest single drop to the smallest.
 
     Args:
         model: A trained decoder.
-        data: Held-out examples; others than those of `exact` keep the order from favouring the first steps.
-        exact: The sweep that orders the heads and names the fill.
+        data: Held-out examples. They should differ from those of `exact`, so that the order does not favour
+            the first steps.
+        exact: The sweep that determines the order of the heads and the fill.
         dtype: Precision of matrix products.
-        seed: Pairs examples where outputs are resampled.
-        watch: Progress callback; it is called with the head-forwards done.
+        seed: Seed for pairing examples when outputs are resampled.
+        watch: Progress callback, called with the number of head-forwards done.
     """
     rows = sorted(exact.drops(), key=lambda row: -row.drop)
     order = [HeadAblation(row.layer, row.head, exact.fill) for row in rows]

@@ -1,4 +1,4 @@
-"""The table "deposit": what the rule finds in each layer, and how concentrated the layer's drops are."""
+"""The table "deposit": the deposit rule and concentration indices of each layer."""
 
 from dataclasses import asdict, dataclass
 
@@ -23,16 +23,16 @@ RESAMPLES, LEVEL = 2000, 0.95  # Of the bootstrap, and coverage of its intervals
 
 @dataclass(frozen=True, kw_only=True)
 class Concentration:
-    """How unevenly drops are spread over heads; None where they total less than 2 points.
+    """Concentration of drops over heads; None if they total less than 2 points.
 
-    Intervals are basic bootstraps over examples. Noise alone makes small drops look uneven, so the
-    indices of a layer with little drop are biased towards concentration; the deposit rule is not.
+    Intervals are basic bootstrap intervals over examples. Because noise makes small drops look uneven, the
+    indices of a layer with small drops are biased towards concentration; the deposit rule is not.
 
     Args:
         max_share: Largest share of the total drop.
         gini: Gini index of the shares, from 0 to 1 - 1/heads.
-        effective_participation: Effective number of heads, as inverse participation ratio.
-        effective_entropy: Effective number of heads, as exponential of the entropy.
+        effective_participation: Effective number of heads, the inverse participation ratio.
+        effective_entropy: Effective number of heads, the exponential of the entropy.
     """
 
     max_share: Interval | None
@@ -47,9 +47,9 @@ def concentrations(
     """The indices of each layer, from one exact sweep over all examples.
 
     Args:
-        intact: Whether the intact model is right on each example.
-        ablated: The same without each head.
-        seed: Names the resamples.
+        intact: Whether the intact model is correct on each example.
+        ablated: Whether the model without each head is correct on each example.
+        seed: Seed of the resamples.
     """
     n_layers, n_heads, n = ablated.shape
     differences = (intact.astype(np.int8) - ablated.astype(np.int8)).reshape(-1, n).T
@@ -66,12 +66,12 @@ def concentrations(
 def deposit_table(
     intact: Bool[np.ndarray, " n"], ablated: Bool[np.ndarray, "layers heads n"], *, seed: int = 0
 ) -> pl.DataFrame:
-    """One row per layer, counted from 0: what the rule finds and how concentrated drops are.
+    """One row per layer, counted from 0: the deposit rule and concentration indices.
 
     Args:
-        intact: Whether the intact model is right on each example.
-        ablated: The same without each head.
-        seed: Names the split into halves and the resamples.
+        intact: Whether the intact model is correct on each example.
+        ablated: Whether the model without each head is correct on each example.
+        seed: Seed of the split into halves and of the resamples.
 
     Raises:
         ConfigError: If there are fewer than 4 examples.

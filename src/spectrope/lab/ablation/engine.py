@@ -30,8 +30,8 @@ class VariantLogits:
     """Class logits of some variants on some examples.
 
     Args:
-        variants: Places in the list of variants, with shape (v,).
-        examples: Places in the data, with shape (b,).
+        variants: Indices into the list of variants, with shape (v,).
+        examples: Indices into the data, with shape (b,).
         logits: In float32 on the CPU, with shape (v, b, classes).
     """
 
@@ -56,16 +56,16 @@ def ablated_logits(
     Args:
         model: A trained decoder.
         data: Examples.
-        variants: What to change; the empty variant is the intact model.
-        seed: Pairs examples for fills that need donors, where `donors` does not.
+        variants: Sets of ablations; the empty variant is the intact model.
+        seed: Seed for pairing examples for fills that need donors, if `donors` is not given.
         dtype: Precision of matrix products.
-        tokens: Tokens in one batch, variants included; None takes what measured best on the device.
-        means: Means for fills that need them; None takes those over `data`.
-        donors: For each example another one, for fills that need them; None draws them from `data`.
+        tokens: Tokens per batch, over all variants (default: the fastest number measured on the device).
+        means: Means for fills that need them (default: those over `data`).
+        donors: Another example for each example, for fills that need donors (default: drawn from `data`).
 
     Raises:
         ConfigError: If the model has no such head, or there is no other example to resample from.
-        UnsupportedError: If a fill has no meaning for the model's encoding.
+        UnsupportedError: If a fill is undefined for the model's encoding.
     """
     needs = needs_of(fills_of(variants))
     for variant in variants:
@@ -191,14 +191,14 @@ class _Fork:
 def correctness(
     model: Decoder, data: Batch, variants: Sequence[Variant], *, watch: Watch = unwatched, **how: Any
 ) -> Bool[Tensor, "v n"]:
-    """Whether each variant gets each example right, for the examples that count.
+    """Whether each variant is correct on each example, for examples whose label is not ignored.
 
     Args:
         model: A trained decoder.
         data: Examples.
-        variants: What to change.
-        watch: Progress callback; it is called with the head-forwards done.
-        how: Passed on to `ablated_logits`.
+        variants: Sets of ablations.
+        watch: Progress callback, called with the number of head-forwards done.
+        how: Further arguments of `ablated_logits`.
     """
     labels = counted_labels(model, data.labels)
     hits = torch.zeros(len(variants), len(data), dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Data that fills need from the rest of the data set: means over tokens, and donor examples."""
+"""Data that fills need from the rest of the data set: means over tokens and donor examples."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ def data_means(
 ) -> tuple[LayerMeans, ...]:
     """Means of each layer's head outputs, queries and keys in the intact model, over all tokens of the data.
 
-    Padding counts where the model attends to it. There is one mean per head, not per position: a mean per
-    position would preserve what a positional head computes.
+    Padding is included if the model attends to it. There is one mean per head, not per position, because a
+    mean per position would preserve the output of a positional head.
     """
     device = next(model.parameters()).device
     sums: list[list[tuple[Tensor, ...]]] = []

@@ -19,13 +19,13 @@ def ablated(
     means: Sequence[LayerMeans] | None = None,
     donors: Sequence[Tensor] | None = None,
 ) -> Iterator[Decoder]:
-    """The model with some heads changed before the output projection; always restored on exit.
+    """Change some heads of a model before the output projection; the model is restored on exit.
 
     Args:
         model: A decoder.
-        ablations: The heads and what takes the place of their outputs.
-        means: Means of each layer, where a fill needs them; see `data_means`.
-        donors: Head outputs of each layer on other examples, likewise; see `donor_outputs`.
+        ablations: The heads and the replacements for their outputs.
+        means: Means of each layer, if a fill needs them; see `data_means`.
+        donors: Head outputs of each layer on other examples, if a fill needs them; see `donor_outputs`.
 
     Raises:
         ConfigError: If the model has no such head.

@@ -1,4 +1,4 @@
-"""Interventions as data: which heads to change, and what takes the place of their outputs."""
+"""Interventions as data: which heads to change, and the replacements for their outputs."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ class HeadAblation:
     Args:
         layer: Layer of the head.
         head: Its number within the layer.
-        fill: What takes the place of its output: a name in `FILLS`, such as "zero", "mean", "resample",
-            "position-only" or "content-only", or a class in a file (`file.py:Class`), which is run.
+        fill: Replacement for its output: a name in `FILLS`, such as "zero", "mean", "resample",
+            "position-only" or "content-only", or a class in a file (`file.py:Class`), which is executed.
 
     Raises:
         UnknownNameError: If no fill has that name.
@@ -32,16 +32,16 @@ class HeadAblation:
         object.__setattr__(self, "fill", FILLS.resolve(self.fill))
 
     def check(self, config: DecoderConfig) -> None:
-        """Refuse a layer or head that a model does not have.
+        """Check that a model has this layer and head.
 
         Raises:
-            ConfigError: One line with the range that exists.
+            ConfigError: If it does not.
         """
         require(0 <= self.layer < config.n_layers, self, "layer", f"between 0 and {config.n_layers - 1}")
         require(0 <= self.head < config.n_heads, self, "head", f"between 0 and {config.n_heads - 1}")
 
 
-Variant = tuple[HeadAblation, ...]  # All that is changed at once; () is the intact model.
+Variant = tuple[HeadAblation, ...]  # Ablations applied together; () is the intact model.
 
 
 def single_heads(config: DecoderConfig, fill: str = "zero") -> list[Variant]:

@@ -1,4 +1,4 @@
-"""Methods to ablate a finished run; each writes tables to the run's folder."""
+"""Methods to ablate a finished run, each of which writes tables to the run's folder."""
 
 from dataclasses import dataclass, replace
 
@@ -32,10 +32,10 @@ class TrainedSubject:
     Args:
         model: The network.
         train: Examples that it was trained on.
-        held_out: Examples that it has never seen.
+        held_out: Held-out examples.
         dtype: Precision of matrix products.
-        seed: Names the order and the pairing of examples.
-        watch: Progress callback; it is called with the heads done.
+        seed: Seed of the order and the pairing of examples.
+        watch: Progress callback, called with the number of heads done.
     """
 
     model: Decoder
@@ -61,7 +61,7 @@ class TrainedSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class Exact:
-    """Every head on every example, and whether a layer has a deposit: tables "ablation" and "deposit"."""
+    """Ablate every head on every example, and test layers for a deposit: tables "ablation" and "deposit"."""
 
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
@@ -75,7 +75,7 @@ class Exact:
 
 @dataclass(frozen=True, kw_only=True)
 class Adaptive:
-    """As few examples as each head needs: table "adaptive"."""
+    """Ablate each head on as few examples as a decision requires: table "adaptive"."""
 
     aim: Aim
     protocol: Protocol = CONTROLLED
@@ -100,7 +100,7 @@ class Adaptive:
 
 @dataclass(frozen=True, kw_only=True)
 class Cumulative:
-    """Heads silenced one after the other, ordered on one half of the examples, measured on the other."""
+    """Remove heads cumulatively, ordered on one half of the examples and measured on the other."""
 
     protocol: Protocol = CONTROLLED
     examples: int = EXAMPLES
@@ -123,7 +123,7 @@ class Cumulative:
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """First-order estimates beside the exact drops that they stand for: table "screen"."""
+    """Compute first-order estimates of the drops, and compare them with exact drops: table "screen"."""
 
     fill: str = "zero"
     examples: int = EXAMPLES
@@ -144,17 +144,17 @@ Method = Exact | Adaptive | Cumulative | Screen
 def ablate(
     run: Run, device: torch.device, method: Method | None = None, watch: Watch = unwatched
 ) -> TablesByName:
-    """Ablate a finished run and keep the tables with it.
+    """Ablate a finished run, and store the tables with it.
 
-    Tables on another number of examples than the default `EXAMPLES` have that number in their names, and
-    leave the default tables, by which claims are judged, unchanged. New drops remove correlations with
+    The names of tables on a number of examples other than the default, `EXAMPLES`, contain that number; the
+    default tables, on which claims are tested, are not overwritten. New drops delete correlations with
     earlier ones.
 
     Args:
         run: A finished run.
         device: Device to compute on.
-        method: How; every head exactly if None.
-        watch: Progress callback; it is called with the heads done.
+        method: Ablation method (default: `Exact`).
+        watch: Progress callback, called with the number of heads done.
     """
     tables = (method or Exact()).measure(TrainedSubject.of(run, device, watch))
     keep_drops(run, tables)
@@ -164,14 +164,14 @@ def ablate(
 def ablate_apart(
     folder: PackedRun, method: Method | None, device: torch.device, watch: Watch = unwatched
 ) -> TablesByName:
-    """Ablate a run that was sent from another machine; the tables are returned and kept nowhere."""
+    """Ablate a run that was sent from another machine; return the tables without storing them."""
     with temporary_folder() as root:
         subject = TrainedSubject.of(unpacked(folder, root), device, watch)
         return (method or Exact()).measure(subject)
 
 
 def keep_drops(run: Run, tables: TablesByName) -> None:
-    """Write tables of an ablation, and remove correlations with the drops that they replace."""
+    """Write tables of an ablation, and delete correlations with the drops that they replace."""
     if any(mark_of("ablation", name) is not None for name in tables):
         for name in run.frames:
             if mark_of("correlation", name) is not None:

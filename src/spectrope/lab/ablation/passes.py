@@ -16,12 +16,12 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True)
 class Piece:
-    """Some examples on the device, and what does not depend on which heads are changed.
+    """Some examples on the device, with everything that does not depend on the ablated heads.
 
     Args:
         model: The model.
         x: Input of the first layer, with shape (b, t, c).
-        stream: What all layers share.
+        stream: Inputs that all layers share.
         means: Means of each layer over a data set, if any fill needs them.
         donors: Head outputs of each layer on other examples, (b, h, t, k), if any fill needs them.
     """
@@ -66,7 +66,7 @@ class Piece:
         return Site(block.heads, encoding, ctx, v, outputs, self.model.impl, means, donors)
 
     def outputs(self, layer: int, x: Float[Tensor, "v b t c"]) -> Float[Tensor, "vb h t k"]:
-        """Outputs of the heads of `site`, at the least cost."""
+        """Outputs of the heads of `site`, by the cheapest computation."""
         encoding = self.model.encoding_of(layer)
         if self.stream.memory is None or not _takes_any_order(encoding):
             return self.site(layer, x).outputs

@@ -1,4 +1,4 @@
-"""How a sweep is carried out: what is changed for each head, and on which examples accuracy is measured."""
+"""Ablation protocols: how each head is changed, and on which examples accuracy is measured."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -14,11 +14,11 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Protocol(Configured):
-    """What is changed for each head, and on which examples accuracy is measured."""
+    """How each head is changed, and on which examples accuracy is measured."""
 
-    fill: str = "zero"  # What takes the place of a head's output: a name in `FILLS`, or `file.py:Class`.
-    restored: bool = True  # Whether a layer's last head is put back before the next layer.
-    data: Literal["held-out", "all"] = "held-out"  # "all" has the training examples too.
+    fill: str = "zero"  # Replacement for a head's output: a name in `FILLS`, or `file.py:Class`.
+    restored: bool = True  # Whether the last head of a layer is restored before the next layer.
+    data: Literal["held-out", "all"] = "held-out"  # "all" includes the training examples.
 
     def __post_init__(self) -> None:
         if self.fill != "zero":  # Looking for others imports plug-ins, which may import this module.
@@ -30,12 +30,12 @@ class Protocol(Configured):
         return variants if self.restored else [_left_over(variant, config) for variant in variants]
 
     def examples(self, train: Batch, held_out: Batch, most: int | None = None) -> Batch:
-        """The examples that accuracy is measured on.
+        """The examples on which accuracy is measured.
 
         Args:
-            train: Those of training.
-            held_out: The others.
-            most: Take the first so many; of both kinds, in proportion to their numbers, where both count.
+            train: Training examples.
+            held_out: Held-out examples.
+            most: Maximum number; if both kinds are used, they are taken in proportion to their numbers.
         """
         if self.data == "held-out":
             return held_out[:most]

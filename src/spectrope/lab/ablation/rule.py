@@ -1,4 +1,4 @@
-"""The deposit rule: whether one head carries a layer, tested on examples that did not select the head."""
+"""The deposit rule: whether one head dominates a layer, tested on examples that did not select it."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ from spectrope.stats import (
 
 @dataclass(frozen=True, kw_only=True)
 class LayerRule:
-    """What the rule finds in one layer; all figures but the choice of the head are of the second half.
+    """Result of the rule for one layer; all values except the choice of the head use the second half.
 
     Args:
         layer: Layer, counted from 0.
@@ -32,8 +32,8 @@ class LayerRule:
         share: Its share of the layer's total clipped drop; None where that is under `MIN_TOTAL` points.
         share_low: One-sided lower bound of the share; 0 where undefined.
         p: p-value of "no deposit": the larger of those of the gap and of the share.
-        p_adjusted: The same after Holm's correction across layers.
-        deposit: Whether both bounds reach the rule's thresholds, also after that correction.
+        p_adjusted: p after Holm's correction across layers.
+        deposit: Whether both bounds reach the rule's thresholds, after that correction as well.
     """
 
     layer: int
@@ -70,7 +70,8 @@ def judge(
 ) -> tuple[LayerRule, ...]:
     r"""Apply the deposit rule to every layer.
 
-    The examples are split at random. The first half names the head, so that the second has no winner's curse.
+    The examples are split at random. The first half selects the head, so that the second is free of selection
+    bias.
     *Gap*: :math:`d_1 - \max(0, \max_h d_h)`, whose lower bound is the smallest of the bounds against each
     rival and needs no correction for their number (an intersection-union test). *Share*: Fieller's bound of
     :math:`d_1/\sum_{h: d_h > 0} d_h`; taking the heads with positive drops on the same half can only enlarge
@@ -78,10 +79,10 @@ def judge(
     keeps the chance of any false deposit below 1 - level.
 
     Args:
-        intact: Whether the intact model is right on each example.
-        ablated: The same without each head.
-        seed: Names the random split.
-        rule: What counts as a deposit.
+        intact: Whether the intact model is correct on each example.
+        ablated: Whether the model without each head is correct on each example.
+        seed: Seed of the random split.
+        rule: Thresholds of the rule.
 
     Raises:
         ConfigError: If there are fewer than 4 examples.
@@ -110,7 +111,7 @@ def drops(
 
 
 def _weigh(intact: np.ndarray, ablated: np.ndarray, head: int, rule: Rule) -> _Evidence:
-    """Gap and share of one head in one layer, from examples that did not choose it."""
+    """Gap and share of one head in one layer, from examples that did not select it."""
     fallen = drops(intact, ablated)
     rivals = np.concatenate([np.delete(ablated, head, axis=0), intact[None]])
     pairs = Discordance.of(rivals, ablated[head])

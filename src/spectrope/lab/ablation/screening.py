@@ -1,4 +1,4 @@
-"""First-order attribution: an estimate of every head's importance from one forward and one backward pass."""
+"""First-order attribution: estimates of all heads' importance from one forward and one backward pass."""
 
 from dataclasses import dataclass
 
@@ -19,13 +19,13 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True)
 class Screening:
-    """First-order estimates of what changing each head would cost.
+    """First-order estimates of the effect of changing each head.
 
     Args:
-        fill: What would take the place of heads' outputs.
+        fill: Replacement for head outputs.
         loss_increase_estimate: Estimated increase of the mean cross-entropy, in nats. Not a bound: where the
             network is confident, gradients vanish and the estimate is too small.
-        n: Examples.
+        n: Number of examples.
     """
 
     fill: str
@@ -44,16 +44,16 @@ def screen(
 ) -> Screening:
     r"""Estimate the effect of every head by :math:`\langle \partial\ell/\partial O_h, R_h - O_h\rangle`.
 
-    :math:`O_h` is a head's output, :math:`R_h` what would take its place, :math:`\ell` the cross-entropy: the
-    first term of its Taylor series, for all heads from one forward and one backward pass.
+    Here :math:`O_h` is the output of a head, :math:`R_h` its replacement and :math:`\ell` the cross-entropy.
+    This first term of the Taylor series takes one forward and one backward pass for all heads.
 
     Args:
         model: A trained decoder.
-        data: Held-out examples; those whose label does not count are left out.
-        fill: What would take the place of heads' outputs: a name in `FILLS`, or `file.py:Class`.
-        batch_size: Largest batch.
+        data: Held-out examples; those with an ignored label are left out.
+        fill: Replacement for head outputs: a name in `FILLS`, or `file.py:Class`.
+        batch_size: Maximum batch size.
         dtype: Precision of matrix products.
-        seed: Pairs examples where outputs would be resampled.
+        seed: Seed for pairing examples when outputs are resampled.
 
     References:
         Attribution Patching (Nanda, 2023); Are Sixteen Heads Really Better than One? (Michel et al., 2019),

@@ -22,13 +22,13 @@ class HeadDrop:
     Args:
         layer: Layer of the head.
         head: Its number within the layer.
-        fill: What took the place of its output.
+        fill: Replacement for its output.
         intact: Accuracy of the whole model, as a fraction.
         ablated: Accuracy with the head changed, as a fraction.
         drop: `intact - ablated`, in percentage points.
         low: Lower end of the drop's 95 % interval over examples.
         high: Upper end.
-        n: Examples.
+        n: Number of examples.
     """
 
     layer: int
@@ -44,12 +44,12 @@ class HeadDrop:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which examples each ablated model gets right: what all statistics of drops are computed from.
+    """Correctness of each ablated model on each example, from which all statistics of drops are computed.
 
     Args:
-        fill: What took the place of heads' outputs.
-        intact: Whether the intact model is right on each example.
-        ablated: The same with each head changed.
+        fill: Replacement for head outputs.
+        intact: Whether the intact model is correct on each example.
+        ablated: Whether the model with each head changed is correct on each example.
     """
 
     fill: str
@@ -86,18 +86,18 @@ def sweep(
     seed: int = 0,
     watch: Watch = unwatched,
 ) -> Sweep:
-    """Change every head by itself, exactly.
+    """Measure the drop of every head on every example.
 
     Args:
         model: A trained decoder.
         data: Examples, held-out ones unless the protocol says otherwise; see `Protocol.examples`.
-        protocol: What is changed for each head.
+        protocol: Ablation protocol.
         dtype: Precision of matrix products.
-        seed: Pairs examples where outputs are resampled.
-        watch: Progress callback; it is called with the head-forwards done.
+        seed: Seed for pairing examples when outputs are resampled.
+        watch: Progress callback, called with the number of head-forwards done.
 
     Raises:
-        UnsupportedError: If the fill has no meaning for the model's encoding.
+        UnsupportedError: If the fill is undefined for the model's encoding.
     """
     variants: list[Variant] = [(), *protocol.variants(model.config)]
     hits = correctness(model, data, variants, seed=seed, dtype=dtype, watch=watch).numpy()

@@ -7,11 +7,11 @@ from spectrope.core import Configured, require
 
 @dataclass(frozen=True, kw_only=True)
 class Rule(Configured):
-    """What counts as a deposit."""
+    """Thresholds above which a concentration of drops counts as a deposit."""
 
-    gap: float = 10.0  # Percentage points by which the largest drop must surely exceed the second.
-    share: float = 0.5  # Share of the layer's total drop that the largest must surely have.
-    level: float = 0.95  # Confidence of each bound, and of all layers' findings together.
+    gap: float = 10.0  # Percentage points by which the largest drop must exceed the second.
+    share: float = 0.5  # Share of the layer's total drop that the largest must exceed.
+    level: float = 0.95  # Confidence level of each bound, and of the results of all layers jointly.
 
     def __post_init__(self) -> None:
         require(0 <= self.gap < 100, self, "gap", "between 0 and 100 points")

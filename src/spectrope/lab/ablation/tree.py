@@ -1,8 +1,8 @@
-"""Many ablated variants of one model, each distinct stretch of computation done once.
+"""Evaluate many ablated variants of one model, with shared computations done once.
 
-A head's removal changes nothing before its layer and, within it, only what follows the output projection.
-Variants form a tree, branching where they begin to differ: the trunk is walked once, and all branches of a
-layer that bear one variant each are walked together as one batch.
+Removing a head changes nothing before its layer and, within that layer, only the computation after the output
+projection. Variants therefore form a tree that branches where they begin to differ. The trunk is computed
+once, and branches of a layer with a single variant each are computed together as one batch.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ Behind = TypeVar("Behind", covariant=True)  # The same behind a layer.
 
 @runtime_checkable
 class Fork(Protocol[Behind]):
-    """A layer at which variants diverge: what they share is computed once."""
+    """A layer at which variants diverge, with shared computations done once."""
 
     def advance(self, changes: Variant) -> Behind:
         """The state behind the layer with some of its heads changed."""
@@ -60,8 +60,8 @@ class Tree(Generic[State]):
 
     Args:
         stages: The model and the examples.
-        variants: What to change.
-        room: Variants that fit in one batch.
+        variants: Sets of ablations.
+        room: Number of variants that fit in one batch.
     """
 
     stages: Stages[State]

@@ -1,4 +1,4 @@
-"""Loss and accuracy of a model on examples, in batches that compute no padding where padding is inert."""
+"""Loss and accuracy of a model on examples; padding is trimmed where it does not affect the outputs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ IGNORED = -100  # torch's own mark for a label that the loss leaves out
 
 @dataclass(frozen=True)
 class Score:
-    """How well a model does on n examples.
+    """Loss and accuracy of a model on n examples.
 
     Args:
         loss: Mean cross-entropy, in nats.
-        accuracy: Fraction of examples whose likeliest class is the label.
+        accuracy: Fraction of examples whose most likely class is the label.
         n: Number of examples counted.
     """
 
@@ -36,7 +36,7 @@ def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, 
     Args:
         batch: The examples.
         size: Largest piece.
-        trim: Whether padding may be cut off, as it may where the model never looks at it.
+        trim: Whether to trim padding, which is safe if the model ignores it.
     """
     order = batch.lengths.argsort(stable=True) if trim else torch.arange(len(batch))
     for index in order.split(size):
@@ -45,7 +45,7 @@ def by_length(batch: Batch, size: int, *, trim: bool) -> Iterator[tuple[Tensor, 
 
 
 def counted_labels(model: Decoder, labels: Tensor) -> Tensor:
-    """Labels with those that the model's configuration leaves out replaced by `IGNORED`."""
+    """Labels, with `IGNORED` in place of those that the model's configuration excludes."""
     skipped = model.config.ignored_label
     return labels if skipped is None else labels.masked_fill(labels == skipped, IGNORED)
 
@@ -64,7 +64,7 @@ def predict(
 
 
 def correct(model: Decoder, data: Batch, logits: Float[Tensor, "n classes"]) -> Bool[Tensor, " m"]:
-    """Whether the likeliest class is the label, for the examples that count."""
+    """Whether the most likely class is the label, for examples whose label is not ignored."""
     labels = counted_labels(model, data.labels)
     return (logits.argmax(-1) == labels)[labels != IGNORED]
 

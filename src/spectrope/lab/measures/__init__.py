@@ -1,4 +1,4 @@
-"""What can be measured on a finished run; each measure leaves the table of its name."""
+"""Measures of finished runs, each of which stores a table of its name."""
 
 from spectrope.lab.measures.base import MEASURES, Measure, TableMeasure
 

@@ -1,4 +1,4 @@
-"""What every head is worth: the exact sweep, under the protocol of one's choice."""
+"""Drops of all heads, from an exact sweep under a protocol."""
 
 from typing import ClassVar
 
@@ -13,7 +13,7 @@ from spectrope.store import Run
 
 
 class ProtocolAblation(Measure):
-    """Drops of all heads under a protocol, from which the name of their table follows."""
+    """Drops of all heads under a protocol, which also determines the name of the table."""
 
     protocol: ClassVar[str]  # A name in `PROTOCOLS`.
 
@@ -26,6 +26,6 @@ class ProtocolAblation(Measure):
 
 
 class Ablation(ProtocolAblation, name="ablation"):
-    """Drops of all heads on held-out examples, and what the deposit rule finds in them."""
+    """Drops of all heads on held-out examples, with the result of the deposit rule."""
 
     protocol = "controlled"

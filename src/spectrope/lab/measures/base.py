@@ -1,4 +1,4 @@
-"""What a measure is: something computed from a finished run and kept with it as a table."""
+"""Base classes of measures, which compute a table from a finished run."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -15,9 +15,10 @@ MEASURES: Registry[type["Measure"]] = Registry("measure", "spectrope.lab.measure
 
 
 class Measure(Registered, ABC):
-    """Something that is measured on a finished run and leaves a table called like the measure.
+    """A measure of a finished run, stored with it as a table of the measure's name.
 
-    A subclass names itself (`class Lengths(Measure, name="lengths")`); jobs, commands and costs follow.
+    A subclass registers its name (`class Lengths(Measure, name="lengths")`), under which jobs and commands
+    know it.
     """
 
     registry = MEASURES
@@ -25,19 +26,19 @@ class Measure(Registered, ABC):
 
     @abstractmethod
     def take(self, run: Run, device: torch.device, watch: Watch = unwatched) -> None:
-        """Measure a run on a device, and keep the table with it."""
+        """Measure a run on a device, and store the table with it."""
 
     def examples(self, experiment: Experiment) -> int:
-        """How many examples it takes of an experiment's data, in proportion to which its cost grows."""
+        """Number of examples that it uses of an experiment's data, to which its cost is proportional."""
         return 1
 
     def is_taken(self, run: Run) -> bool:
-        """Whether a run has the table, made by the present file where that is the user's own."""
+        """Whether a run has the table; of a user-defined measure, made by the current file."""
         return is_made_by(run, self.kind, type(self))
 
 
 class TableMeasure(Measure):
-    """A measure that computes one table: what a measure of the user's own derives from."""
+    """A measure that computes one table; base class of user-defined measures."""
 
     @abstractmethod
     def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:

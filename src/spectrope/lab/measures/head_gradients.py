@@ -1,4 +1,4 @@
-"""Gradients by head over the first steps of training, which are taken again after its end."""
+"""Gradients by head over the first steps of training, which are repeated after its end."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +23,7 @@ EVERY, STEPS = 20, 40  # Steps between two measurements, and to the last of them
 
 @dataclass(frozen=True, kw_only=True)
 class FactorProbe(Probe):
-    """Leaves the table "head_gradients": a row per step, layer and head, both counted from 0."""
+    """Records the table "head_gradients", with one row per step, layer and head, counted from 0."""
 
     table: ClassVar[str] = "head_gradients"
 
@@ -46,8 +46,8 @@ class FactorProbe(Probe):
 class HeadGradients(TableMeasure, name="head_gradients"):
     """The energy of each head's gradient over the first steps.
 
-    A step depends on the seed and its number alone, so that the first ones, taken again in a folder that is
-    then removed, are those of the run.
+    A step depends only on the seed and its number, so repeating the first steps, in a temporary folder,
+    reproduces those of the run.
     """
 
     def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:

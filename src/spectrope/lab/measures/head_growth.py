@@ -1,4 +1,4 @@
-"""How far training moves each head."""
+"""Change of each head's factors over training."""
 
 import polars as pl
 import torch

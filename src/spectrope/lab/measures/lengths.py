@@ -1,4 +1,4 @@
-"""Accuracy on sequences longer than those of training, with the same labels."""
+"""Accuracy on sequences longer than those in training, with the same labels."""
 
 import polars as pl
 import torch
@@ -15,38 +15,38 @@ EXAMPLES = 2000  # Of each length, held out.
 
 
 def longer_examples(task: TaskConfig, factor: float, n: int, seed: int, start: int = 0) -> Batch:
-    """Examples `factor` times as long, each of them, whose labels are those of training.
+    """Examples `factor` times as long as those in training, with the same range of labels.
 
-    Distances between triggers, or their numbers, keep their range: only fillers are added, so that a model
-    sees positions, and numbers of words, that it was not trained on, but no new label; see `Task.longer`.
+    Only fillers are added, so that a model sees positions and lengths that it was not trained on, but no new
+    distances between triggers, numbers of triggers or labels; see `Task.longer`.
 
     Args:
         task: The task of training.
-        factor: How many times as long, at least 1.
-        n: How many examples.
-        seed: The data set's.
-        start: Number of the first.
+        factor: Factor of the length, at least 1.
+        n: Number of examples.
+        seed: Seed of the data set.
+        start: Index of the first example.
 
     Raises:
-        ConfigError: If the task has no longer form, or the factor is below 1.
+        ConfigError: If the task does not support longer sequences, or the factor is below 1.
     """
     if not factor >= 1:
-        raise ConfigError(f"a longer sequence has at least 1 times its words; got {factor:g} times.")
+        raise ConfigError(f"the factor of the length must be at least 1; got {factor:g}.")
     return task.build().longer(factor, n, seed, start)
 
 
 class Lengths(TableMeasure, name="lengths"):
-    """Accuracy and loss on longer and longer held-out sequences.
+    """Accuracy and loss on held-out sequences of increasing length.
 
-    A row per factor: `factor`, `length` (mean, in tokens), `accuracy` (a fraction), `loss` in nats, `n`.
+    Columns: `factor`, `length` (mean, in tokens), `accuracy` (a fraction), `loss` in nats, `n`.
     """
 
     def table(self, run: Run, device: torch.device, watch: Watch) -> pl.DataFrame:
         """The table.
 
         Raises:
-            ConfigError: If the task has no longer form.
-            UnsupportedError: If the encoding has no more positions, as tables have.
+            ConfigError: If the task does not support longer sequences.
+            UnsupportedError: If the encoding has no more positions, like learned tables.
         """
         experiment, model, dtype = experiment_of(run), load_model(run, device), dtype_for(run, device)
         rows = []

@@ -1,1 +1,1 @@
-"""Probes: what a decoder's attention layers work with, and quantities computed from it."""
+"""Probes: capture inputs and logits of attention layers, and compute quantities from them."""

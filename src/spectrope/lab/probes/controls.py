@@ -18,7 +18,7 @@ from spectrope.tasks import Batch
 def shuffled(batch: Batch, seed: int) -> Batch:
     """The tokens of each example in random order, padding and positions in their place.
 
-    What lags still explain is due to positions, not to the order of what stands there.
+    What lags still explain is due to positions, not to the order of tokens.
     """
     width = batch.inputs.shape[1]
     keys = torch.rand(len(batch), width, generator=torch_stream(seed, "shuffled"))
@@ -41,7 +41,7 @@ def toeplitz_shares(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
 
 
 def shares_without_encoding(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
-    """`toeplitz_shares` where no layer rotates or biases its logits; what is added to the input stays."""
+    """`toeplitz_shares` without rotation and bias in any layer; terms added to the input are kept."""
     nothing = NoPE(NoPE.Config())
 
     def strip(heads: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The parameters whose product makes a head's logits: what gradient reaches them, how far they have come."""
+"""The parameters whose product gives a head's logits, their gradients and their change in training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,11 @@ class Factor:
     """A parameter that holds one block per head, in one or several sets.
 
     Args:
-        parameter: Its first rows hold the sets, one behind the other, heads in order within each.
-        sets: How many.
-        n_heads: Heads of the layer.
-        rows: Rows that they take; None means all.
+        parameter: The parameter. Its first rows hold the sets one after another, each with the heads in
+            order.
+        sets: Number of sets.
+        n_heads: Number of heads of the layer.
+        rows: Number of rows of all sets (default: all rows).
     """
 
     parameter: Tensor
@@ -45,10 +46,10 @@ Factors = list[list[Factor]]  # Of each layer.
 def head_factors(model: Decoder) -> Factors:
     """The factors through which position enters the logits of each layer.
 
-    The encoding's own where it has any, as `FactorisedTable` has, else W_Q and W_K, which a rotation turns.
+    These are the encoding's own factors, if it has any (like `FactorisedTable`), otherwise W_Q and W_K.
 
     Raises:
-        UnsupportedError: If attention is of another kind than multi-head.
+        UnsupportedError: If attention is not multi-head.
     """
     encodings = [model.encoding_of(layer) for layer in range(len(model.blocks))]
     return [
@@ -120,7 +121,7 @@ def by_head(**energies: Sequence[Float[Tensor, " h"]]) -> pl.DataFrame:
 def _queries_and_keys(heads: Tensor | nn.Module) -> Factor:
     if not isinstance(heads, MultiHead):
         raise UnsupportedError(
-            f"heads have factors of their own in multi-head attention alone; got {type(heads).__name__}."
+            f"only multi-head attention has separate factors per head; got {type(heads).__name__}."
         )
     return Factor(heads.qkv.weight, 2, heads.n_heads, rows=2 * heads.inner)
 

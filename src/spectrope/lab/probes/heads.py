@@ -1,4 +1,4 @@
-"""What every attention layer of a decoder works with: queries, keys, bias, logits, hidden states."""
+"""Capture queries, keys, bias, logits and hidden states of every attention layer of a decoder."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,7 +17,7 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True, eq=False)
 class LayerHeads:
-    """One layer's attention on a batch, before the mask; what is derived is computed when it is asked for.
+    """Attention of one layer on a batch, before the mask; derived quantities are computed on demand.
 
     Args:
         layer: Number of the layer, from 0.
@@ -42,7 +42,7 @@ class LayerHeads:
 
     @cached_property
     def bias(self) -> Float[Tensor, "..."] | None:
-        """What is added to the product, broadcastable to (b, h, t, t), in logit units, or None."""
+        """Bias added to the product, broadcastable to (b, h, t, t), in logit units, or None."""
         return self.encoding.bias(self.ctx) if self.encoding.factors else None
 
     @cached_property
@@ -53,12 +53,12 @@ class LayerHeads:
 
 @torch.no_grad()
 def capture_heads(model: Decoder, batch: Batch, sink: Callable[[LayerHeads], None]) -> None:
-    """Run the model once and hand each layer's attention over as it runs; nothing is kept here.
+    """Run the model once and pass the attention of each layer to `sink`.
 
     Args:
         model: A decoder, on the device of the batch.
         batch: Examples.
-        sink: Receives the layers in their order; what it keeps stays, with the tensors that it has asked for.
+        sink: Called with each layer in order. Layers are not stored unless it keeps them.
     """
 
     def hand_over(layer: int) -> Callable[[Heads, tuple[Any, ...]], None]:

@@ -1,4 +1,4 @@
-"""The Toeplitz matrices that an encoding brings by itself, whatever the content."""
+"""The Toeplitz matrices of an encoding itself, independent of content."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -23,10 +23,10 @@ from spectrope.spectral import (
 
 @dataclass(frozen=True, eq=False)
 class EncodingKernel:
-    r"""A real symmetric Toeplitz matrix of one head, or of heads that share it.
+    r"""A real symmetric Toeplitz matrix of one or several heads.
 
     Args:
-        heads: Their numbers, from 0.
+        heads: Numbers of the heads, from 0.
         kind: "bias": :math:`b_h(i-j)` in logit units, lags of the past extended evenly to the future where
             attention is causal, else the symmetric part. "rotation": the mean
             :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content.

@@ -1,4 +1,4 @@
-"""How each head learns at one moment: its gradient by lag and frequency, and its tangent kernels."""
+"""Learning of each head at one training step: its gradient by lag and frequency, and its tangent kernels."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -31,13 +31,13 @@ class HeadLearning:
     r"""One head. M is its form :math:`W_Q^\top W_K`, over the square root of the heads' width.
 
     Args:
-        frequencies: Of its steady rotation in radians per token, with shape (m,); 0 alone where nothing
-            turns, None where something turns otherwise.
-        gradient: Of the loss by M, by lag and by these frequencies.
+        frequencies: Frequencies of its rotation in radians per token, with shape (m,); only 0 without a
+            rotation, None if the rotation has no fixed frequencies.
+        gradient: Gradient of the loss with respect to M, by lag and by these frequencies.
         weight_energy: :math:`\|W_Q^\top W_K\|^2`.
-        kernels: Of the logits as the head computes them; None where content enters them otherwise than in the
-            product of queries and keys, or they turn otherwise than steadily.
-        plain_kernels: Of the same logits without rotation; None likewise.
+        kernels: Tangent kernels of the logits; None if content enters them other than by the product of
+            queries and keys, or the rotation has no fixed frequencies.
+        plain_kernels: Tangent kernels of the logits without rotation, or None as above.
     """
 
     frequencies: Float[Tensor, " m"] | None
@@ -85,7 +85,7 @@ def _calls(model: Decoder, batch: Batch) -> list[tuple[_Call, Float[Tensor, "b h
     def keep(heads: Heads, args: tuple[Any, ...], output: Tensor) -> None:
         if not isinstance(heads, MultiHead):
             raise UnsupportedError(
-                f"what a head learns is told of multi-head attention alone; got {type(heads).__name__}."
+                f"the probe of learning only supports multi-head attention; got {type(heads).__name__}."
             )
         x, stream, encoding, _ = args
         calls.append(_Call(heads, x.detach(), stream, encoding))

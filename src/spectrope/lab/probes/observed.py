@@ -1,4 +1,4 @@
-"""A captured layer as quantities of heads see it: logits over common positions, in float64."""
+"""A captured layer as the input of spectral quantities: logits over common positions, in float64."""
 
 from functools import cached_property
 
@@ -29,14 +29,14 @@ Product = tuple[Float[Tensor, "b h n d"], Float[Tensor, "b h n d"]]
 class ObservedLayer:
     """The first n positions of every example of a layer, in float64 on the CPU.
 
-    What several quantities share is computed once, when the first of them asks for it.
+    Quantities derived from it are computed on first use and cached.
 
     Args:
-        layer: As `capture_heads` hands it over.
-        n: Positions, at least 2, that hold tokens in every example.
+        layer: A layer from `capture_heads`.
+        n: Number of positions, at least 2; every example must have tokens there.
 
     Raises:
-        UnsupportedError: If positions are not equally spaced, the same in every example.
+        UnsupportedError: If positions are not equally spaced, or differ between examples.
     """
 
     def __init__(self, layer: LayerHeads, n: int) -> None:

@@ -1,4 +1,4 @@
-"""What rotation one head sees, inside whatever its encoding is made of."""
+"""The rotation that acts on one head, also inside composite encodings."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from spectrope.encodings import Composite, Encoding, Pairing, PerHead, RoPE, Tag
 
 @dataclass(frozen=True, eq=False)
 class SteadyRotation:
-    """A rotation of all coordinate pairs at frequencies that do not change.
+    """A rotation of all coordinate pairs at fixed frequencies.
 
     Args:
         frequencies: Radians per position, with shape (m,), in float64.
-        pairs: How coordinates pair up.
+        pairs: Which coordinates form a pair.
     """
 
     frequencies: Float[Tensor, " m"]
@@ -33,11 +33,11 @@ def encoding_of_head(encoding: Encoding, head: int) -> Encoding:
 
 @torch.no_grad()
 def steady_rotation(encoding: Encoding, width: int) -> SteadyRotation | None:
-    """What turns queries and keys, or None where nothing does, part of them, or not steadily.
+    """The rotation of queries and keys, or None if there is none, only a partial one, or one that varies.
 
     Args:
-        encoding: Of one head.
-        width: Of its queries and keys.
+        encoding: Encoding of one head.
+        width: Width of its queries and keys.
     """
     if isinstance(encoding, Composite):
         turning = [term for term in encoding.terms if term.turns]

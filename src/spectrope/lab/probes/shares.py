@@ -18,14 +18,14 @@ SHARES = ("content", "position", "residual")
 class StateShares:
     """Shares of the variance of hidden states, as fractions, with intervals over examples.
 
-    On natural text content and position are not orthogonal: the three need not sum to 1 exactly.
+    On natural text, content and position are not orthogonal, so that the shares need not sum exactly to 1.
 
     Args:
-        content: Of what token stands there.
-        position: Of where it stands.
-        residual: Of what no sum of the two explains.
-        content_null: Share of content for states that depend on neither.
-        position_null: Likewise for position.
+        content: Share of the token.
+        position: Share of its position.
+        residual: Share that no sum of the two explains.
+        content_null: Expected share of content for states that depend on neither.
+        position_null: Expected share of position for such states.
     """
 
     content: Interval | None

@@ -1,4 +1,4 @@
-"""Spectra of the heads of a layer: means over examples, with intervals over examples."""
+"""Spectral quantities of the heads of a layer, as means over examples with intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,12 @@ BANDS = 8
 
 @dataclass(frozen=True, eq=False)
 class Bands:
-    """What each band of frequencies adds to one head's logits.
+    """Contribution of each band of frequencies to one head's logits.
 
     Args:
-        frequencies: Least and greatest of each band, in radians per position, with shape (bands, 2).
-        shares: Of the energy, row means kept; they sum to 1, and one is negative where bands cancel.
+        frequencies: Lowest and highest frequency of each band, in radians per position, with shape (bands,
+            2).
+        shares: Shares of the energy, including row means. They sum to 1; one is negative if bands cancel.
     """
 
     frequencies: Float[np.ndarray, "bands 2"]
@@ -72,10 +73,10 @@ def layer_spectrum(
         n: Positions, at least 2.
         draws: Random permutations in the test of Toeplitz shares.
         seed: Of the permutations.
-        quantities: Names of what is measured of each head, None for all that are installed.
+        quantities: Names of the quantities of each head (default: all installed ones).
 
     Raises:
-        UnsupportedError: If positions are not equally spaced, the same in every example.
+        UnsupportedError: If positions are not equally spaced, or differ between examples.
         ConfigError: If there are fewer than two positions or examples.
     """
     observed = ObservedLayer(layer, n)
@@ -99,13 +100,13 @@ def layer_spectrum(
 def toeplitz_tests(
     logits: Float[Tensor, "b h n n"], causal: bool, draws: int, seed: int, *names: object
 ) -> tuple[RandomisationTest | None, ...]:
-    r"""Test of each head that lags explain no more of its logits than chance, all examples together.
+    r"""Test for each head whether lags explain more of its logits than chance, over all examples.
 
     The statistic is the mean over examples of the share of lags beyond row effects. Rows and columns of each
-    example's logits are permuted independently, before the mask is laid on. For a product that is permuting
-    queries and keys; what a bias or a rotation does is permuted with them and loses its order. A small
-    p-value says that logits depend on the lag, be it by an encoding or by text whose content repeats, so
-    compare it with the same head without encoding, and on shuffled text.
+    example's logits are permuted independently before the mask is applied, which amounts to permuting queries
+    and keys together with any bias or rotation. A small p-value says that logits depend on the lag, which may
+    be due to the encoding or to repetitive text; compare it with the same head without the encoding and on
+    shuffled text.
 
     Args:
         logits: Before the mask, with shape (b, h, n, n).

@@ -1,4 +1,4 @@
-"""Contraction: norms of the product of queries and keys with rotation over those without it."""
+"""Contraction: ratios of norms of query-key products with rotation to those without."""
 
 import torch
 from jaxtyping import Float

@@ -1,4 +1,4 @@
-"""How far a head's logits are from content times position."""
+"""Distance of a head's logits from a product of content and position."""
 
 import torch
 from jaxtyping import Float

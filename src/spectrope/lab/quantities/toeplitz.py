@@ -1,4 +1,4 @@
-"""Toeplitz shares: how much of a head's logits depends on the lag alone."""
+"""Toeplitz shares: how much of a head's logits depends only on the lag."""
 
 from jaxtyping import Float
 from torch import Tensor

@@ -1,1 +1,1 @@
-"""Tables of spectra: of a run's heads, and of an encoding by itself."""
+"""Tables of spectra, for the heads of a run and for an encoding itself."""

@@ -17,10 +17,10 @@ SCHEMA = {"layer": pl.Int64, "head": pl.Int64, "kind": pl.String}
 def eigenvalue_tables(spectra: Sequence[LayerSpectrum]) -> dict[str, pl.DataFrame]:
     """Tables "eigenvalues", with a row per value, and "szego", with one per spectrum; in logit units.
 
-    Of each head the Toeplitz part is its mean lag effect beside row effects, as table "kernel" holds it. Kind
-    "eigenvalue" speaks of its symmetric extension where attention is causal, else of its symmetric
-    part; kind "singular value" of the matrix as it is, whose eigenvalues would all equal its diagonal where
-    it is causal.
+    The Toeplitz part of a head is its mean lag effect after removal of row effects, as in table "kernel".
+    Kind "eigenvalue" refers to its symmetric extension if attention is causal, else to its symmetric part.
+    Kind "singular value" refers to the matrix itself, since all eigenvalues of a causal one equal its
+    diagonal.
     """
     matches = [one for layer in spectra for one in _matches(layer)]
     return {

@@ -1,4 +1,4 @@
-"""Spectra of a finished run's heads, kept with it as tables; and those of an encoding without a model."""
+"""Spectra of a finished run's heads, stored with it as tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ SOMETIMES = frozenset({"bands", "correlation", "lags", "symbol", "extremes", "di
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """How much to measure."""
+    """Size of a measurement of spectra."""
 
-    examples: int = 64  # The longest held-out ones; the shortest of them says how many positions.
+    examples: int = 64  # The longest held-out ones; the shortest of them determines the number of positions.
     draws: int = 199  # Permutations in the test of Toeplitz shares.
-    quantities: tuple[str, ...] = ()  # Of heads, beside the installed ones; file.py:Class is run.
+    quantities: tuple[str, ...] = ()  # In addition to the installed ones; file.py:Class is executed.
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "quantities", tuple(map(QUANTITIES.resolve, self.quantities)))
@@ -42,7 +42,7 @@ class Measurement:
 
     @property
     def mark(self) -> str:
-        """What follows the names of its tables; nothing at the usual size."""
+        """Suffix of the names of its tables, empty at the default size."""
         usual = (self.examples, self.draws) == (Measurement.examples, Measurement.draws)
         return "" if usual else size_mark(self.examples, self.draws)
 
@@ -55,26 +55,27 @@ class Measurement:
 def spectrum(
     run: Run, device: torch.device, plan: Measurement | None = None, watch: Watch = unwatched
 ) -> TablesByName:
-    """Measure a finished run on held-out examples and keep the tables with it.
+    """Measure the spectra of a finished run on held-out examples, and store the tables with it.
 
-    "spectrum" has a row per layer and head, with two controls: the Toeplitz share on shuffled tokens and that
-    with the encoding off in every layer. "bands" one per band of frequencies, "kernel" one per lag,
-    "eigenvalues" and "szego" set the spectrum of that kernel beside its symbol, "shares" has three rows per
-    layer; "lags", "symbol", "extremes" and "distances" tell of the encoding's own kernels, where it has some,
-    and "correlation" of how each quantity orders heads beside their drops, where the run has been ablated.
+    Table "spectrum" has one row per layer and head, with two controls: the Toeplitz share on shuffled tokens,
+    and that with the encoding disabled in every layer. "bands" has one row per band of frequencies, and
+    "kernel" one per lag. "eigenvalues" and "szego" compare the spectrum of that kernel with its symbol.
+    "shares" has three rows per layer. "lags", "symbol", "extremes" and "distances" describe the encoding's
+    own kernels, if it has any. "correlation" has the rank correlation of each quantity with the drops, if the
+    run has been ablated.
 
     Args:
         run: A finished run.
         device: Device to compute on.
-        plan: How much to measure; where it is not as much as usual, names in the folder end in its mark.
-        watch: Progress callback; it is called with the layers done.
+        plan: Size of the measurement; names of tables of a non-default size end in a suffix.
+        watch: Progress callback, called with the number of layers done.
 
     Returns:
-        The tables by their plain names.
+        The tables by their names without suffix.
 
     Raises:
         UnsupportedError: If positions are not equally spaced.
-        StoreError: If its weights or drops are not those of such a run.
+        StoreError: If the run's weights or drops cannot be read.
     """
     drops = _drops(run)
     plan, subject = plan or Measurement(), TrainedSubject.of(run, device, watch)
@@ -114,7 +115,7 @@ def _drops(run: Run) -> pl.DataFrame | None:
     """The drop of each head, where the run has been ablated.
 
     Raises:
-        StoreError: If the table is another.
+        StoreError: If the table has other columns.
     """
     mark = fullest(run, "ablation")
     if mark is None:
@@ -151,7 +152,9 @@ def longest(data: Batch, examples: int) -> tuple[Batch, int]:
     batch = data[order].trimmed()
     n = int(batch.lengths.min())
     if len(batch) < 2 or n < 2:
-        raise ConfigError(f"spectra need two held-out examples of two tokens; got {len(batch)} of {n}.")
+        raise ConfigError(
+            f"spectra need at least two examples of at least two tokens; got {len(batch)} of {n}."
+        )
     return batch, n
 
 

@@ -1,4 +1,4 @@
-"""Tables of the Toeplitz matrices that an encoding brings by itself."""
+"""Tables of the Toeplitz matrices of an encoding itself."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,8 +18,8 @@ from spectrope.spectral import (
     singular_value_match,
 )
 
-ANGLES = 257  # Equispaced, at which symbols are tabled, from 0 to pi.
-LONGEST = 256  # Positions of the largest section whose whole spectrum is taken.
+ANGLES = 257  # Number of equispaced angles from 0 to pi at which symbols are tabulated.
+LONGEST = 256  # Positions of the largest section whose whole spectrum is computed.
 
 
 def own_tables(model: Decoder, n: int) -> TablesByName:
@@ -43,7 +43,7 @@ def own_tables(model: Decoder, n: int) -> TablesByName:
 
 
 def kernel_tables(kernels: Sequence[EncodingKernel]) -> TablesByName:
-    """What is known of some kernels: tables "lags", "symbol", "extremes" and "distances"."""
+    """Tables "lags", "symbol", "extremes" and "distances" of some kernels."""
     return {
         "lags": lags_table(kernels),
         "symbol": symbol_table(kernels),
@@ -92,8 +92,8 @@ def extremes_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
 def distances_table(kernels: Sequence[EncodingKernel]) -> pl.DataFrame:
     """A row per kernel, spectrum and section: how far the spectrum is from the symbol.
 
-    Spectrum "eigenvalue" (Szegő) speaks of the matrix, "singular value" (Avram and Parter) of its lower
-    triangle, what causal attention sees of it. Sections have a quarter, half and all of the positions, up to
+    Spectrum "eigenvalue" (Szegő) refers to the matrix, "singular value" (Avram and Parter) to its lower
+    triangle, as in causal attention. Sections have a quarter, half and all of the positions, up to
     `LONGEST`; "rate" is p of the law n^-p fitted to their distances.
     """
     return pl.concat(

@@ -1,4 +1,4 @@
-"""Conditions: functions from an experiment to an experiment, such as removing or keeping a confound."""
+"""Conditions: functions that change an experiment, such as by removing or keeping confounds."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ CONTROLLED = "controlled"
 
 
 def controlled(experiment: Experiment) -> Experiment:
-    """The experiment as its scale describes it, without the confounds of the paper's text or public code."""
+    """The experiment of its scale, without the confounds of the paper's text or public code."""
     return experiment
 
 
@@ -20,7 +20,7 @@ CONDITIONS.register(CONTROLLED, controlled)
 
 
 def apply_condition(experiment: Experiment) -> Experiment:
-    """The experiment as its own condition changes it.
+    """Apply the condition of an experiment.
 
     Raises:
         UnknownNameError: If no condition has the name `experiment.condition`.

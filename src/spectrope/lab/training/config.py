@@ -15,7 +15,7 @@ from spectrope.tasks import TASKS, TaskConfig
 class TrainingConfig(Configured):
     """AdamW with linear warm-up and cosine decay; defaults as in Tables 3 and 4 of the paper.
 
-    Stochastic gradient descent stands in for it as a control: the first of `betas` is then its momentum.
+    Stochastic gradient descent can be used as a control; its momentum is then the first of `betas`.
     """
 
     epochs: int = 100
@@ -53,11 +53,11 @@ ANEW = "build the experiment anew, such as sp.experiment(task, encoding, scale=.
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment(AnyExperiment):
-    """One run: a task, a model, a way to train it, and a seed for data, weights, order and dropout."""
+    """One run: task, model, training, and a seed for data, initial weights, batch order and dropout."""
 
     laboratory = DECODER
 
-    encoding_name: str  # What was asked for; a condition may have changed `model.encoding`.
+    encoding_name: str  # The encoding requested; a condition may have changed `model.encoding`.
     task: Annotated[TaskConfig, OneOf(TASKS)]
     model: DecoderConfig
     training: TrainingConfig
@@ -66,8 +66,8 @@ class Experiment(AnyExperiment):
     scale: str
     condition: str
     seed: int = 0
-    tuning: Literal["none", "trial", "chosen"] = "none"  # One rate of a grid; the rate chosen from it.
-    edition: int = 1  # Of its condition; raised by a correction, so that results made before stay apart.
+    tuning: Literal["none", "trial", "chosen"] = "none"  # A rate of a grid; the rate chosen from it.
+    edition: int = 1  # Edition of the condition, increased by corrections to distinguish earlier results.
 
     added_later = frozenset({"tuning", "edition"})
 
@@ -77,7 +77,7 @@ class Experiment(AnyExperiment):
         self._require_room()
 
     def _require_room(self) -> None:
-        """The model must know every token and label of the task, and sequences as long."""
+        """Check that the model supports all tokens, labels and lengths of the task."""
         task = self.task.build()
         needed = {"vocabulary": task.vocabulary, "n_labels": task.n_classes, "max_length": task.max_length}
         for field, least in needed.items():
@@ -85,22 +85,22 @@ class Experiment(AnyExperiment):
             require(ok, self.model, field, f"at least {least}", f"Task {self.task.kind!r} has as many.")
 
     def with_(self, **changes: Any) -> "Experiment":
-        """This experiment with some fields changed, each found by its name at any depth.
+        """Return this experiment with some fields changed, each found by its name at any depth.
 
             >>> one = sp.experiment("distance", "rope").with_(learning_rate=1e-3, n_layers=4)
             >>> one.training.learning_rate, one.model.n_layers
             (0.001, 4)
 
         Args:
-            changes: New values by name; of fields with one name, the one nearest to the surface is meant.
-                `with_(**{"model.encoding.schedule": "yarn"})` names a path.
+            changes: New values by name. If several fields have the name, the least nested one is changed; a
+                path, as in `with_(**{"model.encoding.schedule": "yarn"})`, is unambiguous.
 
         Raises:
-            ConfigError: If no field has the name, several could be meant, a value breaks a rule, or the field
-                decides more than itself, as the condition does.
+            ConfigError: If no field has the name, the name is ambiguous, a value breaks a rule, or other
+                fields depend on the field, such as the condition.
         """
         if fixed := sorted(DECIDING & changes.keys()):
-            raise ConfigError(f"with_ does not change {fixed[0]}, which decides more than itself; {ANEW}.")
+            raise ConfigError(f"with_ cannot change {fixed[0]}, on which other fields depend; {ANEW}.")
         changed = with_fields(self, changes)
         encoding = changed.model.encoding.fitted(seed=changed.seed)
         return replace(changed, model=replace(changed.model, encoding=encoding))
@@ -113,5 +113,5 @@ class Experiment(AnyExperiment):
 
     @property
     def precision(self) -> Precision:
-        """As its training says."""
+        """Precision of matrix products."""
         return self.training.precision

@@ -1,4 +1,4 @@
-"""The laboratory of decoders: experiments on labelled sequences, measured once they are trained."""
+"""The laboratory of decoders: experiments on labelled sequences, measured after training."""
 
 import time
 from dataclasses import replace
@@ -30,7 +30,7 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
     measured = True
 
     def check(self, experiment: Experiment, probe: Probe | None) -> None:
-        """Try the probe, if there is one, on the untrained model."""
+        """Test the probe, if there is one, on the untrained model."""
         if probe is not None:
             few = experiment.task.build().sample(2, experiment.seed)
             probe.measure(build_model(experiment, torch.device("cpu")), probe.choose(few))

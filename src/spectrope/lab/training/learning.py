@@ -1,4 +1,4 @@
-"""The probe of learning: how each head's gradient and tangent kernels change as a model trains."""
+"""The probe of learning: gradients and tangent kernels of each head during training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,10 +19,10 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class LearningProbe(Probe):
-    """Measures gradients by frequency, tangent kernels, and how many heads take part.
+    """Measures gradients by frequency, tangent kernels, and the participation of heads.
 
-    It leaves three tables, which count layers and heads from 0: "learning" has a row per step, layer and
-    head, "gradients" one per frequency of each, "participation" one per step and layer.
+    It stores three tables, with layers and heads counted from 0: "learning" has one row per step, layer and
+    head, "gradients" one per frequency of each, and "participation" one per step and layer.
     """
 
     table: ClassVar[str] = "learning"
@@ -60,9 +60,9 @@ GRADIENTS = {
 def heads_table(layers: Layers) -> pl.DataFrame:
     """A row per head: energies of its gradient and of its form, its positional share, its kernels.
 
-    "plain" kernels are those without rotation; they are missing where logits are no product of queries and
-    keys, or turn otherwise than steadily, and so is then the gradient's energy. "gradient_share" is that
-    energy's share among the heads of the layer.
+    "plain" kernels are those without rotation. They and the gradient's energy are missing if logits are not a
+    product of queries and keys, or if the rotation has no fixed frequencies. "gradient_share" is the share of
+    that energy among the heads of the layer.
     """
     rows = []
     for number, heads in enumerate(layers):
@@ -78,7 +78,7 @@ def heads_table(layers: Layers) -> pl.DataFrame:
 
 
 def gradients_table(layers: Layers) -> pl.DataFrame:
-    """A row per head and frequency in radians per token, 0 alone where nothing turns.
+    """A row per head and frequency in radians per token; without rotation, only frequency 0.
 
     "energy" is that of the gradient there, "share" its share of what all lags hold, at most 1, and
     "head_share" the head's share among those of its layer that have this frequency.
@@ -105,7 +105,7 @@ def gradients_table(layers: Layers) -> pl.DataFrame:
 def participation_table(layers: Layers) -> pl.DataFrame:
     """A row per layer: the participation ratio of its heads, by gradients and by weights.
 
-    1/H where one of H heads has all, 1 where all have alike; missing where nothing has any.
+    It is 1/H if one of H heads has everything and 1 if all are equal; it is missing if all are zero.
     """
     rows = [
         {

@@ -1,4 +1,4 @@
-"""The training loop: each step depends on the seed and its own number alone, so a run can stop anywhere."""
+"""The training loop. Each step depends only on the seed and its number, so a run can stop at any step."""
 
 import math
 from dataclasses import replace
@@ -55,11 +55,11 @@ class Trainer:
     """Trains the model of one experiment, from its last checkpoint if `run` has one.
 
     Args:
-        experiment: What to train, on what, and how.
-        run: Where checkpoints, scores and weights go.
+        experiment: The experiment.
+        run: Run folder, to which checkpoints, scores and weights are written.
         device: Device to compute on.
-        probe: What to measure on the way, if anything; weights and scores are the same with it and without.
-        precision: Of matrix products, where neither the experiment nor a checkpoint says.
+        probe: Probe that measures during training, without changing weights or scores.
+        precision: Precision of matrix products, unless the experiment or a checkpoint sets it.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class Trainer:
         """Train to the end, then write scores and weights.
 
         Args:
-            watch: Progress callback; it is called before every step and at the end.
+            watch: Progress callback, called before every step and at the end.
             stop: Called after every step; training stops when it returns true.
 
         Raises:
-            Interrupted: If asked to stop, once the checkpoint is written.
+            Interrupted: If a stop is requested, once the checkpoint is written.
         """
         state = self.state
 
@@ -219,10 +219,10 @@ def make_optimiser(model: Decoder, config: TrainingConfig) -> torch.optim.Optimi
 def accumulate(
     model: Decoder, batch: Batch, noise: Noise | None, micro_batch: int, dtype: torch.dtype
 ) -> Tensor:
-    """Add the gradient of a batch's mean loss to `.grad`, one micro-batch at a time; return that loss.
+    """Add the gradient of a batch's mean loss to `.grad`, one micro-batch at a time, and return the loss.
 
-    Micro-batches hold examples of similar length and are trimmed where padding is inert: the same sums, less
-    work.
+    Micro-batches contain examples of similar length and are trimmed where padding has no effect, which saves
+    work without changing the sums.
     """
     device = next(model.parameters()).device
     counted = int((counted_labels(model, batch.labels) != IGNORED).sum())

@@ -1,4 +1,4 @@
-"""Measurements during training, stored as tables that survive a crash."""
+"""Measurements during training, stored as tables with the run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from spectrope.tasks import Batch
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(ABC):
-    """Measures a model without touching it: weights, gradients and random streams stay as they are."""
+    """Measures a model during training without changing weights, gradients or random streams."""
 
     table: ClassVar[str]  # The name of one of its tables.
 
@@ -36,15 +36,15 @@ class Probe(ABC):
 class Recorder:
     """Records the measurements of a probe at its interval, and stores them with the run.
 
-    Every table is rewritten whole with each measurement, and before any checkpoint of a later step. A resumed
-    run takes up the rows before its checkpoint and measures the others anew, so that none is missing or
-    doubled.
+    Every table is rewritten completely with each measurement, before any checkpoint of a later step. A
+    resumed run keeps the rows before its checkpoint and measures the others again, so that no row is missing
+    or duplicated.
 
     Args:
-        probe: What to measure.
-        run: Where the tables go.
+        probe: The probe.
+        run: Run folder, to which the tables are written.
         data: The training examples.
-        step: Where training starts, 0 or the step of the checkpoint taken up.
+        step: Step at which training starts: 0, or that of the checkpoint.
     """
 
     def __init__(self, probe: Probe, run: Run, data: Batch, step: int) -> None:

@@ -39,10 +39,10 @@ class Scale(Mapping[str, Preset]):
     """The presets of all registered tasks at one scale, by the tasks' names.
 
     Args:
-        name: What tasks call it in their `sizes`.
-        model: Architecture, but for what follows from the task.
-        training: How models are trained, unless a task says otherwise.
-        n_examples: Examples in all, likewise.
+        name: Its key in the `sizes` of tasks.
+        model: Architecture, except for sizes that follow from the task.
+        training: Training configuration, unless a task replaces it.
+        n_examples: Number of examples, unless a task replaces it.
     """
 
     name: str
@@ -115,23 +115,23 @@ def experiment(
     """The experiment that compares an encoding on a task at a scale, under a condition.
 
     Args:
-        task: A registered task, or one in a file (`file.py:Class`), which is run; its class; or a
-            configuration or a task, whose fields replace the scale's.
-        encoding: A registered encoding, or one in a file, with its defaults or with settings
-            ("rope:yarn,factor=8", see `parse_encoding`); its class, its configuration, or an encoding, of
-            which the configuration counts; "mla" is latent attention with RoPE, as wide as the scale asks,
-            and "mla+alibi" the same with another encoding; "rope@shifted" names a position rule too, and
-            "shape" is such a combination under its own name (`spectrope.encodings.NAMED`).
+        task: A registered task, a class in a file (`file.py:Class`), which is executed, a class, or a
+            configuration or task whose fields replace the scale's.
+        encoding: A registered encoding, optionally with settings ("rope:yarn,factor=8", see
+            `parse_encoding`), a class in a file, a class, a configuration, or an encoding, of which the
+            configuration is used. "mla" is latent attention with RoPE, with the widths of the scale, and
+            "mla+alibi" is latent attention with another encoding. "rope@shifted" also names a position rule,
+            and "shape" is such a combination under its own name (`spectrope.encodings.NAMED`).
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
-        seed: Of data, weights, order and dropout.
-        epochs: Replaces the scale's.
-        n_examples: Replaces the scale's, 70 % of it for training.
-        attention: What makes queries, keys and values; None takes what the name says.
+        seed: Seed of data, initial weights, batch order and dropout.
+        epochs: Number of epochs (default: the scale's).
+        n_examples: Number of examples, 70 % of which are used for training (default: the scale's).
+        attention: Configuration of attention (default: the one that the name of the encoding implies).
 
     Raises:
-        UnknownNameError: If a name is not known.
-        ConfigError: If sizes break a rule, or a file cannot be run.
+        UnknownNameError: If a name is unknown.
+        ConfigError: If sizes break a rule, or a file cannot be executed.
 
     Example:
         >>> import spectrope as sp

@@ -85,12 +85,11 @@ class TrainingState(Generic[M]):
         optimiser: AdamW over the network's trainable parameters.
         step: Steps taken.
         seconds: Training time over all sessions.
-        cpu_seconds: Processor time of this process in it, in seconds; other work on the machine does not
-            count.
+        cpu_seconds: Processor time of this process during training, in seconds.
         rows: Scores so far, each a dataclass.
-        row: What a row is read back as.
-        kept: Tensors to carry along, by name.
-        dtype: Precision of matrix products, which a resumed run keeps on whatever machine.
+        row: Class of the rows.
+        kept: Additional tensors to save, by name.
+        dtype: Precision of matrix products, which a resumed run keeps on any machine.
         newest: Name of the newest checkpoint, which the next one does not replace.
     """
 

@@ -16,20 +16,22 @@ from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, SHIPPED, Study
 
-Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, one file per scale.")]
+Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, with one file per scale.")]
 Names = Annotated[
     tyro.conf.Positional[tuple[str, ...]],
     tyro.conf.arg(name="claim", help="Names or numbers of claims (default: all)."),
 ]
 Conditions = Annotated[
     tuple[str, ...],
-    tyro.conf.arg(name="condition", aliases=("--conditions",), help="Experimental conditions to test under."),
+    tyro.conf.arg(
+        name="condition", aliases=("--conditions",), help="Conditions under which to test the claims."
+    ),
 ]
 ConfirmatorySeeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(
         metavar="N|N:M ...",
-        help="Confirmatory seeds, such as 0:6; 6 are the fewest that decide.",
+        help="Confirmatory seeds, such as 0:6; a verdict needs at least 6.",
     ),
 ]
 MOST_SEEDS = 200

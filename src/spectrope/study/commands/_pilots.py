@@ -30,17 +30,19 @@ from spectrope.study.study import RESULTS, carry_out, harvest, outstanding
 
 @dataclass(frozen=True, kw_only=True)
 class RunPilots(EngineOptions):
-    """Choose rate and epochs of a planned scale by pilot runs, which never count. Ctrl-C loses nothing.
+    """Choose the learning rate and epochs of a scale by pilot runs, which never count as results.
 
     Examples:
     $ spectrope claims pilots --dry-run
     $ spectrope claims pilots --workers 1
     """
 
-    scale: Annotated[str, tyro.conf.arg(help="Scale whose rates the plan leaves to pilots.")] = "mid"
+    scale: Annotated[
+        str, tyro.conf.arg(help="Scale whose learning rates and epochs the pilot runs choose.")
+    ] = "mid"
     rows: Results = RESULTS
     runs: RunsRoot = ROOT
-    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and stop.")] = False
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and exit.")] = False
     json: JsonOption = False
 
     def run(self) -> None:

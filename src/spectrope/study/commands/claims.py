@@ -89,7 +89,7 @@ class List(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class RunClaims(Asked, EngineOptions):
-    """Train what claims need and no result has yet. Ctrl-C loses nothing.
+    """Train the runs that claims still need. The command can be interrupted and resumed.
 
     Examples:
     $ spectrope claims run 1 --dry-run
@@ -101,8 +101,8 @@ class RunClaims(Asked, EngineOptions):
     precision: Annotated[
         Precision,
         tyro.conf.arg(
-            help="Precision of matrix products. A claim counts the rows of one precision: auto takes that of "
-            "most rows, or else the device's."
+            help="Precision of matrix products. Only rows of one precision count; auto: that of most rows, "
+            "or else the fastest on the device."
         ),
         RARE,
     ] = "auto"
@@ -110,7 +110,7 @@ class RunClaims(Asked, EngineOptions):
         bool,
         tyro.conf.arg(help="Test claims 1 and 2 at each encoding's best rate."),
     ] = False
-    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and stop.")] = False
+    dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and exit.")] = False
 
     def run(self) -> None:
         """Take up finished runs, print the plan, do it, print the verdicts."""
@@ -224,7 +224,7 @@ class RunClaims(Asked, EngineOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Harvest(Asked):
-    """Add the results of finished runs that some claim needs, such as those of `spectrope compare`.
+    """Add results that claims need from finished runs, such as those of `spectrope compare`.
 
     Examples:
     $ spectrope claims harvest
@@ -244,7 +244,7 @@ class Harvest(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportClaims(Asked):
-    """Write the page of verdicts, with its figures, from the results alone.
+    """Write the replication page with verdicts and figures from the stored results.
 
     Examples:
     $ spectrope claims report
@@ -254,7 +254,7 @@ class ReportClaims(Asked):
     conditions: Conditions = tuple(THROWN)
     out: Annotated[
         Path | None,
-        tyro.conf.arg(help=f"Markdown file to write (default: {PAGE}, of the whole study alone)."),
+        tyro.conf.arg(help=f"Markdown file to write (default for the whole study: {PAGE})."),
     ] = None
 
     def run(self) -> None:

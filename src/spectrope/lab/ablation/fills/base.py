@@ -1,4 +1,4 @@
-"""Base class of fills: replacements for a head's output, and the inputs they may use."""
+"""Base class of fills, which replace a head's output, and the data that they may use."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
@@ -55,7 +55,7 @@ class Site:
         """Means over a data set.
 
         Raises:
-            UnsupportedError: If there are none, as where no fill has declared that it needs them.
+            UnsupportedError: If there are none, because no fill has declared that it needs them.
         """
         if self.data_means is None:
             raise UnsupportedError(_undeclared("means"))
@@ -66,7 +66,7 @@ class Site:
         """Outputs of the same heads on other examples.
 
         Raises:
-            UnsupportedError: If there are none, as where no fill has declared that it needs them.
+            UnsupportedError: If there are none, because no fill has declared that it needs them.
         """
         if self.donor_outputs is None:
             raise UnsupportedError(_undeclared("donors"))
@@ -78,11 +78,11 @@ class Site:
         return attention(ctx, v, encoding, causal=self.heads.causal, impl=self.impl)
 
     def filled(self, fill: str) -> Float[Tensor, "b h i k"]:
-        """What takes the place of every head's output.
+        """Replacement for the output of every head.
 
         Raises:
-            UnsupportedError: If the fill has no meaning for the encoding, or changes no head by itself.
-            ConfigError: If the shape of its output does not fit.
+            UnsupportedError: If the fill is undefined for the encoding, or for a single head.
+            ConfigError: If its output has the wrong shape.
         """
         output = FILLS[fill]().output(self)
         try:
@@ -93,26 +93,27 @@ class Site:
 
 
 class Fill(Registered, ABC):
-    """What takes the place of a head's output, before the output projection.
+    """Replacement for a head's output, before the output projection.
 
-    A subclass names itself (`class Mean(Fill, name="mean")`); ablations, commands and tables follow.
+    A subclass registers its name (`class Mean(Fill, name="mean")`), under which ablations, commands and
+    tables know it.
     """
 
     registry = FILLS
     kind: ClassVar[str]
-    needs: ClassVar[frozenset[Need]] = frozenset()  # What it takes from the rest of the data set.
+    needs: ClassVar[frozenset[Need]] = frozenset()  # Data that it needs from the rest of the data set.
 
     @abstractmethod
     def output(self, site: Site) -> Tensor:
-        """What takes the place of every head's output; its shape broadcasts to (b, h, i, k).
+        """Replacement for the output of every head; its shape broadcasts to (b, h, i, k).
 
         Raises:
-            UnsupportedError: If it has no meaning for the encoding.
+            UnsupportedError: If the fill is undefined for the encoding.
         """
 
 
 class LayerFill(Fill):
-    """A fill that changes the outputs of all heads of a layer, whichever of them it was meant for."""
+    """A fill that changes the outputs of all heads of a layer, whichever head is ablated."""
 
     def output(self, site: Site) -> Tensor:
         raise UnsupportedError(
@@ -121,10 +122,10 @@ class LayerFill(Fill):
 
     @abstractmethod
     def layer_output(self, site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:
-        """Outputs of all heads of a layer where it was meant for some of them.
+        """Outputs of all heads of a layer when some of them are ablated.
 
         Raises:
-            UnsupportedError: If it has no meaning for the attention.
+            UnsupportedError: If the fill is undefined for the attention.
         """
 
 
@@ -139,10 +140,10 @@ def layer_fills(fills: Iterable[str]) -> set[str]:
 
 
 def require_pairwise(site: Site, fill: Fill) -> None:
-    """Refuse encodings that take position from tokens, so that content and position cannot be separated.
+    """Raise an error for encodings in which content and position cannot be separated.
 
     Raises:
-        UnsupportedError: If a logit depends on other tokens than its own query and key.
+        UnsupportedError: If a logit depends on tokens other than its own query and key.
     """
     if not site.encoding.pairwise:
         raise UnsupportedError(

@@ -1,4 +1,4 @@
-"""A head without positions: it attends by content alone."""
+"""Fill that makes a head attend by content only, without positions."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from spectrope.lab.ablation.fills.base import Fill, Site, require_pairwise
 class ContentOnly(Fill, name="content-only"):
     """The head's output with all lags 0.
 
-    A bias that depends on positions alone is then equal for all keys and cancels in softmax.
+    A bias that depends only on positions is then equal for all keys and cancels in the softmax.
     """
 
     def output(self, site: Site) -> Tensor:

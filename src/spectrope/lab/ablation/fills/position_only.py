@@ -1,4 +1,4 @@
-"""A head without content: it attends by positions alone."""
+"""Fill that makes a head attend by positions only, without content."""
 
 from dataclasses import replace
 

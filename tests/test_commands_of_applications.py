@@ -1,0 +1,72 @@
+"""Every command on the pages of grokking and fast attention runs, at a small size."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import transformers
+from tests.checkpoints.audit.families import FAMILIES
+from tests.test_commands_of_docs import typed
+from tests.test_docs import ROOT
+
+from spectrope.cli import main
+from spectrope.fast import calibration
+from spectrope.grokking.models.vision import BASIC
+from spectrope.lab.engines.local import execute
+from spectrope.lab.job import Job
+from spectrope.lab.training.scales import experiment
+
+FENCED = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(spectrope [^`]+)`")
+OF_GROKKING = ("--steps", "3", "--evaluate-every", "1", "--seeds", "0", "--device", "cpu")
+OF_SHAPES = (
+    *("--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--batch-size", "4"),
+    *("--steps", "2", "--evaluate-every", "1", "--device", "cpu"),
+)
+OF_APPLICATIONS = {
+    "grok": OF_GROKKING,
+    "grok-shapes": OF_SHAPES,
+    "grok-theory": ("--p", "5", "--tokens", "4"),
+    "attention bench": ("--head-dim", "4", "--shortest", "32", "--longest", "64"),
+    "attention plan": ("--length", "4096", "--examples", "2"),
+    "claims run": ("--dry-run",),
+    "train": ("--epochs", "1", "--examples", "60"),
+}
+
+
+def shown(page: Path) -> list[list[str]]:
+    """The words of each command of a page, in blocks and in its sentences, without repetition."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    inline = [shlex.split(" ".join(one.split()))[1:] for one in INLINE.findall(text)]
+    return [list(words) for words in dict.fromkeys(map(tuple, typed(page) + inline))]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """What pages call RUN and CHECKPOINT, and `resnet-18`, small."""
+    root = tmp_path_factory.mktemp("models")
+    one = experiment("distance", "rope", epochs=1, n_examples=60)
+    [run] = execute([Job(one, tables=())], root / "runs", device="cpu")
+    FAMILIES["smollm3"]().save_pretrained(root / "checkpoint")
+    thin = transformers.ResNetConfig(**BASIC, embedding_size=4, hidden_sizes=[4] * 4)
+    transformers.ResNetForImageClassification(thin).save_pretrained(root / "resnet-18")
+    return {
+        "RUN": str(run.path),
+        "CHECKPOINT": str(root / "checkpoint"),
+        "resnet-18": str(root / "resnet-18"),
+    }
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("page", ["grokking", "fast-attention"])
+def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
+    monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
+    monkeypatch.setattr(calibration, "ROUNDS", 1)
+    words_of_page = shown(ROOT / "docs" / "how-to" / f"{page}.md")
+    assert len(words_of_page) > 4
+    for words in words_of_page:
+        for target in ("RUN", "CHECKPOINT") if "RUN|CHECKPOINT" in words else (None,):
+            asked = [models.get(target if word == "RUN|CHECKPOINT" else word, word) for word in words]
+            size = OF_APPLICATIONS.get(words[0], OF_APPLICATIONS.get(" ".join(words[:2]), ()))
+            assert main([*asked, *size]) == 0, words

@@ -11,7 +11,7 @@ from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.arms import FEW
 from spectrope.study.claim import chosen_claims
 from spectrope.study.pilots import Pilots, RateAndEpochs
-from spectrope.study.plan import deviations, headline_of, plan, premises_of, unplanned
+from spectrope.study.plan import deviations, headline_of, plan, unplanned
 from spectrope.study.predictions import ALPHA
 from spectrope.study.quantities import Seen
 from spectrope.study.rows import StudyRows
@@ -40,7 +40,7 @@ def test_one_part_has_the_name_threshold_and_unit_that_are_planned(kind, scale):
     assert (part.prediction.interest, part.prediction.unit) == (planned["interest"], planned["unit"])
     assert not part.premise
     premises = {p.quantity: p.prediction.interest for p in claim.parts(Seen(tuple(arms), {})) if p.premise}
-    assert premises == premises_of(kind)
+    assert premises == planned.get("premises", {})
 
 
 @pytest.mark.parametrize("kind", sorted(set(EVERY) - ROWLESS))

@@ -100,7 +100,8 @@ def train(
 
     Raises:
         ConfigError: If the experiment leaves no examples for training or testing.
-        Interrupted: If a stop is requested, once the checkpoint is written, or while another process trains it.
+        Interrupted: If a stop is requested, once the checkpoint is written, or while another process
+            trains it.
         UnsupportedError: If the run was finished without the probe, or the probe cannot measure the model.
     """
     laboratory = laboratory_of(experiment)

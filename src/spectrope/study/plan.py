@@ -43,11 +43,6 @@ def unplanned(claim: str, scale: str) -> str:
     return plan()["claims"].get(claim, {}).get("unplanned", {}).get(scale, "")
 
 
-def premises_of(claim: str) -> Mapping[str, float]:
-    """The premises of a claim, each with its threshold."""
-    return plan()["claims"].get(claim, {}).get("premises", {})
-
-
 def headline_of(claim: str) -> str | None:
     """The quantity of the part that decides a claim; None if the plan does not know the claim."""
     planned = plan()["claims"].get(claim)

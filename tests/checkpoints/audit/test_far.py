@@ -8,6 +8,7 @@ import torch
 from tests.checkpoints.audit.families import BLOOM, GROUPED, LLAMA4, ROPES, build, llama
 
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.text import closing
 from spectrope.checkpoints.probes.far import MOST, chosen_positions
 
 LENGTH = 64
@@ -123,6 +124,13 @@ def test_what_was_not_looked_at_is_said():
     found = audit(mistral(sliding_window=20000, max_position_embeddings=4096), length=LENGTH)
     assert found.far.unchecked == ("what changes after 20000 tokens",)
     assert audit(build("Bloom", **BLOOM), length=LENGTH).far.positions == ()
+
+
+def test_the_closing_line_counts_what_was_looked_at_beyond():
+    found = audit(mistral(), length=LENGTH)
+    beyond = sum(position >= LENGTH for position in found.far.positions)
+    assert f"Not looked at: positions from 64 on, except {beyond} up to 32767;" in closing(found)
+    assert "Not looked at: positions from 64 on;" in closing(audit(mistral(), length=LENGTH, reach=False))
 
 
 def test_json_holds_what_was_looked_at():

@@ -535,7 +535,10 @@ FAULTS = (
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
 UNPICTURED = ("SPE501", "SPE601")  # A plain forward pass, or the file alone, has no such fault.
-PICTURED = tuple(one.code for one in FAULTS if one.code not in UNPICTURED)
+COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
+PICTURED = tuple(
+    one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)
+)
 
 
 def fault(code: str) -> Fault:
@@ -582,4 +585,5 @@ def _section(one: Fault) -> str:
     links = ", ".join(f"[{thread}]({HUB}{thread})" for thread in one.threads)
     picture = f"\n![{one.name}: divergence against length](../{PICTURES}/{one.code}.svg)\n"
     shown = picture if one.code in PICTURED else ""
-    return f"## {one.code} {one.name}\n\n{text}\n- **Public threads.** {links}\n{shown}"
+    cited = f"- **Public threads.** {links}\n" if links else ""
+    return f"## {one.code} {one.name}\n\n{text}\n{cited}{shown}"

@@ -67,10 +67,10 @@ def _beyond(audit: "Audit") -> list[str]:
     far = audit.far
     if far is None or not (far.positions or far.windows or far.unchecked):
         return [f"positions from {audit.length} on"]
-    last = max((*far.positions, *far.windows))
-    if not far.positions:
+    beyond = [position for position in far.positions if position >= audit.length]
+    if not beyond:
         return [f"rotations from position {audit.length} on", *far.unchecked]
-    return [f"positions from {audit.length} on but {len(far.positions)} up to {last}", *far.unchecked]
+    return [f"positions from {audit.length} on, except {len(beyond)} up to {beyond[-1]}", *far.unchecked]
 
 
 def as_text(audit: "Audit") -> str:

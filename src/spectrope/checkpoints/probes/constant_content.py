@@ -122,7 +122,7 @@ def constant_content(
     seed: int = 0,
     *,
     exercised: bool = False,
-    given: Mapping[str, Any] | None = None,
+    given: dict[str, Any] | None = None,
 ) -> tuple[str, ...]:
     """Run the model with random constant vectors in the place of every attention layer's input.
 

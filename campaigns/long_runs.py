@@ -42,8 +42,8 @@ def slope(values: list[float]) -> tuple[float, float]:
 
     if len(set(values)) == 1:
         return 0.0, 0.0
-    each, _, _, _, error = linregress(range(len(values)), values)
-    return float(each), T * float(error)
+    fit: Any = linregress(range(len(values)), values)
+    return float(fit.slope), T * float(fit.stderr)
 
 
 def many(place: Path, times: int) -> dict[str, Any]:

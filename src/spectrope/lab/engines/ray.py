@@ -254,7 +254,7 @@ def _silent_about_machines(ray: Any) -> Iterator[None]:
     """Keep Ray from printing the state of lost machines among results, which no option of it does."""
     worker = getattr(getattr(ray, "_private", None), "worker", None)
     before = getattr(worker, "print_to_stdstream", None)
-    if before is None:  # Another version.
+    if worker is None or before is None:  # Another version.
         yield
         return
     worker.print_to_stdstream = lambda *data, **options: None

@@ -8,6 +8,7 @@ processor time are the most that one setting gets; a run that they end is stored
 import argparse
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def row(options: str, runs: Path, minutes: float) -> dict[str, Any]:
     }
 
 
-def lasting(steps: list[int], accuracies: list[float], least: float) -> int | None:
+def lasting(steps: Sequence[float], accuracies: Sequence[float], least: float) -> float | None:
     """The first of three evaluations in a row that reach an accuracy."""
     reached = [accuracy >= least for accuracy in accuracies]
     places = range(len(reached) - LASTING + 1)

@@ -1,6 +1,5 @@
 """ResNet-18 on images whose sides are to be counted."""
 
-from collections import Counter
 from pathlib import Path
 
 import polars as pl
@@ -95,16 +94,18 @@ class ShapesTrainer(StepTrainer):
 
     def _of_activations(self) -> dict[str, float | None]:
         """MED and uniformity of the polygons, each alone in a cell, averaged over the four cells."""
-        sums: Counter[str] = Counter()
+        rows = []
         for images in self.task.alone():
             first = plain(self.state.model.first_hidden(images.to(self.device)))
-            sums.update(
-                med=neighbour_distance(first),
-                med_unit=neighbour_distance(on_sphere(first)),
-                uniformity=uniformity(first),
-                simplex_distance=simplex_distance(first),
+            rows.append(
+                {
+                    "med": neighbour_distance(first),
+                    "med_unit": neighbour_distance(on_sphere(first)),
+                    "uniformity": uniformity(first),
+                    "simplex_distance": simplex_distance(first),
+                }
             )
-        return {name: total / CELLS for name, total in sums.items()}
+        return {name: sum(row[name] for row in rows) / CELLS for name in rows[0]}
 
     def write(self) -> None:
         """Write evaluations and weights, and what is answered to every image."""

@@ -2,6 +2,7 @@
 
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from jaxtyping import Float
 from safetensors import SafetensorError
@@ -34,9 +35,7 @@ class ResNet18(nn.Module):
         self, n_classes: int, seed: int, source: Path | None = None, width: int = FULL_WIDTH
     ) -> None:
         super().__init__()
-        require_library()
-        import transformers
-
+        transformers = _library()
         with initial_weights(seed):
             if source is None:
                 widths = {"embedding_size": width, "hidden_sizes": [width * 2**stage for stage in range(4)]}
@@ -51,7 +50,8 @@ class ResNet18(nn.Module):
 
     def first_hidden(self, images: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n _"]:
         """Activations of the first layer, after its normalisation and ReLU and before pooling."""
-        return self.network.resnet.embedder.embedder(images).flatten(1)
+        network: Any = self.network
+        return network.resnet.embedder.embedder(images).flatten(1)
 
 
 def require_library() -> None:
@@ -64,9 +64,15 @@ def require_library() -> None:
         raise UnsupportedError("ResNet-18 needs transformers; pip install 'spectrope[hf]'.")
 
 
-def _loaded(source: Path, n_classes: int) -> nn.Module:
+def _library() -> Any:
+    require_library()
     import transformers
 
+    return transformers
+
+
+def _loaded(source: Path, n_classes: int) -> nn.Module:
+    transformers = _library()
     if not (source / "config.json").is_file():
         raise ConfigError(f"{source} is no folder of a checkpoint.")
     try:

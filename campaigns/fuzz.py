@@ -8,6 +8,7 @@ first.
 
 import argparse
 import contextlib
+import copy
 import io
 import json
 import math
@@ -118,7 +119,7 @@ def damaged(value: Any, damages: list[Damage]) -> Any:
     for one in damages:
         places = list(_places(root))
         holder, key = places[one.at % len(places)]
-        junk = JUNK[one.junk]
+        junk = copy.deepcopy(JUNK[one.junk])  # A container that is damaged again must not hold itself.
         if one.how == "delete":
             del holder[key]
         elif one.how == "add" and isinstance(holder[key], dict):

@@ -47,6 +47,7 @@ NOT_RUN = {  # Words of commands that are only parsed, and why.
     "bench": "measures time",
     "--tune": "trains dozens of models",
     "/shared/runs": "is a folder of a cluster",
+    "--role": "needs a second checkpoint of the right kind; run by tests/checkpoints/pairs",
     "R12": "is for runs with latent attention",
 }
 

@@ -64,7 +64,7 @@ def test_texts_that_are_long_enough_are_measured(checkpoints, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "takes a run, a checkpoint or --encoding NAME, one of them"),
+        ((), "takes exactly one of a run, a checkpoint and --encoding NAME"),
         (("nobody/nothing",), "'nobody/nothing' is neither a run in runs"),
         (("{root}/short", "--length", "200"), "does not run at length 200; its configuration gives it 128"),
         (("{root}/mute", "--batch", "0"), "batch must be at least 1; got 0"),

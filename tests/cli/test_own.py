@@ -71,7 +71,7 @@ def test_its_kernel_is_bounded_and_it_is_in_the_catalogue(capsys):
     assert re.search(r"1 +0 +-1 +-4 +-16 +-64 +-256", capsys.readouterr().out)
     bench = ("attention", "bench", "--bias", "mine.py:Mine", "--shortest", "64", "--longest", "64")
     assert main(bench) == 0
-    assert "one head of width 16, mine, no mask" in capsys.readouterr().out
+    assert "One head of width 16, mine, no mask" in capsys.readouterr().out
     assert main(("encodings", "mine.py:Mine")) == 0
     assert capsys.readouterr().out.startswith("mine (")
 

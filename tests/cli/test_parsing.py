@@ -21,8 +21,8 @@ CASES = {
     "audit": "audit needs MODEL: Checkpoint: a folder, or the id of a cached Hugging Face model.",
     "diff original": "diff needs SECOND: Second checkpoint.",
     "audit x y z": "audit takes no further argument; got y, z.",
-    "claims": "claims is followed by one of list, pilots, run, harvest, report, audit. See",
-    "claims lst": "claims is followed by one of list, pilots, run, harvest, report, audit; got 'lst'.",
+    "claims": "claims is followed by one of list, show, pilots, run, harvest, report, audit. See",
+    "claims lst": "claims is followed by one of list, show, pilots, run, harvest, report, audit; got 'lst'.",
 }
 
 

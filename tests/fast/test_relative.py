@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from spectrope.attention import IMPLEMENTATIONS, attention
 from spectrope.core.errors import UnsupportedError
 from spectrope.encodings.base import ENCODINGS, Context, Form, Tag
+from spectrope.encodings.imaginary import RoPEPlusPlus
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.xpos import XPos
 from spectrope.fast import relative
@@ -24,7 +25,12 @@ def served() -> dict:
     """Every registered encoding of a form and law that this algorithm takes."""
     sizes = {"d_model": HEADS * DIM, "n_heads": HEADS, "head_dim": DIM, "max_length": 80, "causal": True}
     built = {name: ENCODINGS.config(name)().fitted(**sizes).build() for name in ENCODINGS}
-    return {name: e for name, e in built.items() if e.form in FORMS and Tag.SHIFT_INVARIANT in e.tags}
+    mixing = {"rope_pp"}  # Refused, see below.
+    return {
+        name: e
+        for name, e in built.items()
+        if e.form in FORMS and Tag.SHIFT_INVARIANT in e.tags and name not in mixing
+    }
 
 
 ENCODED = served()
@@ -54,6 +60,12 @@ def test_rotations_and_lag_biases_are_among_the_cases():
 @pytest.mark.parametrize("name", ENCODED)
 def test_every_encoding_keeps_the_tolerance(name, causal):
     assert error(*context(21, 21), ENCODED[name], causal) <= 1e-2
+
+
+def test_heads_that_read_other_heads_are_refused():
+    mixed = RoPEPlusPlus(RoPEPlusPlus.Config(n_heads=HEADS, head_dim=DIM))
+    with pytest.raises(UnsupportedError, match="RoPEPlusPlus computes some heads from the vectors of others"):
+        error(*context(5, 5), mixed, causal=True)
 
 
 @pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (2, 2), (5, 40), (63, 63)])

@@ -79,7 +79,7 @@ def test_a_figure_that_the_runs_lack_data_for_is_refused(tmp_path):
 
 def test_a_figure_without_panels_is_refused_and_no_section(tmp_path):
     run = make_run(tmp_path, "rope")
-    with pytest.raises(StoreError, match="figure 'versus' has nothing to draw of these runs"):
+    with pytest.raises(StoreError, match="figure 'versus' has nothing to draw for these runs"):
         save_figure([run], "versus", tmp_path / "figure.svg")
     page = write_report([run], tmp_path / "page.html").read_text(encoding="utf-8")
     assert FIGURES["heatmap"].title in page

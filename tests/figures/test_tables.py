@@ -103,7 +103,7 @@ def test_a_manifest_without_scores_is_refused(tmp_path):
 def test_a_text_where_a_number_should_be_is_refused(tmp_path):
     run = make_run(tmp_path, "rope")
     rewrite(run, test_accuracy="0.9")
-    with pytest.raises(StoreError, match="'test_accuracy' in its manifest is no number"):
+    with pytest.raises(StoreError, match=r"test_accuracy is '0\.9', and has to be a number between 0 and 1"):
         read_tables([run])
     for field, value, told in (
         ("seed", "one", "its seed is no whole number; got 'one'"),

@@ -14,7 +14,7 @@ CALLS = {
     "sp.experiment('distance', 'rope', n_examples=2.5)": "n_examples must be a whole number; got 2.5.",
     "sp.experiment('distance', 7)": "encoding must be a name, a class or a configuration; got 7.",
     "sp.experiment(42, 'rope')": "the name of a task must be text; got 42.",
-    "sp.experiment('distances', 'rope')": "unknown task 'distances'; did you mean distance?",
+    "sp.experiment('distances', 'rope')": "unknown task 'distances'; did you mean distance or grid_distance?",
     "sp.train(3)": "encoding must be a name, a class or a configuration; got 3.",
     "sp.execute('x')": "every entry of a plan must be an experiment or a job; got 'x'.",
     "sp.execute([3])": "every entry of a plan must be an experiment or a job; got 3.",

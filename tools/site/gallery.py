@@ -30,11 +30,12 @@ sp.compare(
     n_examples=300,
     settings=small,
     rates=(0.5, 1, 2),
+    lengths=(1, 2),
     root="grid",
     watch=sp.unwatched,
 )
 """
-TUNED = "tuning"  # The table of runs whose learning rate is chosen from a grid.
+OF_GRID = ("tuning", "extrapolation")  # Tables of runs that are compared over learning rates and lengths.
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ main(["attention", "bench", "--longest", "2048", "--out", "attention-crossover.s
 
 def figure_code(name: str) -> str:
     """The code that draws a figure."""
-    folder = "grid" if FIGURES[name].needs == TUNED else "runs"
+    folder = "grid" if FIGURES[name].needs in OF_GRID else "runs"
     return f'sp.figure("{folder}", "{name}").save("{name}.svg")\n'
 
 
@@ -155,7 +156,7 @@ def page() -> str:
         "like. `spectrope report` shows the same figures on an interactive page with exact values; you can "
         "add [a figure of your own](../how-to/own-figure.md).",
         f"```python\n{RUNS.strip()}\n```",
-        "Figures of learning rates need runs at several of them:",
+        "Figures of learning rates, and of accuracy by length, need runs at several of them:",
         f"```python\n{RATES.strip()}\n```",
     ]
     for name in sorted(FIGURES, key=lambda name: (FIGURES[name].place, name)):

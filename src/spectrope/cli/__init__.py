@@ -154,13 +154,11 @@ def _run(arguments: list[str], switches: Switches) -> int:
 
 def _show_help() -> None:
     """The help of the program, which fits a terminal of 24 lines of 80 columns."""
-    say("usage: spectrope COMMAND [OPTIONS]")
-    say("A spectroscope for positional encodings in Transformers.")
+    say("usage: spectrope COMMAND [OPTIONS] (positional encodings in Transformers)")
     listed = all_commands().values()
     width = max(len(one.name) for one in listed)
     for group, members in groupby(listed, key=lambda one: one.group):
         say(group)
         for one in members:
             say(f"  {one.name:<{width}}  {shorten(one.line, 76 - width, placeholder=' ...')}")
-    say("`spectrope COMMAND --help` lists options, --completion bash (or fish) completes.")
-    say("All commands accept --quiet, --verbose and --version.")
+    say("All take --help, --quiet, --verbose, --version; --completion bash (or fish).")

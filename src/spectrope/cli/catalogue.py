@@ -21,8 +21,8 @@ ROOMS = {  # Folders of commands, and what help calls them.
     "cli": "Train and measure",
     "checkpoints": "Checkpoints",
     "fast": "Attention in linear time",
-    "grokking": "Grokking",
-    "study": "Claims of the papers",
+    "grokking": "Grokking, and claims of the papers",
+    "study": "Grokking, and claims of the papers",
 }
 PLUG_INS = "Plug-ins"
 PACKAGE = Path(__file__).parents[1]

@@ -64,10 +64,11 @@ def relative_entries(ctx: Context, encoding: Encoding, causal: bool) -> Relative
     """The entries of an encoding's relative rotation, from what it makes of unit vectors.
 
     Raises:
-        UnsupportedError: If positions are not consecutive and shared.
+        UnsupportedError: If positions are not consecutive and shared, or the encoding mixes heads.
     """
     require_consecutive(ctx)
     heads, n_q, dim = ctx.q.shape[1:]
+    _require_separate_heads(encoding, heads, dim, ctx.q.device)
     lags = torch.arange(1 - n_q, ctx.k.shape[-2], device=ctx.q.device)[None]
     seen = ((lags[0] >= 0) | (not causal)).double()
     units = torch.eye(dim, dtype=torch.float64, device=ctx.q.device).expand(1, heads, dim, dim)
@@ -81,6 +82,19 @@ def relative_entries(ctx: Context, encoding: Encoding, causal: bool) -> Relative
         key_axes.append(kept)
         query_axes.append(torch.full_like(kept, axis))
     return RelativeEntries(torch.cat(query_axes), torch.cat(key_axes), torch.cat(rows, 1))
+
+
+def _require_separate_heads(encoding: Encoding, heads: int, dim: int, device: torch.device) -> None:
+    """Refuse an encoding under which a head's queries or keys depend on those of another head."""
+    alone = torch.eye(heads, dtype=torch.float64, device=device)[:, :, None, None].expand(-1, -1, 1, dim)
+    pos = torch.zeros(1, 1, dtype=torch.long, device=device)
+    others = ~torch.eye(heads, dtype=torch.bool, device=device)
+    for side in ("query", "key"):
+        if encoding.rotate(alone, pos, side)[others].any():
+            raise UnsupportedError(
+                f"attention impl 'relative_fft' needs heads that are rotated by themselves; "
+                f"{type(encoding).__name__} computes some heads from the vectors of others."
+            )
 
 
 @dataclass(frozen=True)

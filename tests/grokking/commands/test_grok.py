@@ -126,7 +126,7 @@ def test_an_encoding_of_the_user_is_taken_from_its_file(tmp_path, monkeypatch):
         (("--offset", "1000000"), "offset must be between 0 and 512; got 1000000."),
         (("--model", "mlp", "--n-layers", "2"), "--n-layers and --encoding go with --model transformer."),
         (("--embedding", "one_hot"), "--embedding goes with --model mlp."),
-        (("--steps", "50", "--compare-measures"), "evaluate_every must be small enough for the 4 looks"),
+        (("--steps", "50", "--compare-measures"), "evaluate_every must be small enough for 4 evaluations"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(tmp_path, capsys, arguments, message):

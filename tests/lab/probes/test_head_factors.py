@@ -69,5 +69,7 @@ def test_growth_is_of_the_head_that_moved(encoding):
 
 def test_latent_attention_has_no_factors_by_head():
     model = build_model(experiment("distance", "mla"), CPU)
-    with pytest.raises(UnsupportedError, match="in multi-head attention alone; got Latent"):
+    with pytest.raises(
+        UnsupportedError, match="only multi-head attention has separate factors per head; got Latent"
+    ):
         head_factors(model)

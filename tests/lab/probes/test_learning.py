@@ -143,5 +143,5 @@ def test_latent_attention_is_refused():
     one = experiment("distance", "mla", n_examples=40)
     model = build_model(one, CPU)
     data, _ = one.task.build().split(28, 12, 0)
-    with pytest.raises(UnsupportedError, match="multi-head attention alone; got Latent"):
+    with pytest.raises(UnsupportedError, match="only supports multi-head attention; got Latent"):
         next(learning(model, data))

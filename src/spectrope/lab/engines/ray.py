@@ -252,7 +252,7 @@ class Ray(Engine):
 @contextlib.contextmanager
 def _silent_about_machines(ray: Any) -> Iterator[None]:
     """Keep Ray from printing the state of lost machines among results, which no option of it does."""
-    worker = getattr(getattr(ray, "_private", None), "worker", None)
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
     before = getattr(worker, "print_to_stdstream", None)
     if worker is None or before is None:  # Another version.
         yield

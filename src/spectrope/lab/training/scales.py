@@ -191,7 +191,7 @@ def _named(
     if not isinstance(encoding, str):
         return encoding, MultiHead.Config(), None
     if is_foreign(encoding):
-        return parse_encoding(encoding), MultiHead.Config(), None
+        return *_encoded(encoding, d_model), None
     spec, at, rule = (NAMED[encoding].spec if encoding in NAMED else encoding).partition("@")
     return *_encoded(spec, d_model), parse_positions(rule) if at else None
 
@@ -201,7 +201,7 @@ def _encoded(encoding: str, d_model: int) -> tuple[EncodingConfig, AttentionConf
     first, _, rest = encoding.partition("+")
     if first in ATTENTIONS:
         return parse_encoding(rest or RoPE.Config.kind), ATTENTIONS.config(first).for_width(d_model)
-    if encoding.partition(":")[0] not in ENCODINGS:
+    if not is_foreign(encoding) and encoding.partition(":")[0] not in ENCODINGS:
         raise UnknownNameError("encoding", encoding, [*ENCODINGS, *ATTENTIONS, *NAMED])
     return parse_encoding(encoding), MultiHead.Config()
 

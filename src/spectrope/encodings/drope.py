@@ -17,7 +17,7 @@ class DRoPE(Encoding, name="drope"):
 
     RoPE's frequencies differ, so that a heading of :math:`2\pi` more is another position. With one frequency
     for all pairs, the "uniform identity scalar", logits depend on the difference of headings modulo
-    :math:`2\pi/\omega`: :math:`L_{mn} = \mathrm{Re}\big(e^{i\omega(m-n)} \sum_j q_j \bar k_j\big)/\sqrt d`.
+    :math:`2\pi/\omega`: :math:`L_{mn} = \mathrm{Re}(e^{i\omega(m-n)} \sum_j q_j \bar k_j)/\sqrt d`.
 
     Positions are headings in radians where `omega` is 1; tokens of a sequence lie on a circle then. Beside
     `rope` in a `PerHead`, this is the head-by-head form of the paper.

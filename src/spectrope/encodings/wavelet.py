@@ -12,7 +12,7 @@ from spectrope.encodings.parts import Constant
 
 class Wavelet(Encoding, name="wavelet"):
     r"""Scores the lag by wavelets: :math:`q_i (k_j + \psi(i-j))/\sqrt d`,
-    :math:`\psi_c(n) = r\big((n - b_c)/a_c\big)`.
+    :math:`\psi_c(n) = r((n - b_c)/a_c)`.
 
     :math:`r(u) = (1 - u^2) e^{-u^2/2}` is the Ricker wavelet. Coordinate c has one of S scales
     :math:`a = 2^0, \dots, 2^{S-1}` and a shift :math:`b`, a whole number of scales: the windows of one

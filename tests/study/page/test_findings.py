@@ -58,10 +58,7 @@ def test_a_lead_of_models_that_did_not_fit_their_training_examples_says_so():
     rows = ordering("controlled", {"rope": 100.0, "sinusoidal": 96.0}, fast)
     rows += [replace(one, facts=one.facts | {"train_accuracy": 0.7}) for one in ordering("described", {})]
     (told,) = sentences(rows)
-    assert (
-        "Under `described`, where RoPE answers only 70.0 % of its training examples, so that training was not"
-        in told
-    )
+    assert "Under `described`, where RoPE answers only 70.0 % of its training examples, it" in told
 
 
 def test_at_best_rates_the_nearest_encoding_and_errors_are_reported():

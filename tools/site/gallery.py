@@ -120,11 +120,13 @@ write_spec(panels_spec(course_panels([run]), 330, 2), Path("grokking-course.svg"
     Example(
         "Attention in linear time",
         "Time and memory of exact and polynomial attention by length, and the certified and measured error "
-        "by degree, as `spectrope attention bench --longest 2048 --out attention-crossover.svg` draws them.",
+        "by degree, as `spectrope attention bench --longest 2048 --kernels polynomial --out "
+        "attention-crossover.svg` draws them.",
         """
 from spectrope.cli import main
 
-main(["attention", "bench", "--longest", "2048", "--out", "attention-crossover.svg", "--quiet"])
+bench = ["attention", "bench", "--longest", "2048", "--kernels", "polynomial"]
+main([*bench, "--out", "attention-crossover.svg", "--quiet"])
 """,
         "attention-crossover.svg",
     ),

@@ -32,6 +32,16 @@ def test_the_help_of_the_program_fits_a_small_terminal(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
+    listed = [name for name, one in commands().items() if one.listed]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == listed
+    assert lines[-1].startswith(
+        f"`spectrope --help-all` lists {len(commands()) - len(listed)} more commands."
+    )
+
+
+def test_all_of_the_help_lists_every_command(capsys):
+    assert main(("--help-all",)) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines if line.startswith("  ")] == list(commands())
 
 

@@ -139,7 +139,7 @@ def _run(arguments: list[str], switches: Switches) -> int:
         print(completion(*arguments[1:]))
         return 0
     if not arguments or arguments[0] in ASKED:
-        _show_help()
+        _show_help(everything=bool(asked(arguments)))
         return 0 if arguments else BAD_INPUT
     chosen = command(arguments[0])
     if (everything := asked(arguments[1:])) is not None:
@@ -152,13 +152,15 @@ def _run(arguments: list[str], switches: Switches) -> int:
         return parsed.run() or 0
 
 
-def _show_help() -> None:
-    """The help of the program, which fits a terminal of 24 lines of 80 columns."""
+def _show_help(*, everything: bool) -> None:
+    """The help of the program; without the rare commands it fits a terminal of 24 lines of 80 columns."""
     say("usage: spectrope COMMAND [OPTIONS] (positional encodings in Transformers)")
-    listed = all_commands().values()
+    listed = [one for one in all_commands().values() if everything or one.listed]
     width = max(len(one.name) for one in listed)
     for group, members in groupby(listed, key=lambda one: one.group):
         say(group)
         for one in members:
             say(f"  {one.name:<{width}}  {shorten(one.line, 76 - width, placeholder=' ...')}")
-    say("All take --help, --quiet, --verbose, --version; --completion bash (or fish).")
+    hidden = len(all_commands()) - len(listed)
+    rest = f"`spectrope --help-all` lists {hidden} more commands. " if hidden else ""
+    say(f"{rest}All take --help, --quiet.")

@@ -1,9 +1,9 @@
 """The commands of the program, found by their files; the module of a command is imported when it runs.
 
 A command is a file `commands/NAME.py` in `cli` or in an application. It defines a dataclass with the
-command's name in camel case, and the first line of its docstring is the summary in the help. Another package
-can add a command by an entry point of that name in the group `spectrope.cli.commands`, which refers to such a
-module.
+command's name in camel case, and the first line of its docstring is the summary in the help. A module that
+sets `LISTED = False` is listed by `spectrope --help-all` only. Another package can add a command by an entry
+point of that name in the group `spectrope.cli.commands`, which refers to such a module.
 """
 
 import ast
@@ -52,9 +52,18 @@ class Command:
     @property
     def line(self) -> str:
         """Its line of help, read from the file without running it."""
-        body = ast.parse(self.file.read_text(encoding="utf-8")).body
-        classes = (node for node in body if isinstance(node, ast.ClassDef) and node.name == self.class_name)
+        classes = (
+            node for node in self._body() if isinstance(node, ast.ClassDef) and node.name == self.class_name
+        )
         return (ast.get_docstring(next(classes)) or "").partition("\n")[0]
+
+    @property
+    def listed(self) -> bool:
+        """Whether `spectrope --help` lists it; `spectrope --help-all` lists every command."""
+        return "LISTED = False" not in map(ast.unparse, self._body())
+
+    def _body(self) -> list[ast.stmt]:
+        return ast.parse(self.file.read_text(encoding="utf-8")).body
 
     def load(self) -> Any:
         """Its dataclass."""

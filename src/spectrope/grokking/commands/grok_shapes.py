@@ -30,6 +30,8 @@ from spectrope.grokking.show import records, train_shown
 from spectrope.grokking.tasks.distributions import distribution_of
 from spectrope.grokking.tasks.shapes import ShapesConfig
 
+LISTED = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class GrokShapes(EngineOptions):

@@ -10,6 +10,7 @@ from torch import Tensor
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.encodings import Pairing
 
+FAINT = 1e-12  # Runs with less than this share of the largest energy are lost in rounding.
 ORDERS: tuple[Pairing, Pairing] = ("halves", "adjacent")
 
 
@@ -141,9 +142,18 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[
     """Best cosine, of either sign, of the target with a run of the source, and target over source."""
     if source.shape[1] < target.shape[1]:
         return None
-    runs = source.unfold(1, target.shape[1], 1)
-    products = torch.einsum("bow,bw->o", runs, target)
-    energies = runs.square().sum((0, 2))
-    cosines = products / (energies.sqrt() * target.norm()).clamp(min=1e-300)
-    best = int(cosines.abs().argmax())
-    return cosines[best].abs().item(), (target.square().sum() / products[best]).item()
+    width = target.shape[1]
+    energies = source.square().sum(0).cumsum(0)
+    energies = energies[width - 1 :] - torch.nn.functional.pad(energies[:-width], (1, 0))
+    sizes = energies.clamp(min=FAINT * energies.max()).sqrt() * target.norm()
+    best = int((_products(source, target) / sizes.clamp(min=1e-300)).abs().argmax())
+    run = source[:, best : best + width]
+    product, size = (run * target).sum(), run.norm() * target.norm()
+    return (product / size.clamp(min=1e-300)).abs().item(), (target.square().sum() / product).item()
+
+
+def _products(source: Float[Tensor, "b n"], target: Float[Tensor, "b w"]) -> Float[Tensor, " o"]:
+    """Inner product of the target with every run of the source, by the fast Fourier transform."""
+    n, width = source.shape[1], target.shape[1]
+    spectra = torch.fft.rfft(source, n) * torch.fft.rfft(target, n).conj()
+    return torch.fft.irfft(spectra, n).sum(0)[: n - width + 1]

@@ -15,6 +15,7 @@ from spectrope.checkpoints.adapters import (
     Inputs,
     after,
     before,
+    idle_feed_forwards,
     recorded,
     runs_at,
     states_of,
@@ -189,6 +190,7 @@ def constant_content(
             raise Enough
 
     with (
+        idle_feed_forwards(model, modules),
         before(model, modules, replace),
         before(model, normalising, take),
         after(model, inner, note),

@@ -8,7 +8,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import Call, after, before, recorded, states_of, with_states
+from spectrope.checkpoints.adapters import (
+    Call,
+    after,
+    before,
+    idle_feed_forwards,
+    recorded,
+    states_of,
+    with_states,
+)
 from spectrope.checkpoints.probes.constant_content import constant_like
 from spectrope.checkpoints.probes.constant_token import matching_rows
 
@@ -54,7 +62,12 @@ def served(
         if call.module in received.calls:
             received.calls[call.module].append(call)
 
-    with before(model, modules, replace), after(model, tables, look_up), recorded(model, receive):
+    with (
+        idle_feed_forwards(model, modules),
+        before(model, modules, replace),
+        after(model, tables, look_up),
+        recorded(model, receive),
+    ):
         run()
     return received
 

@@ -1,0 +1,70 @@
+"""Feed-forward layers that stand still, where nothing depends on them."""
+
+import contextlib
+
+import pytest
+import torch
+from tests.checkpoints.audit.families import FAMILIES
+from torch import nn
+
+from spectrope.checkpoints.adapters import Inputs, evaluating, recorded
+from spectrope.checkpoints.adapters.hooks import idle_feed_forwards
+from spectrope.checkpoints.probes import constant_content as probe
+from spectrope.checkpoints.probes.constant_content import attention_modules, constant_content
+
+
+def kernels(model):
+    received = []
+    with evaluating(model):
+        constant_content(model, attention_modules(model), 16, received.append)
+    calls = [(one.call.q, one.call.k, one.call.allowed, one.call.bias, one.call.logits) for one in received]
+    return {
+        one.call.module: [x for x in (*call, *one.sources) if x is not None]
+        for one, call in zip(received, calls, strict=True)
+    }
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_kernels_of_constant_content_are_the_same_bit_for_bit(family, monkeypatch):
+    model = FAMILIES[family]()
+    quick = kernels(model)
+    monkeypatch.setattr(probe, "idle_feed_forwards", lambda *_: contextlib.nullcontext())
+    torch.testing.assert_close(quick, kernels(model), rtol=0, atol=0)
+
+
+def test_most_of_a_llama_stands_still_and_runs_again_afterwards():
+    model = FAMILIES["llama-default"]().eval()
+    inputs = Inputs(batch=2, length=6).of(model)
+    before = model(**inputs).logits
+    tokens = []
+    hook = model.model.layers[0].mlp.gate_proj.register_forward_hook(
+        lambda _, args, __: tokens.append(args[0].shape[:2].numel())
+    )
+    with idle_feed_forwards(model, attention_modules(model)):
+        assert not model.model.layers[0].mlp(torch.ones(2, 6, model.config.hidden_size)).any()
+        model(**inputs)
+    assert tokens[1:] == [1]  # After those of `attention_modules`.
+    hook.remove()
+    assert torch.equal(model(**inputs).logits, before)
+
+
+class Block(nn.Module):
+    """Attention whose bias a small network computes, and a layer that routes its tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.attention.mlp = nn.Linear(8, 8)
+        self.mlp = nn.Linear(8, 4)
+        self.ffn = nn.Identity()
+        self.ffn.forward = lambda x: (x + 1, x)
+
+    def forward(self, x):
+        return self.attention.mlp(x), self.mlp(x), self.ffn(x)[0]
+
+
+def test_modules_of_another_shape_and_those_of_the_attention_run_in_full():
+    block, x = Block(), torch.randn(2, 3, 8)
+    with idle_feed_forwards(block, ["attention"]):
+        torch.testing.assert_close(block(x), (block.attention.mlp(x), block.mlp(x), x + 1))
+    torch.testing.assert_close(block(x), (block.attention.mlp(x), block.mlp(x), x + 1))

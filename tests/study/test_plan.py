@@ -60,6 +60,12 @@ def test_the_plan_says_of_which_claims_its_runs_lack_the_headline(kind):
         assert decidable == (not unplanned(kind, "mid"))
 
 
+@pytest.mark.parametrize("kind", sorted(EVERY))
+def test_the_plan_says_how_many_seeds_decide_a_claim(kind):
+    planned = plan()["claims"][kind].get("minimum_seeds", plan()["analysis"]["minimum_seeds"])
+    assert EVERY[kind].minimum_seeds == planned
+
+
 def test_an_unknown_claim_has_no_headline():
     assert headline_of("none-such") is None
 

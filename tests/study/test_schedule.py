@@ -10,7 +10,15 @@ from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.single_head import SingleHead
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, first_gaps, in_turn, schedule, scheduled, spent_seconds
+from spectrope.study.schedule import (
+    affordable,
+    first_gaps,
+    in_turn,
+    out_of_turn,
+    schedule,
+    scheduled,
+    spent_seconds,
+)
 from spectrope.study.study import Study
 
 ROPE, NOPE = (planned("distance", name, scale="mid", seed=0) for name in ("rope", "nope"))
@@ -89,6 +97,26 @@ def test_naming_a_later_claim_does_not_change_the_order():
     assert in_turn([Job(first, ())], StudyRows(), "mid") == [Job(first, ())]
     earlier = StudyRows.of(row(one) for one in schedule("mid") if one != later)
     assert in_turn([Job(later, ())], earlier, "mid") == [Job(later, ())]
+
+
+def test_gaps_of_a_section_that_nothing_waits_in_are_not_told():
+    sections = {slot.section: one for one, slot in reversed(schedule("mid").items())}
+    gaps = first_gaps([Job(sections["grokking"], ())], StudyRows(), "mid")
+    assert {schedule("mid")[run].section for run in gaps} == {"grokking"}
+
+
+def test_rows_are_out_of_turn_without_an_earlier_run_or_before_it_began():
+    first, second, third, *_ = (one for one, slot in schedule("mid").items() if slot.section == "mid")
+
+    def ended(one, minute):
+        return row(one, seconds=100.0, finished_at=f"2026-11-01T10:{minute:02}:00+00:00")
+
+    in_order = StudyRows.of([ended(first, 10), ended(second, 11), ended(third, 11)])
+    assert out_of_turn(in_order, "mid") == []
+    swapped = StudyRows.of([ended(first, 10), ended(second, 20), ended(third, 15)])
+    assert [late.experiment for late in out_of_turn(swapped, "mid")] == [third]
+    missing = StudyRows.of([ended(first, 10), ended(third, 15)])
+    assert [late.experiment for late in out_of_turn(missing, "mid")] == [third]
 
 
 def test_grokking_waits_for_no_run_of_the_first_paper():

@@ -12,6 +12,7 @@ from spectrope.lab import Experiment, Job, experiment, trial
 from spectrope.study.arms import TASKS
 from spectrope.study.plan import is_named, plan, planned_scales
 from spectrope.study.rows import StudyRows
+from spectrope.study.schedule import spent_seconds
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,21 @@ class Pilots:
         if not after:
             return None
         return long if fmean(after) <= (1 - self.planned["least_gain"]) * fmean(before) else short
+
+    def seconds_left(self, pilots: StudyRows, rows: StudyRows) -> float:
+        """Seconds on one core that the plan leaves for training at the scale.
+
+        Args:
+            pilots: Rows of the pilot runs.
+            rows: Rows that count.
+        """
+        spent = spent_seconds(rows, pilots, self.scale)
+        return 3600 * plan()[self.scale]["core_hours"] - spent.get(self.scale, 0.0)
+
+    def at_the_edge(self, chosen: RateAndEpochs) -> str:
+        """Which end of the rates a choice is at, "lowest" or "highest", if it is; it stands all the same."""
+        rates = self.planned["rates"]
+        return "lowest" if chosen.rate == min(rates) else "highest" if chosen.rate == max(rates) else ""
 
     def settings(self, task: str, rows: StudyRows) -> list[RateAndEpochs]:
         """Every setting that there is to compare."""

@@ -57,6 +57,11 @@ class Prediction(ABC):
         """Where the prediction ends."""
         return (self.interest,)
 
+    @property
+    def candidates(self) -> int:
+        """How many quantities the judged one was chosen from, by what they show; 1 if it was fixed before."""
+        return 1
+
     @abstractmethod
     def words(self) -> str:
         """The statement, to follow the name of the quantity."""
@@ -109,6 +114,10 @@ class AtLeast(OfMean):
         return cls(interest, unit, tried=max(1, len(candidates)), others=others)
 
     @property
+    def candidates(self) -> int:
+        return self.tried
+
+    @property
     def level(self) -> float:
         return 1 - (1 - LEVEL) / self.tried
 
@@ -145,6 +154,10 @@ class AtLeastEach(OfMean):
         near = nearest(margins)
         others = tuple(tuple(one.values()) for name, one in margins.items() if name != near)
         return near, cls(interest, unit, others)
+
+    @property
+    def candidates(self) -> int:
+        return 1 + len(self.others)
 
     def words(self) -> str:
         return f"at least {self.interest:g} {self.unit} over each"

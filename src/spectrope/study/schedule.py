@@ -1,6 +1,7 @@
 """The runs that the plan has for a scale, in the order in which they are made, and the time they may take."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -8,6 +9,8 @@ from spectrope.lab import AnyExperiment, Job
 from spectrope.study.claim import CLAIMS
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRow, StudyRows
+
+START, NEVER = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 class Slot(NamedTuple):
@@ -63,11 +66,13 @@ def in_turn(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[Job]:
 
 
 def first_gaps(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[AnyExperiment]:
-    """The first planned run of each section that has neither a row nor a job."""
+    """The first planned run that has neither a row nor a job, of each section that has some of the jobs."""
+    slots = schedule(scale)
     asked = {job.experiment for job in jobs}
+    sections = {slots[run].section for run in asked if run in slots}
     gaps: dict[str, AnyExperiment] = {}
-    for run, slot in schedule(scale).items():
-        if run not in asked and rows.get(run) is None:
+    for run, slot in slots.items():
+        if slot.section in sections and run not in asked and rows.get(run) is None:
             gaps.setdefault(slot.section, run)
     return list(gaps.values())
 
@@ -128,3 +133,24 @@ def _runs(entry: Mapping[str, Any], planned: Mapping[str, Any], scale: str) -> I
                 arms = claim.arms(condition, scale, seed)
                 if arm in arms:
                     yield arms[arm]
+
+
+def out_of_turn(rows: StudyRows, scale: str) -> list[StudyRow]:
+    """Rows that had ended before an earlier run of their section of the plan began, or without that run.
+
+    A run begins as many seconds before its end as it trained; runs of several workers overlap, and are in
+    turn. One that was interrupted began earlier than that, so that a row can be listed wrongly.
+    """
+    latest: dict[str, datetime] = {}
+    found: list[StudyRow] = []
+    for run, slot in schedule(scale).items():
+        row = rows.get(run)
+        before = latest.get(slot.section, START)
+        if row is None:
+            latest[slot.section] = NEVER
+            continue
+        ended = datetime.fromisoformat(row.facts["finished_at"])
+        if ended < before:
+            found.append(row)
+        latest[slot.section] = max(before, ended - timedelta(seconds=row.facts["seconds"] or 0.0))
+    return found

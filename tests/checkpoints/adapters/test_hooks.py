@@ -7,7 +7,7 @@ import torch
 from tests.checkpoints.audit.families import FAMILIES
 from torch import nn
 
-from spectrope.checkpoints.adapters import Inputs, evaluating, recorded
+from spectrope.checkpoints.adapters import Inputs, evaluating
 from spectrope.checkpoints.adapters.hooks import idle_feed_forwards
 from spectrope.checkpoints.probes import constant_content as probe
 from spectrope.checkpoints.probes.constant_content import attention_modules, constant_content

@@ -31,8 +31,8 @@ def test_rates_come_first_then_epochs_then_the_choice(tmp_path, capsys, trained)
     assert main(["claims", "pilots"]) == 0
     assert trained == [48, 12]
     told = capsys.readouterr().out
-    assert "Task 1: rate 0.0003, 8 epochs." in told
-    assert "Task 2: rate 0.0003, 12 epochs." in told
+    assert "Task 1: rate 0.0003, the lowest of those tried, 8 epochs." in told
+    assert "Task 2: rate 0.0003, the lowest of those tried, 12 epochs." in told
     assert len(StudyRows.load(tmp_path / "results" / "mid-pilots.jsonl")) == 60
     assert main(["claims", "pilots"]) == 0
     assert trained == [48, 12]

@@ -3,6 +3,7 @@
 import pytest
 from tests.study.made import jitter, rows_of
 
+from spectrope.study.claims.distance_ordering import DistanceOrdering
 from spectrope.study.claims.dropout import Dropout
 from spectrope.study.claims.latent_attention import LatentAttention
 from spectrope.study.claims.partial_rope import PartialRoPE
@@ -23,6 +24,14 @@ def test_each_part_has_its_role_interval_and_p_values():
     assert headline["p_contradicted"] == evidence.p_contradicted
     assert headline["paper"] == pytest.approx(92.64 - 88.34)
     assert set(table["role"]) == {"headline", "appendix"}
+    assert set(table["chosen_from"]) == {1}
+
+
+def test_the_nearest_of_several_rivals_is_told_as_chosen():
+    claim = DistanceOrdering()
+    rows = rows_of(claim, lambda arm, seed: {"test": 90.0 + (arm == "rope") + jitter(seed)})
+    table = effects([(claim, claim.judge(rows))])
+    assert table.filter(role="headline")["chosen_from"].to_list() == [5]
 
 
 def test_parts_without_seeds_have_no_estimate():

@@ -1,7 +1,7 @@
 """Claim 11: which single confound accounts for what the public code shows?"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class ConfoundEffects:
         whole: `released` minus `controlled`.
         single: One switch alone minus `controlled`, by the switch's name.
         removed: `released` minus the same without one switch, likewise.
-        untrained: Which of `controlled` and `released` did not finish training, in words.
+        unfinished: The runs that did not finish training, in words, by setting.
     """
 
     runs: str
@@ -51,7 +51,7 @@ class ConfoundEffects:
     whole: Values
     single: dict[str, Values]
     removed: dict[str, Values]
-    untrained: str = ""
+    unfinished: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mean(self) -> float:
@@ -68,6 +68,11 @@ class ConfoundEffects:
         """Whether enough seeds show that `released` and `controlled` differ by less than is of interest."""
         enough = len(self.whole) >= MIN_SEEDS
         return enough and Within(DIFFERENCE).weigh(_array(self.whole)).p_reproduced <= ALPHA
+
+    def untrained(self, *settings: str) -> str:
+        """Which runs of some settings, and of both ends, did not finish training."""
+        asked = dict.fromkeys((*ENDS, *settings))
+        return ", ".join(self.unfinished[one] for one in asked if one in self.unfinished)
 
 
 class Confounds(Claim, name="confounds"):
@@ -92,8 +97,9 @@ class Confounds(Claim, name="confounds"):
         "Student's t at a level corrected for the number of switches (Bonferroni), and fails if each falls "
         "short. For NoPE, RoPE and MLA on Task 1 each switch is also removed from `released` by itself: "
         "what undoes half of the difference there is told beside it, and decides nothing. R9, R10 and R12 "
-        "concern the ablation alone, and act on the same runs. A switch may do more than the whole, which "
-        "others then undo; quantities whose difference is shown to be less than 5 points are left out."
+        "concern the ablation alone, and act on the same runs. Gaps are of models that reach half of the "
+        "best possible accuracy. A switch may do more than the whole, which others then undo; quantities "
+        "whose difference is shown to be less than 5 points are left out."
     )
     paper = "none: the authors do not discuss these differences"
     conditions = ("released",)
@@ -170,8 +176,15 @@ def _setting(arm: str) -> str:
     return arm.rpartition("/")[2]
 
 
-def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> ConfoundEffects:
-    settings = {_setting(arm): seen.values(arm, quantity) for arm in seen.arms if _runs(arm) == runs}
+def _effects(
+    seen: Seen, runs: str, words: str, quantity: Quantity, *, only_learned: bool = False
+) -> ConfoundEffects:
+    settings = {
+        _setting(arm): seen.values(arm, quantity, only_learned=only_learned)
+        for arm in seen.arms
+        if _runs(arm) == runs
+    }
+    unfinished = {name: told for name in settings if (told := untrained(seen, [f"{runs}/{name}"]))}
     base, end = (settings.pop(name, {}) for name in ENDS)
     task, name = runs.split("/")
     return ConfoundEffects(
@@ -184,16 +197,17 @@ def _effects(seen: Seen, runs: str, words: str, quantity: Quantity) -> ConfoundE
             for name, one in settings.items()
             if name.startswith(WITHOUT) and one
         },
-        untrained(seen, [f"{runs}/{end}" for end in ENDS]),
+        unfinished,
     )
 
 
 def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> ConfoundEffects:
-    """The same for the gap, where the ablation's own switches count too."""
-    effects = _effects(seen, runs, words, gap(layers))
-    base = seen.values(f"{runs}/controlled", gap(layers))
+    """The same for the gap of models that learned the task; the ablation's own switches count too."""
+    effects = _effects(seen, runs, words, gap(layers), only_learned=True)
+    own = f"{runs}/controlled"
+    base = seen.values(own, gap(layers), only_learned=True)
     for name, table in ABLATIONS[runs].items():
-        effects.single[name] = difference(seen.values(f"{runs}/controlled", gap(layers, table)), base)
+        effects.single[name] = difference(seen.values(own, gap(layers, table), only_learned=True), base)
     return effects
 
 
@@ -204,10 +218,18 @@ def _strongest(effects: ConfoundEffects) -> Part:
 
 def _missed(effects: ConfoundEffects) -> Part:
     """Whether the difference is half undone without some switch."""
-    return _half(effects, effects.removed, MISSED)
+    return _half(effects, effects.removed, MISSED, WITHOUT)
 
 
-def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str) -> Part:
+def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str, setting: str = "") -> Part:
+    """Whether one of some switches accounts for half of the difference.
+
+    Args:
+        effects: Of one quantity.
+        by_switch: What each switch changes, by seed.
+        words: What is compared.
+        setting: How the name of the setting begins that a switch is thrown in.
+    """
     sign = float(np.sign(effects.mean))
     excess = {name: _excess(one, effects.whole, sign) for name, one in by_switch.items()}
     name = largest(excess)
@@ -215,7 +237,7 @@ def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str)
         quantity=f"{effects.subject}: {words}",
         prediction=AtLeast.of_some(0.0, name, excess),
         values=excess[name],
-        untrained=effects.untrained,
+        untrained=effects.untrained(f"{setting}{name}"),
         note=f"{name}; the difference is {effects.mean:+.1f} points",
     )
 
@@ -227,6 +249,7 @@ def _undecided(effects: ConfoundEffects) -> Part:
         quantity=f"{effects.subject}: size of the difference",
         prediction=AtLeast(DIFFERENCE),
         values={seed: sign * value for seed, value in effects.whole.items()},
+        untrained=effects.untrained(),
         note="not known to be worth explaining, so that no switch is judged",
     )
 

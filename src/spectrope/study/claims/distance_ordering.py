@@ -62,12 +62,14 @@ class DistanceOrdering(Claim, name="distance-ordering"):
                 quantity=f"{NAMES[rival]} minus RoPE, held-out loss",
                 prediction=AtLeast(ODDS, "log ratio"),
                 values=seen.minus(rival, "rope", log_loss),
+                untrained=untrained(seen, (rival, "rope")),
             )
             yield Part(
                 quantity=f"{NAMES[rival]} minus RoPE, time to learn",
                 prediction=AtLeast(TIME, "of the run"),
                 values=seen.minus(rival, "rope", time_to_learn),
                 note=_arrived(seen, rival, "rope"),
+                untrained=untrained(seen, (rival, "rope")),
             )
         yield from _ahead(seen, "sinusoidal", ("random", "alibi", "nope", "t5"))
         for name in ("alibi", "nope", "t5"):
@@ -75,6 +77,7 @@ class DistanceOrdering(Claim, name="distance-ordering"):
                 quantity=f"{NAMES[name]}, ceiling minus held-out accuracy",
                 prediction=AtLeast(POOR, null=None),
                 values=seen.values(name, shortfall),
+                untrained=untrained(seen, (name,)),
             )
 
 

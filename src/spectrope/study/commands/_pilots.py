@@ -1,6 +1,8 @@
 """`spectrope claims pilots`: rate and epochs of a planned scale, by the plan's rules."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import fmean
 from typing import Annotated, Any
 
@@ -61,7 +63,15 @@ class RunPilots(EngineOptions):
         while left := outstanding(pilots.jobs(rows), rows):
             device = choose_device(self.computes_on)
             workers = 1 if device.type == "cuda" else min(self.n_workers, len(left))
-            costs = timed(left, device, threads_each(workers))
+            threads = 1 if self.engine == "ray" else threads_each(workers)
+            costs = timed(left, device, threads)
+            budget = pilots.seconds_left(rows, StudyRows.load(self.rows / f"{self.scale}.jsonl"))
+            fitting = bisect_right([*accumulate(threads * cost.training for cost in costs)], budget)
+            if fitting < len(left):
+                say(f"{len(left) - fitting} pilot runs exceed the plan's core-hours and are left out.")
+                left, costs = left[:fitting], costs[:fitting]
+            if not left:
+                break
             total = makespan([cost.total for cost in costs], workers)
             say(f"{len(left)} pilot runs to do: about {lasting(total)}, {workers} at a time.")
             if self.dry_run:
@@ -86,7 +96,10 @@ def choices(pilots: Pilots, rows: StudyRows) -> dict[str, Any]:
     """Rate and epochs chosen for each task, as JSON-ready values; null while runs are missing."""
     found = {name: pilots.choice(task, rows) for task, name in TASKS.items()}
     return {
-        name: None if one is None else {"rate": one.rate, "epochs": one.epochs} for name, one in found.items()
+        name: None
+        if one is None
+        else {"rate": one.rate, "epochs": one.epochs, "at_the_edge": pilots.at_the_edge(one)}
+        for name, one in found.items()
     }
 
 
@@ -104,9 +117,9 @@ def show_choice(pilots: Pilots, rows: StudyRows) -> None:
     table(f"Pilots at {pilots.scale}", columns, lines, columns[1:3])
     for task, name in TASKS.items():
         choice = pilots.choice(task, rows)
-        told = (
-            f"rate {choice.rate:g}, {choice.epochs} epochs"
-            if choice
-            else "undecided until all runs are there"
-        )
-        say(f"{name}: {told}.")
+        if choice is None:
+            say(f"{name}: undecided until all runs are there.")
+            continue
+        edge = pilots.at_the_edge(choice)
+        told = f", the {edge} of those tried" if edge else ""
+        say(f"{name}: rate {choice.rate:g}{told}, {choice.epochs} epochs.")

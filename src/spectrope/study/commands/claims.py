@@ -53,7 +53,7 @@ from spectrope.study.page import write_replication
 from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.plan import plan
 from spectrope.study.rows import StudyRows
-from spectrope.study.schedule import affordable, first_gaps, in_turn, spent_seconds
+from spectrope.study.schedule import affordable, first_gaps, in_turn, out_of_turn, spent_seconds
 from spectrope.study.study import (
     RESULTS,
     Study,
@@ -64,6 +64,7 @@ from spectrope.study.study import (
 )
 
 PAGE = Path("docs/explanation/replication.md")
+FEW_LATE = 3  # Runs out of turn that are named.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +184,7 @@ class RunClaims(Asked, EngineOptions):
         if len(turn) < len(jobs):
             first = ", ".join(run.label for run in first_gaps(jobs, rows, self.scale))
             say(f"{len(jobs) - len(turn)} runs wait for earlier ones of the plan, the first of them {first}.")
-        threads = threads_each(max(1, min(self._workers, len(jobs))))
+        threads = self._threads(max(1, min(self._workers, len(jobs))))
         seconds = [threads * costs[job.experiment].training for job in turn]
         fitting = affordable(turn, seconds, spent, self.scale)
         if len(fitting) < len(turn):
@@ -219,7 +220,11 @@ class RunClaims(Asked, EngineOptions):
         return 1 if self._device.type == "cuda" else self.n_workers
 
     def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
-        return timed(jobs, self._device, 1 if self.engine == "ray" else threads_each(workers))
+        return timed(jobs, self._device, self._threads(workers))
+
+    def _threads(self, workers: int) -> int:
+        """Threads of each job: on Ray those of the processors that it asks for, one."""
+        return 1 if self.engine == "ray" else threads_each(workers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,6 +327,11 @@ class AuditRows:
             "the history: their commit is no ancestor of the one that added them, or they ended before the "
             "former or after the latter."
         )
+        late = out_of_turn(StudyRows.load(self.rows / f"{self.scale}.jsonl"), self.scale)
+        if late:
+            labels = ", ".join(row.experiment.label for row in late[:FEW_LATE])
+            more = f" and {len(late) - FEW_LATE} more" if len(late) > FEW_LATE else ""
+            say(f"Ended before an earlier run of the plan began, or without it: {labels}{more}.")
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
         elif not audited.passes:

@@ -17,6 +17,7 @@ SCHEMA = {
     "part": pl.String,
     "role": pl.String,
     "predicted": pl.String,
+    "chosen_from": pl.Int64,
     "unit": pl.String,
     "paper": pl.Float64,
     "estimate": pl.Float64,
@@ -41,8 +42,9 @@ def effects(
     testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
     (its dagger), `training_unfinished` which arms had not finished training (its double dagger). `limit` is
     "at least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
-    both do. Estimates and p-values are null there, and with fewer than two seeds. p-values are one-sided and
-    uncorrected.
+    both do. Estimates and p-values are null there, and with fewer than two seeds. p-values are one-sided.
+    Where `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of
+    so many, and the p-values allow for that choice; they are not corrected for the number of parts.
 
     Args:
         judged: Claims with their verdicts.
@@ -72,6 +74,7 @@ def _part(finding: PartResult) -> dict[str, str | float | int | None]:
         "part": part.quantity,
         "role": "premise" if part.premise else "headline" if finding.headline else "appendix",
         "predicted": part.prediction.words(),
+        "chosen_from": part.prediction.candidates,
         "unit": part.prediction.unit,
         "paper": part.paper,
         "estimate": interval and interval.estimate,

@@ -151,13 +151,9 @@ def _errors(seen: Seen, rival: str) -> str:
 def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     """Deposits of RoPE with and without dropout, and of each encoding at the scale's rate."""
     pairs = wide(Dropout(), study, rows)
-    n, depth = pairs.n_layers, shallow(pairs.n_layers, 2 / 3)
-    without, with_it = (_values(pairs, f"rope/{rate}", deposit(tuple(depth))) for rate in ("0", "0.1"))
-    if not (both := without.keys() & with_it.keys()):
+    deep, half = (_lost(pairs, depth) for depth in (2 / 3, 1 / 2))
+    if not deep.n:
         return
-    lost = sum(without[seed] > with_it[seed] for seed in both)
-    gained = sum(without[seed] < with_it[seed] for seed in both)
-    p = stats.binomtest(lost, lost + gained).pvalue if lost + gained else 1.0
     seen = wide(SingleHead(), study, rows)
     counts = {
         name: (sum(by_seed.values()), len(by_seed))
@@ -166,14 +162,58 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
     }
     shares = sorted(counts.items(), key=lambda item: -item[1][0] / item[1][1])
     deposits_by_name = ", ".join(f"{NAMES[name]} {some:.0f} of {of}" for name, (some, of) in shares)
-    shown = lost > gained and p <= LEVEL
+    shown = deep.lost > deep.gained and deep.p <= LEVEL
     words = "fewer" if shown else "not shown to be fewer"
     yield (
-        f"**In models of {n} layers RoPE's deposits are {words} with dropout** (exploratory, and no verdict "
-        f"on claim 4, which takes models as deep as the paper's). In the first two thirds of the layers RoPE "
-        f"has a deposit in {sum(without[s] for s in both):.0f} of {len(both)} runs without dropout and in "
-        f"{sum(with_it[s] for s in both):.0f} of the same seeds at 0.1: {lost} lost, {gained} gained (exact "
-        f"McNemar p = {p:.2g}). At 0.1, runs with a deposit in any layer: {deposits_by_name}."
+        f"**In models of {pairs.n_layers} layers RoPE's deposits are {words} with dropout** (exploratory, "
+        "and no verdict on claim 4, which takes models as deep as the paper's). In the first two thirds of "
+        f"the layers RoPE has a deposit {deep.words()}. In the first half, by which claims 3 and 4 are "
+        f"judged, it has one {half.words()}. At 0.1, runs with a deposit in any layer: {deposits_by_name}."
+    )
+
+
+class Lost(NamedTuple):
+    """Deposits of RoPE without dropout and with it, on the same seeds.
+
+    Args:
+        without: Runs with one, without dropout.
+        with_it: Runs with one at 0.1.
+        lost: Seeds that have one without dropout alone.
+        gained: Seeds that have one with it alone.
+        n: Seeds.
+    """
+
+    without: int
+    with_it: int
+    lost: int
+    gained: int
+    n: int
+
+    @property
+    def p(self) -> float:
+        """Of McNemar's exact test, two-sided."""
+        changed = self.lost + self.gained
+        return stats.binomtest(self.lost, changed).pvalue if changed else 1.0
+
+    def words(self) -> str:
+        """Counts and p-value, to follow "a deposit"."""
+        return (
+            f"in {self.without} of {self.n} runs without dropout and in {self.with_it} of the same seeds at "
+            f"0.1: {self.lost} lost, {self.gained} gained (exact McNemar p = {self.p:.2g})"
+        )
+
+
+def _lost(pairs: Seen, depth: float) -> Lost:
+    """Deposits in the first part of the depth."""
+    layers = tuple(shallow(pairs.n_layers, depth))
+    without, with_it = (_values(pairs, f"rope/{rate}", deposit(layers)) for rate in ("0", "0.1"))
+    both = without.keys() & with_it.keys()
+    return Lost(
+        round(sum(without[seed] for seed in both)),
+        round(sum(with_it[seed] for seed in both)),
+        sum(without[seed] > with_it[seed] for seed in both),
+        sum(without[seed] < with_it[seed] for seed in both),
+        len(both),
     )
 
 

@@ -10,6 +10,7 @@ __all__ = [
     "QUIET",
     "RED",
     "Drawing",
+    "Figure",
     "HeadEffects",
     "HeadValue",
     "Marks",
@@ -18,6 +19,7 @@ __all__ = [
     "Table",
     "check_figure",
     "check_page",
+    "colour",
     "exact",
     "figure_spec",
     "head_map",
@@ -25,6 +27,7 @@ __all__ = [
     "legend",
     "panels_spec",
     "rendered",
+    "rows",
     "span",
     "styles",
     "templates_of",
@@ -35,7 +38,7 @@ __all__ = [
     "wrong_declarations",
 ]
 
-from .base import FIGURES, Marks, Panel, exact, span
+from .base import FIGURES, Figure, Marks, Panel, colour, exact, rows, span
 from .drawing import Drawing, HeadEffects
 from .kinds.heatmap import DROP, HeadValue, head_map
 from .kinds.measured import legend

@@ -26,12 +26,12 @@ EVERY, PAIRS = 20, 24
 BATCH, LENGTH = 4, 128
 
 
-def llama(width: int, layers: int, heads: int, vocabulary: int = 4096) -> Any:
-    """A random-weight Llama with four query heads per key head."""
+def llama(width: int, layers: int, heads: int, vocabulary: int = 4096, grouped: int = 4) -> Any:
+    """A random-weight Llama with so many query heads per key head."""
     torch.manual_seed(0)
     sizes: Any = {"hidden_size": width, "intermediate_size": 7 * width // 2, "num_hidden_layers": layers}
-    grouped: Any = {"num_key_value_heads": heads // 4}
-    config = LlamaConfig(**sizes, num_attention_heads=heads, vocab_size=vocabulary, **grouped)
+    keys = heads // grouped
+    config = LlamaConfig(**sizes, num_attention_heads=heads, vocab_size=vocabulary, num_key_value_heads=keys)
     return LlamaForCausalLM(config)
 
 
@@ -105,9 +105,15 @@ def overhead(label: str, model: Any) -> Overhead:
 
 def locks() -> Iterator[dict[str, Any]]:
     """Processor seconds of a lock and of a check of two layers, ways of serving included."""
-    for width, dtype in ((64, torch.float32), (2048, torch.float32), (4096, torch.bfloat16)):
+    half = torch.bfloat16
+    for width, dtype, grouped in (
+        (64, torch.float32, 4),
+        (2048, torch.float32, 4),
+        (4096, half, 4),
+        (4096, half, 1),
+    ):
         torch.set_default_dtype(dtype)
-        model = llama(width, 2, max(4, width // 128), 8192).eval()
+        model = llama(width, 2, max(4, width // 128), 32_000 if grouped == 1 else 8192, grouped).eval()
         torch.set_default_dtype(torch.float32)
         held: list[Any] = []
         seconds = cpu_seconds(lambda model=model, held=held: held.append(lock(model, watch=sp.unwatched)))
@@ -117,7 +123,8 @@ def locks() -> Iterator[dict[str, Any]]:
         )
         assert result[0].ok, str(result[0])
         assert result[0].whole
-        yield {"label": f"2 layers of width {width} in {dtype}", "lock": seconds, "check": again}
+        label = f"2 layers of width {width} in {dtype}, {grouped} query heads per key head"
+        yield {"label": label, "lock": seconds, "check": again}
 
 
 def cases() -> Iterator[tuple[str, Any]]:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tools.site import api, commands, gallery, replication, tables
+from tools.site import api, commands, data_card, gallery, replication, tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -40,6 +40,7 @@ def write_sources(folder: Path, drawn: Path) -> None:
     for picture in drawn.glob("*.svg"):
         shutil.copy(picture, folder / "gallery")
     _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))
+    _write(folder / "reference" / "data-card.md", data_card.page())
 
 
 def _moved(text: str) -> str:

@@ -29,7 +29,8 @@ def exponential_slopes(n_heads: int) -> Float[Tensor, " h"]:
 
 
 class ALiBi(LagBias, name="alibi"):
-    r"""Subtracts a head's multiple of the distance: :math:`b_h(n) = -m_h |n|`, or :math:`-m_h \max(n, 0)`.
+    r"""Subtracts a multiple of the distance from each logit, with a slope per head:
+    :math:`b_h(n) = -m_h |n|`, or :math:`-m_h \max(n, 0)`.
 
     Slopes follow the authors' code, also where `n_heads` is no power of two.
 

@@ -34,7 +34,8 @@ class PlaneRotary(Encoding):
 
 
 class AxialRoPE(PlaneRotary, name="axial_rope"):
-    r"""Gives each axis its own pairs: :math:`\omega_j = \mathrm{base}^{-2j/(d/a)}` on axis j mod a, 0 on
+    r"""RoPE on several axes, each of which turns coordinate pairs of its own:
+    :math:`\omega_j = \mathrm{base}^{-2j/(d/a)}` on axis j mod a, 0 on
     others.
 
     Pairs 0, a, 2a, ... turn with the first coordinate, pairs 1, a + 1, ... with the second, and so on.
@@ -75,7 +76,7 @@ class AxialRoPE(PlaneRotary, name="axial_rope"):
 
 
 class MixedRoPE(PlaneRotary, name="mixed_rope"):
-    r"""Turns every pair with both coordinates:
+    r"""RoPE in the plane, in which both coordinates turn every pair:
     :math:`R(x, (u, v))_j = x_j e^{i(u\omega^u_{hj} + v\omega^v_{hj})}`.
 
     Diagonal directions can so be told apart, which axial frequencies cannot. Frequencies are those of a head
@@ -136,7 +137,7 @@ def mixed_directions(config: "MixedRoPE.Config") -> Float[Tensor, "h m 2"]:
 
 
 class MRoPE(PlaneRotary, name="mrope"):
-    r"""Gives time, height and width a section of RoPE's pairs:
+    r"""RoPE whose coordinate pairs are divided among time, height and width:
     :math:`R(x, p)_j = x_j e^{i p_{s(j)} \omega_j}`.
 
     Frequencies are RoPE's of the whole width; s says which of the three coordinates turns a pair. In

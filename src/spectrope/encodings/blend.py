@@ -16,7 +16,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class Blend(Encoding, name="blend"):
-    r"""Adds a share of rotated logits to plain ones: :math:`q_i k_j + \alpha_h R(q_i, i) R(k_j, j)`.
+    r"""Adds rotated logits, times a factor per head, to unrotated ones:
+    :math:`q_i k_j + \alpha_h R(q_i, i) R(k_j, j)`.
 
     Both are divided by :math:`\sqrt d`. In the paper's terms, logits under :math:`\alpha G_e + J`, with the
     same queries and keys in both: what latent attention does with two sets of them.

@@ -15,7 +15,7 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class ComplexFormer(Encoding, name="complexformer"):
-    r"""Adapts content's angles and position's per head:
+    r"""Scales the angle between contents and the rotation by position, per head:
     :math:`\sum_j |q_j||k_j|\cos(a_h\angle(q_j, k_j) + s_h (m-n)\omega_j)`.
 
     With pairs of coordinates in polar form, a rotation by RoPE adds :math:`(m-n)\omega_j` to the angle

@@ -10,7 +10,8 @@ from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Sc
 
 
 class CoPE(Encoding, name="cope"):
-    r"""Counts the tokens that matter to the query: :math:`b_{ij} = q_i\,e(p_{ij})/\sqrt d`.
+    r"""Adds a trained bias that depends on how many tokens the query counts from the key on:
+    :math:`b_{ij} = q_i\,e(p_{ij})/\sqrt d`.
 
     The count is :math:`p_{ij} = \sum_{l=j}^{i} \sigma(q_i k_l/\sqrt d)`; it is fractional, so :math:`e`
     interpolates between the rows of a trained table, the last of which serves all larger counts. Keys after

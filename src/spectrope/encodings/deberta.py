@@ -12,7 +12,8 @@ from spectrope.encodings.parts import at_lags
 
 
 class DeBERTa(Encoding, name="deberta"):
-    r"""Adds content-to-lag and lag-to-content scores: :math:`q_i k_j + q_i K_{c(i-j)} + k_j Q_{c(i-j)}`.
+    r"""Adds content-to-position and position-to-content scores of clipped lags:
+    :math:`q_i k_j + q_i K_{c(i-j)} + k_j Q_{c(i-j)}`.
 
     All three are divided by :math:`\sqrt{3d}`. K and Q project one trained table of 2k clipped lags,
     :math:`c(n) = n + k` within [0, 2k - 1]. Each layer has a table of its own here; the authors share it.

@@ -48,7 +48,8 @@ class Decay(Encoding):
 
 
 class FoX(Decay, name="fox"):
-    r"""Forgets by a gate of each token in between: :math:`\sum_{l=j+1}^{i} \ln \sigma(w_h x_l + \beta_h)`.
+    r"""Adds the logarithm of a forget gate for each token between query and key:
+    :math:`\sum_{l=j+1}^{i} \ln \sigma(w_h x_l + \beta_h)`.
 
     References:
         Forgetting Transformer: Softmax Attention with a Forget Gate (Lin et al., 2025).
@@ -69,7 +70,8 @@ class FoX(Decay, name="fox"):
 
 
 class CABLE(Decay, name="cable"):
-    r"""Subtracts a positive step of each token in between: :math:`\sum_{l=j+1}^{i} s(w_h x_l + \beta_h)`.
+    r"""Subtracts a positive, content-dependent step for each token between query and key:
+    :math:`\sum_{l=j+1}^{i} s(w_h x_l + \beta_h)`.
 
     With softplus s, as here, this is FoX with the sign of its gate turned around; the two differ in where
     training starts.

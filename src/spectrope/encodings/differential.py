@@ -16,7 +16,8 @@ from spectrope.encodings.rope import RoPE
 
 
 class Differential(Composite, name="differential"):
-    r"""Subtracts patterns of pairs of heads: :math:`(A_{2g} - \lambda A_{2g+1})\,[V_{2g}, V_{2g+1}]`.
+    r"""Subtracts the pattern of a second head, times a trained factor, from that of a first:
+    :math:`(A_{2g} - \lambda A_{2g+1})\,[V_{2g}, V_{2g+1}]`.
 
     Both heads of pair g read by the same difference of patterns, each its own values. What they read is
     divided by the root mean square of both together and multiplied by :math:`1 - \lambda_0`. The share is

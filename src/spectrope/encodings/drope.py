@@ -12,7 +12,7 @@ from spectrope.encodings.parts import Pairing, multiply_pairs
 
 
 class DRoPE(Encoding, name="drope"):
-    r"""Turns all coordinate pairs by one angle, the heading of an agent:
+    r"""Rotates all coordinate pairs by one angle, the heading of an agent:
     :math:`R(x, p)_j = x_j e^{i\omega p}`.
 
     RoPE's frequencies differ, so that a heading of :math:`2\pi` more is another position. With one frequency

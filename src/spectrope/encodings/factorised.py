@@ -11,7 +11,8 @@ from spectrope.encodings.parts import lookup
 
 
 class FactorisedTable(LagBias, name="factorised"):
-    r"""Adds an inner product per head and lag: :math:`b_h(n) = u_h^\top v_{h,\,n}`, for :math:`|n| <`
+    r"""Adds a bias per head and lag that is an inner product of trained vectors:
+    :math:`b_h(n) = u_h^\top v_{h,\,n}`, for :math:`|n| <`
     max_length.
 
     A control: a position acts additively, as in `RelativeTable`, yet through a product of two trained

@@ -13,7 +13,7 @@ from spectrope.encodings.parts import Constant
 
 
 class Faithful(Encoding, name="faithful"):
-    r"""Adds the Fourier coefficients of the position:
+    r"""Adds the Fourier coefficients of the position to the input:
     :math:`x_p + \sqrt{2/S}(\cos p\omega_k, \sin p\omega_k)_k`.
 
     Frequencies :math:`\omega_k = 2\pi k/S` are those of sequences of S positions. The coefficients are those

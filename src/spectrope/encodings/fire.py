@@ -12,7 +12,8 @@ EPSILON = 1e-6  # Added to the normaliser, as in the authors' listing.
 
 
 class FIRE(Encoding, name="fire"):
-    r"""Adds a small network's value of the interpolated lag: :math:`f_h(\psi(i-j)/\psi(\max(L, i)))`.
+    r"""Adds a bias that a small network computes from the lag, relative to the query's position:
+    :math:`f_h(\psi(i-j)/\psi(\max(L, i)))`.
 
     With :math:`\psi(x) = \ln(|c\,x| + 1)`, any sequence maps into [0, 1]; c and L are trained, and f is a
     perceptron with one hidden layer of rectified units and an output per head.

@@ -15,7 +15,8 @@ from spectrope.encodings.schedules.base import geometric
 
 
 class FoPE(Encoding, name="fope"):
-    r"""RoPE whose pairs mix frequencies: :math:`x_j \sum_k a_{jk} \cos p\omega_k + i a'_{jk} \sin p\omega_k`.
+    r"""RoPE in which each coordinate pair mixes several frequencies:
+    :math:`x_j \sum_k a_{jk} \cos p\omega_k + i a'_{jk} \sin p\omega_k`.
 
     Pairs that make less than one turn in `max_length` are not turned at all, and their frequencies not mixed.
     Coefficients start at the identity plus Xavier noise, per head, apart for sines and cosines. (The authors'

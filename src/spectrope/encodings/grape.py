@@ -13,7 +13,8 @@ from spectrope.encodings.schedules.base import geometric
 
 
 class GRAPE(Encoding, name="grape"):
-    r"""Acts by powers of one rotation per head: :math:`R_h(p) = \exp(p \sum_j \omega_{hj} L_{hj})`.
+    r"""Multiplies queries and keys by a power of one trained rotation per head:
+    :math:`R_h(p) = \exp(p \sum_j \omega_{hj} L_{hj})`.
 
     :math:`L_{hj} = u v^\top - v u^\top` is the generator of the plane of two orthonormal vectors u and v;
     planes of one head are orthogonal, so that the generators commute. Planes are the columns of the

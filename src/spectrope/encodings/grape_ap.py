@@ -13,7 +13,7 @@ from spectrope.encodings.parts import Constant, multiply_pairs
 
 
 class GRAPEPath(Encoding, name="grape_ap"):
-    r"""Sums log gates of the query over tokens in between:
+    r"""Adds logarithms of gates that depend on the query, summed over the tokens in between:
     :math:`m_h \sum_{l=j+1}^{i} \ln\sigma(p_i^\top R_{l} \hat p_l/w)`.
 
     :math:`p = W_h x` has width w, :math:`\hat p` is p divided by its root mean square, :math:`R_l` turns all

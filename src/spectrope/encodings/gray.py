@@ -17,7 +17,8 @@ def gray_code(pos: Tensor, bits: int) -> Tensor:
 
 
 class GrayCode(Encoding, name="gray"):
-    r"""Adds the number of equal bits of Gray codes: :math:`b_{ij} = a\,(B - |g(i) \oplus g(j)|)`.
+    r"""Adds a multiple of the number of bits in which the Gray codes of two positions agree:
+    :math:`b_{ij} = a\,(B - |g(i) \oplus g(j)|)`.
 
     :math:`g(p) = p \oplus \lfloor p/2 \rfloor` on B bits. Positions a power of two apart differ in as many
     bits wherever they are: one bit for neighbours, two for all other powers. For other distances the number

@@ -15,7 +15,7 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class RoPEPlusPlus(Encoding, name="rope_pp"):
-    r"""Gives half of the heads the imaginary part:
+    r"""RoPE in which half of the heads use the imaginary part of the product:
     :math:`-\mathrm{Im}\sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
 
     Head h of the first half is RoPE, which takes the real part of that sum. Head h of the second half takes

@@ -31,7 +31,8 @@ def kept_within(parameter: Tensor, most: float = float("inf")) -> Tensor:
 
 
 class KerpleLog(Kerple, name="kerple_log"):
-    r"""Subtracts the logarithm of the distance, scaled per head: :math:`b_h(n) = -r_h \ln(1 + s_h |n|)`.
+    r"""Subtracts the logarithm of the distance, with two trained numbers per head:
+    :math:`b_h(n) = -r_h \ln(1 + s_h |n|)`.
 
     Both numbers are positive and start uniform, r on [0, 2) and s on [0, 1), as in the authors' code.
 
@@ -58,7 +59,8 @@ class KerpleLog(Kerple, name="kerple_log"):
 
 
 class KerplePower(Kerple, name="kerple_power"):
-    r"""Subtracts a power of the distance, scaled per head: :math:`b_h(n) = -r_h |n|^{s_h}`, s at most 2.
+    r"""Subtracts a power of the distance, with two trained numbers per head:
+    :math:`b_h(n) = -r_h |n|^{s_h}`, s at most 2.
 
     Both numbers are positive and start uniform, r on [0, 1) and s on [0, 2), as in the authors' code.
 

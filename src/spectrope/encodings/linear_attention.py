@@ -16,7 +16,7 @@ from spectrope.encodings.retnet import RetNet
 
 
 class LinearAttention(Composite, name="linear_attention"):
-    r"""Weighs keys by products of positive features:
+    r"""Weighs values by products of positive features in place of a softmax:
     :math:`L_{ij} = \ln\langle\phi(q_i), \phi(k_j)\rangle + b_{ij}`.
 
     Softmax of these logits is linear attention, :math:`\phi(q_i)^\top \phi(k_j) e^{b_{ij}}` over its sum,

@@ -11,7 +11,7 @@ from spectrope.encodings.base import EncodingConfig, LagBias
 
 
 class LogDistance(LagBias, name="log_distance"):
-    r"""Adds a whole number that falls with the logarithm:
+    r"""Adds a whole number that falls with the logarithm of the distance:
     :math:`b_h(n) = a\max(0, B - \lceil \log_2(1+|n|) \rceil)`.
 
     B is the number of bits of the longest trained distance; what lies beyond gets 0, as the most distant

@@ -15,7 +15,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class MisreadRoPE(Encoding, name="misread_rope"):
-    r"""RoPE that reads its table wrongly: :math:`R(x, p)_j = x_j (e_{2j+1} + \mathrm{i}\,e_{2j})`.
+    r"""RoPE whose table of sines and cosines is read in the wrong order, as in a public code:
+    :math:`R(x, p)_j = x_j (e_{2j+1} + \mathrm{i}\,e_{2j})`.
 
     The table of position p holds the sines of all angles :math:`p\,\omega_j`, then their cosines: :math:`e =
     [\sin p\omega;\, \cos p\omega]`. Its even entries are taken for sines and its odd ones for cosines, so

@@ -6,7 +6,8 @@ from spectrope.encodings.base import Encoding, EncodingConfig
 
 
 class NoPE(Encoding, name="nope"):
-    r"""Leaves attention to content and mask alone: :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d`.
+    r"""No positional encoding: logits depend on content alone, and the mask is all that tells order:
+    :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d`.
 
     References:
         The Impact of Positional Encoding on Length Generalization in Transformers (Kazemnejad et al., 2023).

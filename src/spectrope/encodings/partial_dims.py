@@ -15,7 +15,8 @@ from spectrope.encodings.rope import RoPE
 
 
 class PartialDims(Composite, name="partial_dims"):
-    r"""Rotates the first r coordinates and leaves the rest to content: :math:`(R(x_{<r}, p),\, x_{\ge r})`.
+    r"""Applies another encoding to the first coordinates of each head, and none to the others:
+    :math:`(R(x_{<r}, p),\, x_{\ge r})`.
 
     References:
         GPT-NeoX-20B: An Open-Source Autoregressive Language Model (Black et al., 2022).

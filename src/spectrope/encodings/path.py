@@ -13,7 +13,8 @@ from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Sc
 
 
 class PaTH(Encoding, name="path"):
-    r"""Carries keys to the query through every token: :math:`q_i^\top H_i \cdots H_{j+1} k_j/\sqrt d`.
+    r"""Multiplies keys by a product of Householder matrices of the tokens up to the query:
+    :math:`q_i^\top H_i \cdots H_{j+1} k_j/\sqrt d`.
 
     :math:`H_l = I - \beta_l w_l w_l^\top` with a unit vector and a :math:`\beta` in (0, 2) that each token
     makes of its hidden state: w by two thin projections, a causal convolution over tokens and a SiLU.

@@ -29,7 +29,8 @@ class Group(Sized):
 
 
 class PerHead(Composite, name="per_head"):
-    r"""Gives groups of heads an encoding each: :math:`L^{(h)} = L^{(h)}_{e(h)}`; heads beyond them have none.
+    r"""Uses a different encoding in each group of heads:
+    :math:`L^{(h)} = L^{(h)}_{e(h)}`; heads beyond them have none.
 
     RoPE on the first k heads is one group of k heads.
 

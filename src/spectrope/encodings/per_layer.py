@@ -15,7 +15,8 @@ from spectrope.encodings.rope import RoPE
 
 
 class PerLayer(Composite, name="per_layer"):
-    r"""Gives layers an encoding each, in a cycle: :math:`L^{(\ell)} = L^{(\ell)}_{e(\ell \bmod n)}`.
+    r"""Uses a different encoding in each layer, in a repeating order:
+    :math:`L^{(\ell)} = L^{(\ell)}_{e(\ell \bmod n)}`.
 
     The default leaves every fourth layer without positions, as SmolLM3 and Llama 4 do. Where one encoding is
     wanted, this is the one of the first layer; `build_layers` gives all.

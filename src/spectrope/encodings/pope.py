@@ -14,7 +14,7 @@ from spectrope.encodings.parts import Constant
 
 
 class PoPE(Encoding, name="pope"):
-    r"""Content sets magnitudes and position alone sets phases:
+    r"""Takes magnitudes from content and phases from position:
     :math:`\sum_c s(q_c) s(k_c) \cos((i-j)\omega_c + \delta_c)`.
 
     s is softplus. Every one of the d coordinates has a frequency :math:`\omega_c = \mathrm{base}^{-c/d}` of

@@ -12,7 +12,8 @@ from spectrope.encodings.parts import lookup
 
 
 class RandomVectors(Encoding, name="random"):
-    r"""Adds a random vector per position to the input: :math:`x_p + e_p`, :math:`e_p \sim \mathcal N(0, I)`.
+    r"""Adds a random vector per position to the input, which is not trained:
+    :math:`x_p + e_p`, :math:`e_p \sim \mathcal N(0, I)`.
 
     The vectors depend on the seed alone and are saved with the model.
 

@@ -11,7 +11,7 @@ from spectrope.encodings.parts import lookup
 
 
 class RelativeTable(LagBias, name="relative"):
-    r"""Adds a trained number per head and lag: :math:`b_h(n) = t_{n,\,h}`, for :math:`|n| <` max_length.
+    r"""Adds a trained bias per head and lag: :math:`b_h(n) = t_{n,\,h}`, for :math:`|n| <` max_length.
 
     Raises:
         UnsupportedError: When it meets a lag that its table does not hold.

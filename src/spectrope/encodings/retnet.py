@@ -11,8 +11,8 @@ from spectrope.encodings.parts import Constant
 
 
 class RetNet(LagBias, name="retnet"):
-    r"""Multiplies weights by a power per head: :math:`b_h(n) = |n| \ln\gamma_h`,
-    :math:`\gamma_h = 1 - 2^{-5-h}`.
+    r"""Multiplies attention weights by a constant per head to the power of the distance:
+    :math:`b_h(n) = |n| \ln\gamma_h`, :math:`\gamma_h = 1 - 2^{-5-h}`.
 
     Added to logits, the logarithm of a decay: under `linear_attention` it is the decay of retention, which
     multiplies products of queries and keys by :math:`\gamma^{i-j}`; under softmax, ALiBi with other

@@ -15,7 +15,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class RoPE(Encoding, name="rope"):
-    r"""Turns coordinate pairs by an angle in proportion to position: :math:`R(x, p)_j = x_j e^{i p\omega_j}`.
+    r"""Rotates coordinate pairs of queries and keys by angles proportional to position:
+    :math:`R(x, p)_j = x_j e^{i p\omega_j}`.
 
     With :math:`x_j` the j-th pair as a complex number, logits depend on positions through the lag alone:
     :math:`L_{mn} = \mathrm{Re} \sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.

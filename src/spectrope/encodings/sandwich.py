@@ -12,7 +12,8 @@ from spectrope.encodings.schedules.base import geometric
 
 
 class Sandwich(LagBias, name="sandwich"):
-    r"""Adds products of sinusoidal positions: :math:`b_h(n) = \frac{H}{8h} \sum_j (\cos n\omega_j - 1)`.
+    r"""Adds the inner product of sinusoidal positions, scaled per head:
+    :math:`b_h(n) = \frac{H}{8h} \sum_j (\cos n\omega_j - 1)`.
 
     Heads are h = 1, ..., H; frequencies :math:`\omega_j = \mathrm{base}^{-2j/w}`, j = 1, ..., w/2, in radians
     per position. The bias is 0 at lag 0, as in NVIDIA's NeMo, whose attention differs from the paper's by

@@ -12,7 +12,7 @@ from spectrope.encodings.parts import at_lags, clipped
 
 
 class Shaw(Encoding, name="shaw"):
-    r"""Adds a trained vector per clipped lag to keys and values: :math:`q_i (k_j + a_{c(i-j)})/\sqrt d`.
+    r"""Adds trained vectors of the clipped lag to keys and values: :math:`q_i (k_j + a_{c(i-j)})/\sqrt d`.
 
     Outputs are :math:`\sum_j A_{ij} (v_j + a'_{c(i-j)})`, where :math:`c(n)` clips lags at the largest
     distance. Heads share both tables, each layer has its own.

@@ -13,7 +13,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class Sinusoidal(Encoding, name="sinusoidal"):
-    r"""Adds fixed waves to the input: :math:`x_p + (\sin p\omega_j, \cos p\omega_j)_{j < c/2}`.
+    r"""Adds sines and cosines of the position to the input:
+    :math:`x_p + (\sin p\omega_j, \cos p\omega_j)_{j < c/2}`.
 
     Frequencies :math:`\omega_j = \mathrm{base}^{-2j/c}` are in radians per position, c is `d_model`.
 

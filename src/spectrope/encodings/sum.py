@@ -18,7 +18,8 @@ from spectrope.encodings.sinusoidal import Sinusoidal
 
 
 class Sum(Composite, name="sum"):
-    r"""Lets encodings act together: rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
+    r"""Applies several encodings together:
+    rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
 
     One part may be of form GENERAL; where it computes logits by itself, the others may add biases to them
     but not rotate. Rotations in different planes do not commute: logits under two of them depend on more than

@@ -38,7 +38,7 @@ def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance:
 
 
 class T5(LagBias, name="t5"):
-    r"""Adds a trained number per head and bucket of the lag: :math:`b_h(n) = t_{\mathrm{bucket}(n),\,h}`.
+    r"""Adds a trained bias per head and bucket of lags: :math:`b_h(n) = t_{\mathrm{bucket}(n),\,h}`.
 
     All layers share one table. Buckets follow the authors' code.
 

@@ -57,7 +57,8 @@ def _require_even(config: Any) -> None:
 
 
 class CARoPE(TokenRotary, name="carope"):
-    r"""Lets each token set how fast a head turns: :math:`\varphi_{hj}(t) = \sum_{l \le t} f_h(x_l)^{\,j}`.
+    r"""RoPE whose frequencies depend on the tokens, per head:
+    :math:`\varphi_{hj}(t) = \sum_{l \le t} f_h(x_l)^{\,j}`.
 
     RoPE turns pair j by :math:`\theta^j` per token; here each token has a :math:`\theta` of its own per head,
     :math:`f_h(x) = 1/(1 + \mathrm{softplus}(w_h x))`, which lies between 0 and 1. Pairs are counted from
@@ -91,7 +92,7 @@ class CARoPE(TokenRotary, name="carope"):
 
 
 class SelectiveRoPE(TokenRotary, name="selective_rope"):
-    r"""Turns pairs by projections of the tokens:
+    r"""RoPE whose angles are sums of learned functions of the tokens:
     :math:`\varphi_{hj}(t) = \tau_j \sum_{l \le t} g_h(x_l) (c * W x)_{hj,l}`.
 
     W has a low rank and sees normalised hidden states, c is a causal convolution over tokens per pair, g is a

@@ -11,7 +11,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class TransformerXL(Encoding, name="transformer_xl"):
-    r"""Scores content and lag with a query bias each: :math:`((q_i + u) k_j + (q_i + v) W r_{i-j})/\sqrt d`.
+    r"""Adds a score of the lag by sinusoids, with trained query biases for content and lag:
+    :math:`((q_i + u) k_j + (q_i + v) W r_{i-j})/\sqrt d`.
 
     :math:`r_n = (\sin n\omega, \cos n\omega)` has the width of the model; u, v and W are trained, per
     layer. The product with :math:`r_{i-j}` is taken between sines and cosines of the query's position and

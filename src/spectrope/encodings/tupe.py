@@ -12,7 +12,8 @@ from spectrope.encodings.parts import lookup
 
 
 class TUPE(Encoding, name="tupe"):
-    r"""Scores positions by projections of their own: :math:`(q_i k_j + (U p_i)(V p_j))/\sqrt{2d}`.
+    r"""Adds a score of positions by projections of their own to that of contents:
+    :math:`(q_i k_j + (U p_i)(V p_j))/\sqrt{2d}`.
 
     :math:`p` are normalised trained vectors of absolute positions; all layers share the scores. Beside a
     `T5` table in a `Sum`, this is TUPE-R. The special treatment of a [CLS] token is left out: there is none.

@@ -11,7 +11,7 @@ from spectrope.encodings.parts import Constant
 
 
 class Wavelet(Encoding, name="wavelet"):
-    r"""Scores the lag by wavelets: :math:`q_i (k_j + \psi(i-j))/\sqrt d`,
+    r"""Adds the product of the query with wavelets of the lag: :math:`q_i (k_j + \psi(i-j))/\sqrt d`,
     :math:`\psi_c(n) = r((n - b_c)/a_c)`.
 
     :math:`r(u) = (1 - u^2) e^{-u^2/2}` is the Ricker wavelet. Coordinate c has one of S scales

@@ -36,7 +36,8 @@ def weierstrass(z: Complex[Tensor, "*n"]) -> tuple[Tensor, Tensor]:
 
 
 class Weierstrass(Encoding, name="weierstrass"):
-    r"""Adds a map of an elliptic function of the place in the plane: :math:`x_p + W f(\wp(z_p), \wp'(z_p))`.
+    r"""Adds a map of an elliptic function of the place in the plane to the input:
+    :math:`x_p + W f(\wp(z_p), \wp'(z_p))`.
 
     :math:`z = ((u + \tfrac12) + i(v + \tfrac12))/(2S)` for rows u and columns v, so that a picture of S
     rows lies in a quarter of the cell and no place on a pole. :math:`\wp` belongs to the square lattice

@@ -15,7 +15,8 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class XPos(Encoding, name="xpos"):
-    r"""RoPE whose pairs decay with the lag: :math:`R(q, p)_j = q_j\,\zeta_j^{p/B} e^{i p\omega_j}`.
+    r"""RoPE whose products decay exponentially with the lag:
+    :math:`R(q, p)_j = q_j\,\zeta_j^{p/B} e^{i p\omega_j}`.
 
     Keys carry the inverse power, so that logits depend on the lag alone. The rates are :math:`\zeta_j = (2j/d
     + \gamma)/(1 + \gamma)`. The powers overflow float32 some 35,000 positions from the origin.

@@ -1,4 +1,4 @@
-"""Whether the run folders under a root are as they were written, and where damaged ones are put."""
+"""Verify run folders against their digests, and set damaged ones aside."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from spectrope.store.run import SET_ASIDE
 
 @dataclass(frozen=True)
 class CheckedFolder:
-    """What a look at every byte of a folder found.
+    """What reading every byte of a run folder showed.
 
     Args:
         path: The folder.
@@ -43,7 +43,7 @@ def check_folders(root: Path) -> list[CheckedFolder]:
 
 
 def set_aside(path: Path) -> Path:
-    """Move a folder into `.damaged` beside it, where nothing takes it for a run; returns where it is now.
+    """Move a folder into `.damaged` beside it, so that it is no longer read as a run, and return its new path.
 
     Raises:
         StoreError: If it cannot be moved.

@@ -46,7 +46,7 @@ def _replaced(path: Path) -> list[str]:
 
 
 def verify(path: Path) -> bool:
-    """Whether a file has a digest, which it then matches.
+    """Check a file against its digest.
 
     Returns:
         False where there is none, as in folders of version 0.1.0.

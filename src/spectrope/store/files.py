@@ -202,7 +202,7 @@ def move_aside(path: Path, place: Path, name: str) -> Path:
 
 
 def flush(path: Path) -> None:
-    """Force a file or the names in a folder to disk."""
+    """Flush a file, or the names in a folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -101,7 +101,7 @@ def _write_all(handle: int, content: bytes) -> None:
 
 
 def read_records(path: Path) -> tuple[list[dict[str, Any]], list[Complaint]]:
-    """The whole records of a file, without their checksums, and a complaint for each line that is none.
+    """The complete records of a file, without their checksums, and a complaint for each other line.
 
     Raises:
         StoreError: If the file cannot be read.

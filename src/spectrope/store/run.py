@@ -182,7 +182,7 @@ class Run:
         remove(self._frame(name))
 
     def lock(self, stop: Stop = never) -> AbstractContextManager[None]:
-        """Hold the lock of this run while a block runs, after any other process that holds it.
+        """Hold the lock of this run while the block runs; wait while another process holds it.
 
         It ends with the process that holds it. Where the file system has no locks, nothing is waited for.
 
@@ -196,7 +196,7 @@ class Run:
         return held(self.path / LOCK, f"run {self.id}", stop)
 
     def set_tensors_aside(self, name: str) -> Path:
-        """Move damaged tensors out of the run, into `.damaged` beside its folder; returns where they are now.
+        """Move damaged tensors into `.damaged` beside the run's folder, and return their new path.
 
         Raises:
             StoreError: If they cannot be moved.
@@ -347,7 +347,7 @@ def _identity(path: Path) -> dict[str, Any]:
 
 
 def _check_files(path: Path) -> None:
-    """Refuse truncated tables and tensors, without reading their values, and what is no file."""
+    """Refuse tables and tensors that are truncated or no regular files, without reading their values."""
     for file in path.iterdir():
         if not (is_temporary(file) or file.name == LOCK):
             require_file(file)

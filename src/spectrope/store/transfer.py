@@ -39,7 +39,7 @@ def packed(run: Run) -> PackedRun:
 
 
 def unpacked(folder: PackedRun, root: Path) -> Run:
-    """Write the files of a run under `root`; files that are there already with the same content stay.
+    """Write the files of a run under `root`; files that already have the same content stay.
 
     Raises:
         StoreError: If a file cannot be written.

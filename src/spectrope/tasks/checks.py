@@ -1,4 +1,4 @@
-"""Check on examples what training and evaluation assume about a task."""
+"""Check what training and evaluation assume about a task, on examples of it."""
 
 from collections.abc import Iterator
 

@@ -12,7 +12,8 @@ from spectrope.encodings.positions.base import Positions
 
 @dataclass(frozen=True, kw_only=True)
 class Interpolated(Positions, name="interpolated"):
-    r"""Squeezes n tokens into the trained length L where they are more: :math:`p_t = t \min(1, L/n)`.
+    r"""Compresses positions of sequences longer than the trained length L into it:
+    :math:`p_t = t \min(1, L/n)`.
 
     Unlike the `Linear` schedule, which slows RoPE by one factor at all lengths, this serves any encoding that
     takes fractions, and leaves short sequences alone.

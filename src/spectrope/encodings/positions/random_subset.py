@@ -12,7 +12,8 @@ from spectrope.encodings.positions.base import Positions
 
 @dataclass(frozen=True, kw_only=True)
 class RandomSubset(Positions, name="random_subset"):
-    r"""A uniformly random set of positions below L, in order: :math:`0 \le p_0 < p_1 < \dots < p_{n-1} < L`.
+    r"""Positions that are a uniformly random subset of 0, ..., L - 1, in order:
+    :math:`0 \le p_0 < p_1 < \dots < p_{n-1} < L`.
 
     Training draws one per sequence, so that all positions up to L are met before sequences are as long.
     Evaluation takes one subset per length, which the rule's own seed names.

@@ -11,7 +11,8 @@ from spectrope.encodings.positions.base import Positions
 
 @dataclass(frozen=True, kw_only=True)
 class Shifted(Positions, name="shifted"):
-    r"""Shifts each training sequence at random: :math:`p_t = t + k`, k uniform on 0, ..., K.
+    r"""Adds a random offset to the positions of each training sequence:
+    :math:`p_t = t + k`, k uniform on 0, ..., K.
 
     Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have anyway.
 

@@ -16,7 +16,7 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class CLEX(Schedule, name="clex"):
-    r"""Integrates trained dynamics from one trained length to many:
+    r"""Integrates a trained differential equation from the trained scale to larger ones:
     :math:`\frac{d}{dt}\ln\omega_j = f_j(\ln\omega, t) + \xi_j(t)`.
 
     Sequences of up to t times the trained length L take the frequencies at time t, a whole number of at most

@@ -11,7 +11,8 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class Geometric(Schedule, name="geometric"):
-    r"""From one radian per position downwards: :math:`\omega_j = \mathrm{base}^{-2j/d}`, j = 0, ..., d/2 - 1.
+    r"""Frequencies in geometric progression, from one radian per position downwards:
+    :math:`\omega_j = \mathrm{base}^{-2j/d}`, j = 0, ..., d/2 - 1.
 
     References:
         Attention Is All You Need (Vaswani et al., 2017), Sec. 3.5; RoFormer (Su et al., 2021).

@@ -14,7 +14,7 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedFrequencies(Schedule, name="learned"):
-    r"""Trains the logarithm of each frequency, from a geometric start: :math:`\omega_j = e^{\ell_j}`.
+    r"""Trained frequencies, by their logarithms, from a geometric start: :math:`\omega_j = e^{\ell_j}`.
 
     Every layer has its own. Logarithms let one learning rate suit frequencies that span four decades.
 

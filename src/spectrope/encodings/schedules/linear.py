@@ -11,7 +11,8 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class Linear(Schedule, name="linear"):
-    r"""All frequencies slowed by one factor s: :math:`\omega_j = \mathrm{base}^{-2j/d}/s`.
+    r"""Divides all frequencies by one factor s (position interpolation):
+    :math:`\omega_j = \mathrm{base}^{-2j/d}/s`.
 
     References:
         Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).

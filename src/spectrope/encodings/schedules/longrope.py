@@ -16,7 +16,7 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class LongRoPE(Schedule, name="longrope"):
-    r"""Slows each frequency by a factor of its own: :math:`\omega_j = \mathrm{base}^{-2j/d}/\lambda_j`.
+    r"""Divides each frequency by a factor of its own: :math:`\omega_j = \mathrm{base}^{-2j/d}/\lambda_j`.
 
     Sequences longer than the trained length L take the long factors, others the short ones, each sequence by
     its largest position plus one. Queries and keys are multiplied by :math:`\sqrt{1 + \ln s/\ln L}`.

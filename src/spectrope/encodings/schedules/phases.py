@@ -16,7 +16,8 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class ShuffledPhases(Schedule, name="shuffled"):
-    r"""Gives every position the angles of another: :math:`\varphi_j(p) = \pi(p)\,\mathrm{base}^{-2j/d}`.
+    r"""Gives each position the angles of another one, by a fixed permutation:
+    :math:`\varphi_j(p) = \pi(p)\,\mathrm{base}^{-2j/d}`.
 
     A control: the same rotations as RoPE's, in an order that a seed permutes, so that equal lags no longer
     turn alike. Positions below max_length only.
@@ -40,7 +41,7 @@ class ShuffledPhases(Schedule, name="shuffled"):
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenPhases(Schedule, name="frozen"):
-    r"""Gives every position and pair a random angle that stays: :math:`\varphi_j(p) \sim U[0, 2\pi)`.
+    r"""A random angle per position and pair, drawn once: :math:`\varphi_j(p) \sim U[0, 2\pi)`.
 
     A control: unit-modulus factors as RoPE's, without frequencies. Positions below max_length only.
     """

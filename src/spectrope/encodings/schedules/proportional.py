@@ -12,7 +12,8 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class Proportional(Schedule, name="proportional"):
-    r"""Keeps the highest frequencies and stops the others: :math:`\omega_j = \mathrm{base}^{-2j/d}` or 0.
+    r"""Keeps the highest frequencies and sets the others to zero:
+    :math:`\omega_j = \mathrm{base}^{-2j/d}` or 0.
 
     The first :math:`\lfloor p\,d/2 \rfloor` pairs turn; the rest carry content alone.
 

@@ -43,7 +43,7 @@ def check_folders(root: Path) -> list[CheckedFolder]:
 
 
 def set_aside(path: Path) -> Path:
-    """Move a folder into `.damaged` beside it, so that it is no longer read as a run, and return its new path.
+    """Move a folder into `.damaged` beside it, where it is not read as a run, and return its new path.
 
     Raises:
         StoreError: If it cannot be moved.

@@ -51,7 +51,7 @@ def take_lock(handle: int, *, wait: bool = False) -> bool | None:
 
 @contextlib.contextmanager
 def held(path: Path, what: str, stop: Stop) -> Iterator[None]:
-    """Hold the lock file `path`, which is made, while the block runs, and remove it.
+    """Create and hold a lock file while the block runs, and remove it afterwards.
 
     While another process holds it, a warning names that process, once, and this one waits. Where the file
     system has no locks, nothing is waited for.

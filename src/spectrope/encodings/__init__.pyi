@@ -15,9 +15,12 @@ __all__ = [
     "ALiBi",
     "Arange",
     "AxialRoPE",
+    "Band",
+    "Banded",
     "Blend",
     "CARoPE",
     "CatalogueEntry",
+    "Change",
     "CoPE",
     "ComplexFormer",
     "Composite",
@@ -80,6 +83,7 @@ __all__ = [
     "Sinusoidal",
     "Sized",
     "Sizes",
+    "SparesSink",
     "Sum",
     "Tag",
     "TransformerXL",
@@ -95,6 +99,7 @@ __all__ = [
     "geometric",
     "grid_positions",
     "is_encoding_class",
+    "kernel_band",
     "laws_of",
     "mrope_positions",
     "multiply_pairs",
@@ -103,11 +108,13 @@ __all__ = [
     "parse_encoding",
     "parse_positions",
     "read_value",
+    "rotating_pairs",
     "t5_bucket",
 ]
 
 from .alibi import ALiBi, alibi_slopes
 from .axial import AxialRoPE, MixedRoPE, MRoPE
+from .bands import Band, Banded, Change, SparesSink, kernel_band, rotating_pairs
 from .base import (
     ENCODINGS,
     CatalogueEntry,

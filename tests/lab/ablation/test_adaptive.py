@@ -85,11 +85,11 @@ def test_progress_is_told_in_heads_decided():
 
 
 def test_looks_grow_and_end_with_the_population():
-    looks = list(adaptive._looks(1000))
+    looks = list(adaptive.looks(1000))
     assert looks[0] == 64
     assert looks[-1] == 1000
     assert all(b > a for a, b in itertools.pairwise(looks))
-    assert list(adaptive._looks(10)) == [10]
+    assert list(adaptive.looks(10)) == [10]
 
 
 def test_simulated_sweeps_are_covered(monkeypatch):

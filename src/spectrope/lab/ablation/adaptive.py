@@ -1,7 +1,7 @@
 """Adaptive sweep: use only as many examples per head as a decision requires."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +10,10 @@ import torch
 from spectrope.core import ConfigError, Progress, Watch, numpy_stream, unwatched
 from spectrope.lab.ablation.engine import correctness
 from spectrope.lab.ablation.fills.base import needs_of
-from spectrope.lab.ablation.gather import data_means, derangement
+from spectrope.lab.ablation.gather import derangement, means_for
+from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.protocols import CONTROLLED, Protocol
+from spectrope.lab.ablation.tree import fills_of
 from spectrope.lab.evaluation.score import IGNORED, counted_labels
 from spectrope.models import Decoder
 from spectrope.stats import Aim, Interval, confidence_sequence
@@ -89,26 +91,57 @@ def adaptive_sweep(
         ConfigError: If every label is ignored.
     """
     data = data[counted_labels(model, data.labels) != IGNORED]
+    variants = protocol.variants(model.config)
+    alpha = (1 - level) / (len(variants) if simultaneous else 1)
+    ledger = sampled(model, data, variants, aim, alpha=alpha, dtype=dtype, seed=seed, watch=watch)
+    return ledger.summary(model.config.n_heads, level, simultaneous)
+
+
+def sampled(
+    model: Decoder,
+    data: Batch,
+    variants: Sequence[Variant],
+    aim: Aim,
+    *,
+    alpha: float,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> "Ledger":
+    """Sample examples without replacement until the interval of every variant meets the stopping criterion.
+
+    Args:
+        model: A trained decoder.
+        data: Examples without ignored labels.
+        variants: What to change; each has its own interval.
+        aim: Stopping criterion.
+        alpha: Error probability of each interval.
+        dtype: Precision of matrix products.
+        seed: Seed of the order of the examples.
+        watch: Progress callback, called with the number of decided variants.
+
+    Raises:
+        ConfigError: If there is no example.
+    """
     if not len(data):
         raise ConfigError("an adaptive sweep needs an example whose label is not ignored; got none.")
-    variants, needs = protocol.variants(model.config), needs_of([protocol.fill])
-    means = data_means(model, data, dtype=dtype) if "means" in needs else None
+    needs = needs_of(fills_of(variants))
+    means = means_for(needs, model, data, dtype)
     donors = data[derangement(len(data), seed)] if "donors" in needs else None
     order = torch.from_numpy(numpy_stream(seed, "ablation", "order").permutation(len(data)))
-    alpha = (1 - level) / (len(variants) if simultaneous else 1)
-    ledger = _Ledger.blank(len(variants), len(data), aim, alpha)
-    for stop in _looks(len(data)):
+    ledger = Ledger.blank(len(variants), len(data), aim, alpha)
+    for stop in looks(len(data)):
         fresh = order[ledger.seen : stop]
-        wanted = [(), *(variants[head] for head in ledger.open)]
+        wanted = [(), *(variants[place] for place in ledger.open)]
         others = None if donors is None else donors[fresh]
         ledger.enter(correctness(model, data[fresh], wanted, dtype=dtype, means=means, donors=others).numpy())
         watch(Progress("ablate", len(variants) - len(ledger.open), len(variants)))
         if not len(ledger.open):
             break
-    return ledger.summary(model.config.n_heads, level, simultaneous)
+    return ledger
 
 
-def _looks(n: int) -> Iterator[int]:
+def looks(n: int) -> Iterator[int]:
     """Numbers of examples at which intervals are evaluated; the last is n."""
     look = FIRST_LOOK
     while look < n:
@@ -118,7 +151,7 @@ def _looks(n: int) -> Iterator[int]:
 
 
 @dataclass
-class _Ledger:
+class Ledger:
     """Observations so far, and the heads that are still undecided.
 
     Args:
@@ -144,7 +177,7 @@ class _Ledger:
     right: int = 0
 
     @classmethod
-    def blank(cls, heads: int, n: int, aim: Aim, alpha: float) -> "_Ledger":
+    def blank(cls, heads: int, n: int, aim: Aim, alpha: float) -> "Ledger":
         table = np.zeros((heads, n), dtype=np.int8)
         ends = np.full(heads, -1.0), np.ones(heads)
         return cls(aim, alpha, table, np.zeros(heads, dtype=np.int64), *ends, np.arange(heads))

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core import UnsupportedError
-from spectrope.lab.ablation.fills.base import FILLS, LayerFill, Site
+from spectrope.lab.ablation.fills.base import LayerFill, Site, fill_of
 from spectrope.lab.ablation.interventions import HeadAblation
 
 
@@ -22,7 +22,7 @@ def changed_outputs(site: Site, ablations: Iterable[HeadAblation]) -> Float[Tens
     heads: dict[str, list[int]] = {}
     for ablation in ablations:
         heads.setdefault(ablation.fill, []).append(ablation.head)
-    whole = {name: fill for name in heads if isinstance(fill := FILLS[name](), LayerFill)}
+    whole = {name: fill for name in heads if isinstance(fill := fill_of(name), LayerFill)}
     if len(whole) > 1:
         raise UnsupportedError(f"fills {' and '.join(sorted(whole))} each change a whole layer; use one.")
     outputs = site.outputs

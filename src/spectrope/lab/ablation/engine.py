@@ -13,7 +13,7 @@ from torch import Tensor
 from spectrope.core import Progress, Watch, each_within, inference, unwatched
 from spectrope.lab.ablation.change import changed_outputs
 from spectrope.lab.ablation.fills.base import LayerMeans, Site, layer_fills, needs_of
-from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
+from spectrope.lab.ablation.gather import derangement, donor_outputs, means_for
 from spectrope.lab.ablation.interventions import Variant
 from spectrope.lab.ablation.passes import Piece
 from spectrope.lab.ablation.tree import Tree, changes_in, fills_of
@@ -71,8 +71,8 @@ def ablated_logits(
     for variant in variants:
         for ablation in variant:
             ablation.check(model.config)
-    if means is None and "means" in needs:
-        means = data_means(model, data, dtype=dtype)
+    if means is None:
+        means = means_for(needs, model, data, dtype)
     if donors is None and "donors" in needs:
         donors = data[derangement(len(data), seed)]
     yield from _pieces(model, data, variants, dtype, tokens, means, donors)

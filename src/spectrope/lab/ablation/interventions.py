@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from spectrope.core import require
-from spectrope.lab.ablation.fills.base import FILLS
+from spectrope.lab.ablation.fills.base import resolved_fill
 from spectrope.models import DecoderConfig
 
 
@@ -17,7 +17,8 @@ class HeadAblation:
         layer: Layer of the head.
         head: Its number within the layer.
         fill: Replacement for its output: a name in `FILLS`, such as "zero", "mean", "resample",
-            "position-only" or "content-only", or a class in a file (`file.py:Class`), which is executed.
+            "position-only" or "content-only", one with a setting, such as "remove-band@1of4", or a class in a
+            file (`file.py:Class`), which is executed.
 
     Raises:
         UnknownNameError: If no fill has that name.
@@ -29,7 +30,7 @@ class HeadAblation:
     fill: str = "zero"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "fill", FILLS.resolve(self.fill))
+        object.__setattr__(self, "fill", resolved_fill(self.fill))
 
     def check(self, config: DecoderConfig) -> None:
         """Check that a model has this layer and head.

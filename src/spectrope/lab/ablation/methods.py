@@ -9,7 +9,7 @@ from spectrope.core import Watch, unwatched
 from spectrope.lab.ablation.adaptive import adaptive_sweep
 from spectrope.lab.ablation.cumulative import cumulative_curve
 from spectrope.lab.ablation.deposit import deposit_table
-from spectrope.lab.ablation.fills.base import FILLS
+from spectrope.lab.ablation.fills.base import fill_of, resolved_fill
 from spectrope.lab.ablation.protocols import CONTROLLED, PROTOCOLS, Protocol
 from spectrope.lab.ablation.screening import screen
 from spectrope.lab.ablation.sweep import Sweep, sweep
@@ -188,7 +188,7 @@ def choose_protocol(name: str, fill: str | None) -> Protocol:
         ConfigError: If the file cannot be run.
     """
     protocol = PROTOCOLS[name]
-    return protocol if fill is None else replace(protocol, fill=FILLS.resolve(fill))
+    return protocol if fill is None else replace(protocol, fill=resolved_fill(fill))
 
 
 def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesByName:
@@ -197,5 +197,5 @@ def _named(protocol: Protocol, examples: int, **tables: pl.DataFrame) -> TablesB
     marks += [] if protocol.restored else ["unrestored"]
     marks += [] if protocol.data == CONTROLLED.data else [protocol.data]
     size = "" if examples == EXAMPLES else size_mark(examples)
-    member = FILLS[protocol.fill]
+    member = type(fill_of(protocol.fill))
     return {"-".join([name, *marks]) + size: with_digests(table, member) for name, table in tables.items()}

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 
 from spectrope.core import Configured, Registry
-from spectrope.lab.ablation.fills.base import FILLS
+from spectrope.lab.ablation.fills.base import resolved_fill
 from spectrope.lab.ablation.interventions import HeadAblation, Variant, single_heads
 from spectrope.models import DecoderConfig
 from spectrope.tasks import Batch
@@ -22,7 +22,7 @@ class Protocol(Configured):
 
     def __post_init__(self) -> None:
         if self.fill != "zero":  # Looking for others imports plug-ins, which may import this module.
-            object.__setattr__(self, "fill", FILLS.resolve(self.fill))
+            object.__setattr__(self, "fill", resolved_fill(self.fill))
 
     def variants(self, config: DecoderConfig) -> list[Variant]:
         """The ablation of each head, layer by layer."""

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.core import in_precision
-from spectrope.lab.ablation.fills.base import FILLS, needs_of
-from spectrope.lab.ablation.gather import data_means, derangement, donor_outputs
+from spectrope.lab.ablation.fills.base import needs_of, resolved_fill
+from spectrope.lab.ablation.gather import derangement, donor_outputs, means_for
 from spectrope.lab.ablation.passes import Piece, intact_sites
 from spectrope.lab.evaluation.score import IGNORED, by_length, counted_labels
 from spectrope.models import Decoder
@@ -60,8 +60,8 @@ def screen(
         Eq. 2, of which this is the signed form.
     """
     data = data[counted_labels(model, data.labels) != IGNORED]
-    fill = FILLS.resolve(fill)
-    means = data_means(model, data, dtype=dtype) if "means" in needs_of([fill]) else None
+    fill = resolved_fill(fill)
+    means = means_for(needs_of([fill]), model, data, dtype)
     donors = data[derangement(len(data), seed)] if "donors" in needs_of([fill]) else None
     device = next(model.parameters()).device
     total = torch.zeros(model.config.n_layers, model.config.n_heads, dtype=torch.float64)

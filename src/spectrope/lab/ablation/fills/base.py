@@ -9,11 +9,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.attention import Heads, attention
-from spectrope.core import ConfigError, Registered, Registry, UnsupportedError
+from spectrope.core import ConfigError, Registered, Registry, UnsupportedError, is_foreign
 from spectrope.encodings import Context, Encoding
 
 FILLS: Registry[type["Fill"]] = Registry("fill", "spectrope.lab.ablation.fills", "Fill")
-Need = Literal["means", "donors"]
+Need = Literal["means", "lags", "donors"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class LayerMeans:
     outputs: Float[Tensor, "h k"]
     queries: Float[Tensor, "h d"]
     keys: Float[Tensor, "h d"]
+    lags: Float[Tensor, " h"] | None = None  # At which each head attends, weighted by its pattern.
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,25 @@ class Site:
             raise UnsupportedError(_undeclared("donors"))
         return self.donor_outputs
 
+    @property
+    def lags(self) -> Float[Tensor, " h"]:
+        """Mean lag at which each head attends.
+
+        Raises:
+            UnsupportedError: If there are none, because no fill has declared that it needs them.
+        """
+        if self.data_means is None or self.data_means.lags is None:
+            raise UnsupportedError(_undeclared("lags"))
+        return self.data_means.lags
+
     def attend(self, ctx: Context, encoding: Encoding, v: Tensor | None = None) -> Float[Tensor, "b h i k"]:
         """Outputs of the heads with another context, encoding or values."""
         v = self.v if v is None else v
         return attention(ctx, v, encoding, causal=self.heads.causal, impl=self.impl)
+
+    def attend_reference(self, ctx: Context, encoding: Encoding) -> Float[Tensor, "b h i k"]:
+        """Outputs of the heads under an encoding of any form, from its logits."""
+        return attention(ctx, self.v, encoding, causal=self.heads.causal, impl="reference")
 
     def filled(self, fill: str) -> Float[Tensor, "b h i k"]:
         """Replacement for the output of every head.
@@ -84,7 +100,7 @@ class Site:
             UnsupportedError: If the fill is undefined for the encoding, or for a single head.
             ConfigError: If its output has the wrong shape.
         """
-        output = FILLS[fill]().output(self)
+        output = fill_of(fill).output(self)
         try:
             return output.to(self.outputs.dtype).expand_as(self.outputs)
         except RuntimeError:
@@ -102,6 +118,15 @@ class Fill(Registered, ABC):
     registry = FILLS
     kind: ClassVar[str]
     needs: ClassVar[frozenset[Need]] = frozenset()  # Data that it needs from the rest of the data set.
+
+    @classmethod
+    def at(cls, setting: str) -> "Fill":
+        """The fill with a setting, written behind its name, as in `remove-band@1of4`.
+
+        Raises:
+            ConfigError: If it takes none, or not this one.
+        """
+        raise ConfigError(f"fill {cls.kind!r} takes no setting; got {setting!r}.")
 
     @abstractmethod
     def output(self, site: Site) -> Tensor:
@@ -131,12 +156,38 @@ class LayerFill(Fill):
 
 def needs_of(fills: Iterable[str]) -> frozenset[Need]:
     """Data that some fills need from the rest of the data set."""
-    return frozenset().union(*(FILLS[fill].needs for fill in fills))
+    return frozenset().union(*(fill_of(fill).needs for fill in fills))
 
 
 def layer_fills(fills: Iterable[str]) -> set[str]:
     """Those of some fills that change all heads of a layer."""
-    return {fill for fill in fills if issubclass(FILLS[fill], LayerFill)}
+    return {fill for fill in fills if isinstance(fill_of(fill), LayerFill)}
+
+
+def fill_of(spec: str) -> Fill:
+    """The fill that a name describes, with its setting if there is one: "zero", "remove-band@1of4".
+
+    Raises:
+        UnknownNameError: If no fill has that name.
+        ConfigError: If it does not take this setting.
+    """
+    name, at, setting = spec.partition("@")
+    return FILLS[name].at(setting) if at else FILLS[name]()
+
+
+def resolved_fill(spec: str) -> str:
+    """The name of a fill as tables know it; a class in a file (`file.py:Class`) is executed.
+
+    Raises:
+        UnknownNameError: If no fill has that name.
+        ConfigError: If the file cannot be run, or the fill does not take its setting.
+    """
+    if is_foreign(spec) or "@" not in spec:
+        return FILLS.resolve(spec)
+    name, _, setting = spec.partition("@")
+    name = FILLS.resolve(name)
+    FILLS[name].at(setting)
+    return f"{name}@{setting}"
 
 
 def require_pairwise(site: Site, fill: Fill) -> None:

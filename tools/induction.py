@@ -2,9 +2,9 @@
 
     python -m tools.induction induction-llama
 
-Each sequence of the generated text repeats with a period of its own, so that no fixed lag predicts the next
-token: the model has to look up what followed the same token before, which is what induction heads do. Training
-stops once it predicts 98 % of the repeated tokens of held-out sequences.
+Each sequence of the generated text repeats with a period of its own, so that no fixed lag predicts the
+next token: the model has to look up what followed the same token before, which is what induction heads do.
+Training stops once it predicts 98 % of the repeated tokens of held-out sequences.
 """
 
 import argparse

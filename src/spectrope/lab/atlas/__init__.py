@@ -1,0 +1,1 @@
+"""Causal atlas: what each frequency band of each head costs, and where heads attend."""

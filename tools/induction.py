@@ -4,7 +4,7 @@
 
 Each sequence of the generated text repeats with a period of its own, so that no fixed lag predicts the
 next token: the model has to look up what followed the same token before, which is what induction heads do.
-Training stops once it predicts 98 % of the repeated tokens of held-out sequences.
+Training stops once it predicts 96 % of the repeated tokens of held-out sequences.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from spectrope.checkpoints.sequences import Sequences, predicting, repeated_tokens
 
 VOCABULARY, LENGTH, BATCH = 64, 64, 64
-ENOUGH = 0.98  # Accuracy on repeated tokens at which training stops.
+ENOUGH = 0.96  # Accuracy on repeated tokens at which training stops.
 STEPS, WARMUP, RATE, CHECKED = 6000, 100, 1e-3, 100
 
 

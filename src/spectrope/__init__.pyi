@@ -5,6 +5,7 @@ __all__ = [
     "FIGURES",
     "TASKS",
     "AblatedRun",
+    "Atlas",
     "Comparison",
     "Context",
     "Decoder",
@@ -17,6 +18,7 @@ __all__ = [
     "__version__",
     "ablate",
     "ablated",
+    "atlas",
     "audit",
     "check",
     "check_laws",
@@ -60,6 +62,7 @@ from .encodings.base import ENCODINGS, Encoding
 from .encodings.context import Context
 from .figures import FIGURES, Drawing
 from .front.ablate import AblatedRun, ablate, ablated
+from .front.atlas import Atlas, atlas
 from .front.check import check_runs
 from .front.compare import Comparison, compare
 from .front.export import export

@@ -3,6 +3,7 @@
 __all__ = [
     "LENGTH",
     "AblatedModel",
+    "CheckpointAtlas",
     "CheckpointFill",
     "CheckpointSubject",
     "Checkpoints",
@@ -11,6 +12,7 @@ __all__ = [
     "OwnModel",
     "Tokenizer",
     "ablate_model",
+    "atlas_checkpoint",
     "evaluating",
     "is_checkpoint",
     "open_model",
@@ -34,6 +36,7 @@ from .adapters.inputs import trained_length
 from .adapters.own import OwnModel
 from .adapters.structure import is_checkpoint
 from .adapters.texts import Tokenizer
+from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint
 from .options import Checkpoints
 from .spectrum_show import LENGTH, ModelSpectrum, sequences_for, spectrum_of_model

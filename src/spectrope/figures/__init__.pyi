@@ -9,6 +9,7 @@ __all__ = [
     "LOSS",
     "QUIET",
     "RED",
+    "AtlasTables",
     "Drawing",
     "Figure",
     "HeadEffects",
@@ -17,6 +18,7 @@ __all__ = [
     "Panel",
     "Section",
     "Table",
+    "atlas_spec",
     "check_figure",
     "check_page",
     "colour",
@@ -31,6 +33,7 @@ __all__ = [
     "span",
     "styles",
     "templates_of",
+    "write_atlas",
     "write_page",
     "write_report",
     "write_spec",
@@ -38,6 +41,7 @@ __all__ = [
     "wrong_declarations",
 ]
 
+from .atlas import AtlasTables, atlas_spec, write_atlas
 from .base import FIGURES, Figure, Marks, Panel, colour, exact, rows, span
 from .drawing import Drawing, HeadEffects
 from .kinds.heatmap import DROP, HeadValue, head_map

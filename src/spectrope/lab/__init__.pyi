@@ -24,6 +24,10 @@ __all__ = [
     "AnyEncoding",
     "AnyExperiment",
     "AnyTask",
+    "AtlasSettings",
+    "AttendedHead",
+    "BandFill",
+    "Cell",
     "Condition",
     "Cumulative",
     "EncodingKernel",
@@ -41,6 +45,7 @@ __all__ = [
     "LayerHeads",
     "LayerSpectrum",
     "LearningProbe",
+    "Ledger",
     "Local",
     "Measurement",
     "Method",
@@ -49,6 +54,7 @@ __all__ = [
     "Protocol",
     "ProtocolAblation",
     "Ray",
+    "RunAtlas",
     "Screen",
     "Site",
     "StateShares",
@@ -64,9 +70,14 @@ __all__ = [
     "ablate_apart",
     "ablated",
     "as_jobs",
+    "atlas_run",
+    "attended_heads",
     "bands_table",
     "calibrate",
+    "call_of",
     "capture_heads",
+    "cell_columns",
+    "cells_of",
     "changes_in",
     "check_lengths",
     "choose_protocol",
@@ -77,6 +88,7 @@ __all__ = [
     "experiment",
     "experiment_of",
     "extrapolate",
+    "fill_of",
     "fills_of",
     "fullest",
     "grid",
@@ -88,6 +100,7 @@ __all__ = [
     "layer_spectrum",
     "load_model",
     "longest",
+    "looks",
     "makespan",
     "read_decoder",
     "read_experiment",
@@ -105,7 +118,9 @@ __all__ = [
     "written",
 ]
 
-from .ablation.fills.base import FILLS, Fill, LayerFill, Site
+from .ablation.adaptive import Ledger, looks
+from .ablation.banded import BandFill
+from .ablation.fills.base import FILLS, Fill, LayerFill, Site, fill_of
 from .ablation.gather import derangement
 from .ablation.heads import ablated
 from .ablation.interventions import HeadAblation, Variant
@@ -126,6 +141,9 @@ from .ablation.methods import (
 from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
+from .atlas.attended import AttendedHead, attended_heads
+from .atlas.cells import AtlasSettings, Cell, call_of, cell_columns, cells_of
+from .atlas.run import RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError
 from .engines.cost import JobCost, calibrate

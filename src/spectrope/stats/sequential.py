@@ -56,7 +56,11 @@ Aim = TargetPrecision | Threshold
 
 
 def confidence_sequence(
-    x: Int8[np.ndarray, "k t"], aim: Aim, *, population: int | float = math.inf, alpha: float = 0.05
+    x: Int8[np.ndarray, "k t"] | Float[np.ndarray, "k t"],
+    aim: Aim,
+    *,
+    population: int | float = math.inf,
+    alpha: float = 0.05,
 ) -> Intervals:
     r"""Intervals for the means of k streams of values in [-1, 1], valid simultaneously over all times t.
 
@@ -73,7 +77,8 @@ def confidence_sequence(
     depend on the aim.
 
     Args:
-        x: Values seen so far, in random order, such as paired differences of correctness in {-1, 0, 1}.
+        x: Values seen so far, in random order, such as paired differences of correctness in {-1, 0, 1} or
+            of shares of right answers.
         aim: Stopping criterion for which the bets are optimised.
         population: Size N of the finite population drawn from without replacement, or infinity.
         alpha: Error probability per stream; divide by k for a statement about all of them (union bound).

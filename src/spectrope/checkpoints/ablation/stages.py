@@ -9,6 +9,7 @@ block does with its attention.
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.ablation.cuts import Before, copied, handing_on, hit_and_loss
+from spectrope.checkpoints.ablation.rotary import (
+    RotatedHeads,
+    SiteMeans,
+    needs_rotation,
+    rotations_recorded,
+)
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import (
     Enough,
@@ -46,6 +53,7 @@ class CheckpointStages:
         means: Mean output of each site's heads, (heads * width,), if any fill needs them.
         donors: Heads of each site on other sequences, with shape (b, t, heads * width), likewise.
         rest: Auxiliary outputs of modules and blocks that later ones use, by name.
+        site_means: Means of each site's queries, keys and lags, if any fill changes rotations.
     """
 
     subject: CheckpointSubject
@@ -53,6 +61,7 @@ class CheckpointStages:
     means: Sequence[Tensor] | None = None
     donors: Sequence[Tensor] | None = None
     rest: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    site_means: Sequence[SiteMeans] | None = None
 
     @property
     def n_layers(self) -> int:
@@ -64,15 +73,20 @@ class CheckpointStages:
     def fork(self, layer: int, x: Before, changes: Sequence[Variant]) -> "CheckpointFork":
         """Runs the module once."""
         heads: list[Tensor] = []
+        rotated: list[RotatedHeads] = []
         name = self.subject.sites[layer].projection
+        recording = contextlib.nullcontext()
+        if any(map(needs_rotation, fills_of(changes))):
+            recording = rotations_recorded(self.subject.model, rotated.append)
 
         def note(_: str, args: Any, given: Any) -> None:
             heads.append(args[0])
             raise Enough
 
-        with self.entered(layer, x), before(self.subject.model, [name], note), contextlib.suppress(Enough):
+        noting = before(self.subject.model, [name], note)
+        with recording, self.entered(layer, x), noting, contextlib.suppress(Enough):
             self.subject.run(self.data, memory=x.memory)
-        return CheckpointFork(self, layer, x, heads[0])
+        return CheckpointFork(self, layer, x, heads[0], rotated[0] if rotated else None)
 
     def read(self, x: Before) -> Tensor:
         *skipped, (last, parts) = self._blocks(self.n_layers - 1)
@@ -194,11 +208,19 @@ class CheckpointStages:
         assert source is not None
         return source[layer].to(heads).expand_as(heads)
 
-    def changed(self, heads: Tensor, layer: int, variants: Sequence[Variant]) -> Tensor:
+    def changed(
+        self,
+        heads: Tensor,
+        layer: int,
+        variants: Sequence[Variant],
+        filled: Callable[[str], Tensor] | None = None,
+    ) -> Tensor:
         """Heads of copies (v * b, t, f) with each copy's own changes at this site made."""
         changes = [changes_in(variant, layer) for variant in variants]
         width, copies = self.subject.sites[layer].width, heads.unflatten(0, (len(variants), -1)).clone()
-        fills = {fill: self.filled(fill, layer, copies[0]) for fill in fills_of(changes)}
+        if filled is None:
+            filled = partial(self.filled, layer=layer, heads=copies[0])
+        fills = {fill: filled(fill) for fill in fills_of(changes)}
         for row, variant in enumerate(changes):
             for ablation in variant:
                 columns = slice(ablation.head * width, (ablation.head + 1) * width)
@@ -215,12 +237,15 @@ class CheckpointFork:
         layer: Place of the site.
         x: The state before it.
         heads: Its heads side by side, nothing changed, with shape (b, t, f).
+        rotated: The call of its kernel, if any fill changes its rotation.
     """
 
     stages: CheckpointStages
     layer: int
     x: Before
     heads: Float[Tensor, "b t f"]
+    rotated: RotatedHeads | None = None
+    _fills: dict[str, Tensor] = field(default_factory=dict)
 
     def advance(self, changes: Variant) -> Before:
         sites, following = self.stages.subject.sites, self.layer + 1
@@ -262,7 +287,7 @@ class CheckpointFork:
                 heads, output = self.heads, self._projected(variants)
             else:
                 copies = self.heads.repeat(len(variants), 1, 1)
-                heads = stages.changed(copies, self.layer, variants)
+                heads = stages.changed(copies, self.layer, variants, self._filled)
                 output = heads if gives == "heads" else None
             with stages.putting_out(self.layer, heads, output):
                 yield
@@ -280,9 +305,18 @@ class CheckpointFork:
         width = self.stages.subject.sites[self.layer].width
         for ablation in changes_in(variant, self.layer):
             columns = slice(ablation.head * width, (ablation.head + 1) * width)
-            fill = self.stages.filled(ablation.fill, self.layer, self.heads)[..., columns]
+            fill = self._filled(ablation.fill)[..., columns]
             intact = intact + F.linear(fill - self.heads[..., columns], weight[:, columns])
         return intact
+
+    def _filled(self, fill: str) -> Float[Tensor, "b t f"]:
+        """What takes the place of all heads, computed once for the variants of all heads."""
+        if self.rotated is None or not needs_rotation(fill):
+            return self.stages.filled(fill, self.layer, self.heads)
+        if fill not in self._fills:
+            means = self.stages.site_means
+            self._fills[fill] = self.rotated.output(fill, None if means is None else means[self.layer])
+        return self._fills[fill]
 
     @contextlib.contextmanager
     def _later(self, variants: Sequence[Variant]) -> Iterator[None]:

@@ -4,15 +4,22 @@ The tree of variants, `HeadAblation` and the pairing of examples are those of `l
 are not: a run is scored by right and wrong labels, a language model by each sequence's loss and accuracy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from spectrope.checkpoints.ablation.rotary import (
+    MeanSums,
+    RotatedHeads,
+    SiteMeans,
+    needs_rotation,
+    rotations_recorded,
+)
 from spectrope.checkpoints.ablation.stages import CheckpointStages
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.adapters import Role, evaluating, runs_at
@@ -21,7 +28,7 @@ from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, unwat
 from spectrope.lab import HeadAblation, Tree, Variant, derangement, fills_of
 from spectrope.stats import Intervals, ends, mean_intervals
 
-CheckpointFill = Literal["zero", "mean", "resample"]
+CheckpointFill = Literal["zero", "mean", "resample", "position-only", "content-only"]
 # Tokens of one batch, copies included: enough to fill the device.
 TOKENS = {"cpu": 2**10, "cuda": 2**15}
 
@@ -125,8 +132,8 @@ def checkpoint_sweep(
     Args:
         model: A Hugging Face language model; its weights are never touched.
         data: Sequences, at least two.
-        fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, or its
-            output on another sequence.
+        fill: What takes the place of a head's output: zeros, its mean over the tokens of `data`, its output
+            on another sequence, or its output with mean queries and keys or with all lags 0.
         layers: Layers whose heads to change, of each stack.
         tokens: Tokens in one batch, copies included; None takes what fills the device.
         seed: Pairs sequences where outputs are resampled.
@@ -160,6 +167,7 @@ def checkpoint_scores(
     *,
     tokens: int | None = None,
     seed: int = 0,
+    site_means: list[SiteMeans] | None = None,
     watch: Watch = unwatched,
 ) -> Float[Tensor, "v n 2"]:
     """Mean loss in nats and accuracy of every sequence under every variant, in float64.
@@ -170,6 +178,7 @@ def checkpoint_scores(
         variants: What to change; the empty variant is the intact model.
         tokens: Tokens in one batch, copies included; None takes what fills the device.
         seed: Pairs sequences where outputs are resampled.
+        site_means: Means for fills that change rotations; None takes those over `data`.
         watch: Called with the numbers of variants done and in all, in whole sequences.
 
     Raises:
@@ -185,10 +194,13 @@ def checkpoint_scores(
     done = 0
     with evaluating(subject.model), runs_at(data.width, subject.model):
         means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
+        if site_means is None and any(map(needs_rotation, fills_of(variants))):
+            site_means = rotary_means(subject, data, tokens)
         for index, piece in _pieces(data, tokens):
             given = None if donors is None else subject.captured(donors[index].to(device))
             piece = piece.to(device)
-            stages = CheckpointStages(subject, piece, means, given, subject.handed_on(piece))
+            rest = subject.handed_on(piece)
+            stages = CheckpointStages(subject, piece, means, given, rest, site_means)
             room = max(1, tokens // (len(piece) * piece.width))
             for which, scored in Tree(stages, variants, room).grow():
                 scores[torch.tensor(which)[:, None], index] = scored.double().cpu()
@@ -217,6 +229,41 @@ def _means(subject: CheckpointSubject, data: Sequences, tokens: int) -> list[Flo
     return [total / count for total, count in zip(sums, counts, strict=True)]
 
 
+@torch.no_grad()
+def rotary_means(
+    subject: CheckpointSubject,
+    data: Sequences,
+    tokens: int | None = None,
+    look: Callable[[int, RotatedHeads, Sequences], None] | None = None,
+) -> list[SiteMeans]:
+    """Means of every site's queries, keys and attended lags over all tokens.
+
+    Args:
+        subject: The model.
+        data: The sequences.
+        tokens: Tokens in one batch; None takes what fills the device.
+        look: Called with the place of each site, its call and the sequences, as it runs.
+
+    Raises:
+        UnsupportedError: If the model does not rotate by one module.
+    """
+    device = next(subject.model.parameters()).device
+    places = {site.module: place for place, site in enumerate(subject.sites)}
+    sums = [MeanSums() for _ in subject.sites]
+    for _, piece in _pieces(data, tokens or TOKENS[device.type]):
+        piece = piece.to(device)
+
+        def add(heads: RotatedHeads, piece: Sequences = piece) -> None:
+            place = places[heads.call.module]
+            sums[place].add(heads, piece.real)
+            if look is not None:
+                look(place, heads, piece)
+
+        with rotations_recorded(subject.model, add):
+            subject.run(piece)
+    return [total.means() for total in sums]
+
+
 def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Variant]) -> None:
     """Refuse heads that the model does not have and fills that have no meaning for it."""
     for ablation in (ablation for variant in variants for ablation in variant):
@@ -226,10 +273,11 @@ def _check(subject: CheckpointSubject, data: Sequences, variants: Sequence[Varia
             raise ConfigError(
                 f"the model has no head {ablation.head} in layer {ablation.layer}; it has {layers}."
             )
-        if ablation.fill not in ("zero", "mean", "resample"):
-            raise UnsupportedError(
-                f"fill {ablation.fill!r} needs queries and keys taken apart, which is done in runs; "
-                "a checkpoint takes zero, mean or resample."
-            )
+        if ablation.fill not in get_args(CheckpointFill) and not needs_rotation(ablation.fill):
+            able = ", ".join(get_args(CheckpointFill))
+            raise UnsupportedError(f"fill {ablation.fill!r} is for runs; a checkpoint takes {able}.")
+    for variant in variants:
+        if len(variant) > 1 and any(map(needs_rotation, fills_of([variant]))):
+            raise UnsupportedError("fills that change rotations are measured one head at a time.")
     if "resample" in fills_of(variants) and data.ragged:
         raise UnsupportedError("fill 'resample' needs sequences of one length; give a shorter length.")

@@ -79,7 +79,7 @@ class HeatMap(Figure, name="heatmap"):
 
 def largest_drop(tables: Tables, setting: str) -> float:
     """The largest drop in size, of either sign, in points; at least 1, so that noise stays pale."""
-    return _largest_of(tables.ablation.filter(pl.col("setting") == setting), DROP)
+    return largest_of(tables.ablation.filter(pl.col("setting") == setting), DROP)
 
 
 def head_map(heads: pl.DataFrame, quantity: HeadValue) -> dict[str, Any]:
@@ -92,16 +92,17 @@ def head_map(heads: pl.DataFrame, quantity: HeadValue) -> dict[str, Any]:
     """
     if "role" not in heads.columns:
         heads = heads.with_columns(role=pl.lit(""))
-    heads, limit = heads.with_columns(seed=pl.lit(0)), _largest_of(heads, quantity)
-    tooltip = [*_whole("layer", "head"), *_exact(quantity, ".3f")]
+    heads, limit = heads.with_columns(seed=pl.lit(0)), largest_of(heads, quantity)
+    tooltip = [*whole_numbers("layer", "head"), *exact_values(quantity, ".3f")]
     panels = [
-        Panel("", str(role), _cells(part, limit, quantity, tooltip), _height(part))
+        Panel("", str(role), head_cells(part, limit, quantity, tooltip), _height(part))
         for (role,), part in heads.partition_by("role", as_dict=True, maintain_order=True).items()
     ]
     return panels_spec(panels, WIDTH, HeatMap.columns)
 
 
-def _largest_of(heads: pl.DataFrame, quantity: HeadValue) -> float:
+def largest_of(heads: pl.DataFrame, quantity: HeadValue) -> float:
+    """The largest value of either sign, or the quantity's least."""
     values = rows(heads, quantity.value)
     return max([quantity.least, *(abs(row[quantity.value]) for row in values)])
 
@@ -115,16 +116,24 @@ def _drops(part: pl.DataFrame, limit: float) -> dict[str, Marks]:
     accuracies = [exact("intact", "all heads, %"), exact("ablated", "without it, %")]
     tooltip = [
         alt.Tooltip("encoding:N"),
-        *_whole("seed", "layer", "head"),
-        *_exact(DROP, ".2f"),
+        *whole_numbers("seed", "layer", "head"),
+        *exact_values(DROP, ".2f"),
         *accuracies,
     ]
-    return _cells(part.drop("run", "setting"), limit, DROP, tooltip)
+    return head_cells(part.drop("run", "setting"), limit, DROP, tooltip)
 
 
-def _cells(
+def head_cells(
     part: pl.DataFrame, limit: float, quantity: HeadValue, tooltip: list[alt.Tooltip]
 ) -> dict[str, Marks]:
+    """A cell per layer and head with its number.
+
+    Args:
+        part: A row per head and seed.
+        limit: Value of either sign at the ends of the colour scale.
+        quantity: What to draw.
+        tooltip: What pointing at a cell shows.
+    """
     values = rows(part, quantity.value)
     several = part["seed"].n_unique() > 1
     place = {
@@ -160,10 +169,12 @@ def _largest(values: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
     return list(best.values())
 
 
-def _whole(*names: str) -> list[alt.Tooltip]:
+def whole_numbers(*names: str) -> list[alt.Tooltip]:
+    """Lines of a tooltip with whole numbers."""
     return [alt.Tooltip(f"{name}:Q", format="d") for name in names]
 
 
-def _exact(quantity: HeadValue, form: str) -> list[alt.Tooltip]:
+def exact_values(quantity: HeadValue, form: str) -> list[alt.Tooltip]:
+    """Lines of a tooltip with a quantity and its interval."""
     named = {quantity.value: quantity.title, quantity.low: "from", quantity.high: "to"}
     return [exact(name, title, form) for name, title in named.items()]

@@ -141,9 +141,9 @@ def sampled(
     return ledger
 
 
-def looks(n: int) -> Iterator[int]:
-    """Numbers of examples at which intervals are evaluated; the last is n."""
-    look = FIRST_LOOK
+def looks(n: int, first: int = FIRST_LOOK) -> Iterator[int]:
+    """Numbers of examples at which intervals are evaluated, from the first on; the last is n."""
+    look = first
     while look < n:
         yield look
         look = math.ceil(GROWTH * look)
@@ -174,19 +174,29 @@ class Ledger:
     high: np.ndarray
     open: np.ndarray
     seen: int = 0
-    right: int = 0
+    right: float = 0
 
     @classmethod
-    def blank(cls, heads: int, n: int, aim: Aim, alpha: float) -> "Ledger":
-        table = np.zeros((heads, n), dtype=np.int8)
+    def blank(cls, heads: int, n: int, aim: Aim, alpha: float, dtype: type = np.int8) -> "Ledger":
+        """A ledger without observations.
+
+        Args:
+            heads: Number of heads, or of other variants.
+            n: Size of the population.
+            aim: Stopping rule.
+            alpha: Error probability of each interval.
+            dtype: `np.int8` for right and wrong answers, a floating-point type for shares of them.
+        """
+        table = np.zeros((heads, n), dtype=dtype)
         ends = np.full(heads, -1.0), np.ones(heads)
         return cls(aim, alpha, table, np.zeros(heads, dtype=np.int64), *ends, np.arange(heads))
 
     def enter(self, hits: np.ndarray) -> None:
         """Add the correctness of the intact model and of the undecided heads on the next examples."""
         heads, start, stop = self.open, self.seen, self.seen + hits.shape[1]
-        self.differences[heads, start:stop] = hits[0].astype(np.int8) - hits[1:].astype(np.int8)
-        self.used[heads], self.seen, self.right = stop, stop, self.right + int(hits[0].sum())
+        kind = self.differences.dtype
+        self.differences[heads, start:stop] = hits[0].astype(kind) - hits[1:].astype(kind)
+        self.used[heads], self.seen, self.right = stop, stop, self.right + float(hits[0].sum())
         population = self.differences.shape[1]
         seen = self.differences[heads, :stop]
         intervals = confidence_sequence(seen, self.aim, population=population, alpha=self.alpha)

@@ -1,0 +1,139 @@
+"""`spectrope atlas`: which layers, heads and frequency bands a model needs."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from spectrope.checkpoints import Checkpoints
+from spectrope.console import (
+    RARE,
+    ROOT,
+    JsonOption,
+    Own,
+    RunsRoot,
+    print_json,
+    refuse_given,
+    say,
+    show,
+)
+from spectrope.core import ConfigError, require
+from spectrope.figures import check_figure, check_page
+from spectrope.front import run_or_checkpoint
+from spectrope.front.atlas import Atlas as MeasuredAtlas
+from spectrope.front.atlas import atlas
+from spectrope.store import Run, write_parquet
+
+LISTED = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Atlas(Checkpoints):
+    """Measure which layers, heads and frequency bands of the encoding a model needs.
+
+    Every head is changed by itself: a band of frequencies loses its rotation, is frozen at the head's mean
+    lag, or is kept alone; the head attends by position or by content alone. A band is a group of rotating
+    pairs, or of Fourier components of a bias of the lag.
+
+    Examples:
+    $ spectrope atlas RUN --out atlas.html
+    $ spectrope atlas path/to/checkpoint --layers 0:4 --method adaptive
+    """
+
+    target: Annotated[
+        tyro.conf.Positional[str],
+        tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
+    ]
+    bands: Annotated[int, tyro.conf.arg(help="Frequency bands per head.")] = 4
+    method: Annotated[
+        Literal["exact", "adaptive"],
+        tyro.conf.arg(help="All examples, or only as many as each call takes."),
+    ] = "exact"
+    threshold: Annotated[
+        float, tyro.conf.arg(help="Drop, in points, above which a cell is said to cost.")
+    ] = 5.0
+    examples: Annotated[
+        int | None,
+        tyro.conf.arg(help="Held-out examples (default: 2000), or sequences for a checkpoint (32)."),
+    ] = None
+    task: Annotated[str | None, tyro.conf.arg(help="For checkpoints: induction (default) or distance.")] = (
+        None
+    )
+    texts: Annotated[
+        Path | None, tyro.conf.arg(help="For checkpoints: file with one text per line."), RARE
+    ] = None
+    length: Annotated[int, tyro.conf.arg(help="For checkpoints: tokens per sequence."), RARE] = 64
+    layers: Annotated[
+        str | None, tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4.")
+    ] = None
+    batch: Annotated[int | None, tyro.conf.arg(help="For checkpoints: sequences per batch."), RARE] = None
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="Write the page (.html), the figures (.png, .svg, .pdf) or the cells (.parquet).",
+        ),
+    ] = None
+    json: JsonOption = False
+    own: Own = ()
+    runs: RunsRoot = ROOT
+
+    def run(self) -> None:
+        """Measure, print the costliest bands, and write the page."""
+        require(self.examples is None or self.examples >= 4, self, "examples", "at least 4")
+        require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")
+        self._check_out()
+        target = run_or_checkpoint(self.target, self.runs, self.allow_download, self.own)
+        measured = self._of_run(target) if isinstance(target, Run) else self._of_checkpoint(target)
+        show(measured)
+        if self.json:
+            print_json(measured.to_dict())
+        if self.out is not None:
+            say(f"Written to {self._write(measured, self.out)}.")
+
+    def _of_run(self, run: Run) -> MeasuredAtlas:
+        foreign = ("task", "texts", "length", "layers", "batch", "dtype")
+        refuse_given(self, foreign, f"is for checkpoints; {run.path} is a run with its own task.")
+        return atlas(
+            run,
+            bands=self.bands,
+            threshold=self.threshold,
+            adaptive=self.method == "adaptive",
+            examples=self.examples,
+            device=self.device,
+        )
+
+    def _of_checkpoint(self, source: str) -> MeasuredAtlas:
+        if self.task is not None and self.texts is not None:
+            raise ConfigError("a checkpoint is scored on either --task or --texts; got both.")
+        return atlas(
+            self.open(source),
+            on=self.texts or self.task,
+            tokenizer=self.tokenizer_for(source, self.texts),
+            bands=self.bands,
+            threshold=self.threshold,
+            adaptive=self.method == "adaptive",
+            examples=self.examples,
+            length=self.length,
+            layers=self.chosen(self.layers),
+            batch=self.batch,
+            device=self.device,
+        )
+
+    def _check_out(self) -> None:
+        if self.out is None or self.out.suffix == ".parquet":
+            return
+        if self.out.suffix.lower() == ".html":
+            check_page(self.out)
+        else:
+            check_figure(self.out)
+
+    def _write(self, measured: MeasuredAtlas, path: Path) -> Path:
+        if path.suffix == ".parquet":
+            write_parquet(path, measured.to_frame())
+            return path
+        if path.suffix.lower() != ".html":
+            return measured.figure().save(path)
+        return measured.page(path, shlex.join(["spectrope", "atlas", self.target, "--out", "atlas.html"]))

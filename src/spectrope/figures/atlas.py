@@ -1,0 +1,216 @@
+"""The page and the figure of a causal atlas: heat maps of layer, head and frequency band."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from spectrope.figures.base import Panel, exact
+from spectrope.figures.kinds.heatmap import (
+    CELL,
+    DROP,
+    WIDTH,
+    exact_values,
+    head_cells,
+    largest_of,
+    whole_numbers,
+)
+from spectrope.figures.shell import Section, Table, rendered, write_page
+from spectrope.figures.spec import panels_spec
+
+BARS = "▁▂▃▄▅▆▇█"
+TITLES: Mapping[str, tuple[str, str]] = {
+    "remove-band": (
+        "Without a band's rotation",
+        "Positions no longer act through this band of frequencies: its pairs see all keys at lag 0, or its "
+        "waves are taken out of the bias. A cell that costs needs this band.",
+    ),
+    "freeze-band": (
+        "With a band frozen at the mean lag",
+        "The band's pairs see all keys at the lag at which the head attends on average. What costs here "
+        "needs the band to vary with the lag, not only to have a typical angle.",
+    ),
+    "keep-band": (
+        "With this band only",
+        "All other bands lose their rotation. A cell that costs little does its work by this band alone.",
+    ),
+    "remove-band-off-sink": (
+        "Without a band's rotation, first token spared",
+        "As in the first figure, but attention logits of the first token stay as they were. What costs in "
+        "the first figure and not here came from disturbing attention to the first token, a sink.",
+    ),
+    "zero": ("Without the head", "The head's output is zero: what the head is worth altogether."),
+    "position-only": (
+        "Position alone",
+        "Queries and keys are replaced by their means: the head attends by position only. A head that costs "
+        "nothing here, and costs without its positions, is a position head.",
+    ),
+    "content-only": (
+        "Content alone",
+        "All lags are 0: the head attends by content only. What costs here needs positions.",
+    ),
+}
+HEADS_SHOWN = 24
+
+
+@dataclass(frozen=True)
+class AtlasTables:
+    """What an atlas draws.
+
+    Args:
+        name: Name of the model.
+        told: What it was measured on, in words.
+        bands: Name of each band, highest frequencies first.
+        cells: A row per cell: layer, head, intervention, band, drop, low, high, n and call.
+        heads: A row per head: layer, head, reach, sink, previous, induction, kernel and examples.
+    """
+
+    name: str
+    told: str
+    bands: tuple[str, ...]
+    cells: pl.DataFrame
+    heads: pl.DataFrame
+
+
+def atlas_spec(tables: AtlasTables) -> dict[str, Any]:
+    """All heat maps as one Vega-Lite specification, a row of panels per intervention."""
+    panels = [panel for name in TITLES for panel in _panels(tables, name)]
+    return panels_spec(panels, WIDTH, max(1, len(tables.bands)))
+
+
+def write_atlas(tables: AtlasTables, path: Path, command: str = "") -> Path:
+    """Write the page of an atlas, whole or not at all.
+
+    Args:
+        tables: What it draws.
+        path: HTML file to write.
+        command: Command that draws it again.
+
+    Raises:
+        StoreError: If the file cannot be written.
+    """
+    sections = [
+        Section(name, title, caption, panels, WIDTH, command)
+        for name, (title, caption) in TITLES.items()
+        if (panels := _panels(tables, name))
+    ]
+    page = rendered(
+        "atlas.html",
+        [panel for section in sections for panel in section.panels],
+        atlas=tables,
+        tables=[head_table(tables)],
+        sections=sections,
+        limit=f"{largest_of(tables.cells, DROP):.0f}",
+    )
+    return write_page(page, path)
+
+
+def head_table(tables: AtlasTables) -> Table:
+    """The heads that cost most, with what they attend to and what they need."""
+    whole = {name: _whole_head(tables, name) for name in ("zero", "position-only", "content-only")}
+    worst = _worst_bands(tables)
+    heads = tables.heads.join(whole["zero"], on=["layer", "head"]).sort("zero", descending=True)
+    for name in ("position-only", "content-only"):
+        heads = heads.join(whole[name], on=["layer", "head"])
+    rows = [
+        {
+            "layer.head": f"{head['layer']}.{head['head']}",
+            "attends to": attends_to(head),
+            "without it": f"{head['zero']:.1f}",
+            "position alone": f"{head['position-only']:.1f}",
+            "content alone": f"{head['content-only']:.1f}",
+            "costliest band": worst.get((head["layer"], head["head"]), ""),
+            "mean lag": f"{head['reach']:.1f}",
+            "by lag": sparkline(head["kernel"]),
+        }
+        for head in heads.head(HEADS_SHOWN).iter_rows(named=True)
+    ]
+    more = len(tables.heads) - len(rows)
+    shown = f" The {more} heads that cost less are left out." if more > 0 else ""
+    return Table(
+        "heads",
+        "Heads",
+        "Heads by what their removal costs. Costs are drops in points of accuracy: without the head, with "
+        "mean queries and keys (position alone), with all lags 0 (content alone), and without the band that "
+        "costs most. Bars show mean attention at lags 0, 1, 2 and so on." + shown,
+        rows,
+    )
+
+
+def attends_to(head: Mapping[str, Any]) -> str:
+    """What a head attends to mostly, in words: at least half of its attention, else its largest part."""
+    parts = {
+        "previous token": head["previous"],
+        "what followed before (induction)": head["induction"] or 0.0,
+        "first token (sink)": head["sink"],
+    }
+    name, share = max(parts.items(), key=lambda part: part[1])
+    return f"{name}, {100 * share:.0f} %" if share >= 0.5 else f"spread ({name} {100 * share:.0f} %)"
+
+
+def sparkline(values: list[float]) -> str:
+    """Values from 0 up as bars of text, the largest at full height."""
+    top = max(*values, 0.0) or 1.0
+    return "".join(BARS[round(max(value, 0.0) / top * (len(BARS) - 1))] for value in values)
+
+
+def _whole_head(tables: AtlasTables, intervention: str) -> pl.DataFrame:
+    chosen = tables.cells.filter(intervention=intervention)
+    return chosen.select("layer", "head", pl.col("drop").alias(intervention))
+
+
+def _worst_bands(tables: AtlasTables) -> dict[tuple[int, int], str]:
+    """The band of each head whose removal costs most, and its cost."""
+    removed = tables.cells.filter(intervention="remove-band").sort("drop")
+    worst = removed.select("layer", "head", "band", "drop").iter_rows()
+    return {(layer, head): f"{band} ({drop:.1f})" for layer, head, band, drop in worst}
+
+
+def _panels(tables: AtlasTables, intervention: str) -> list[Panel]:
+    """A heat map per band, all with one colour scale."""
+    limit = largest_of(tables.cells, DROP)
+    shown = tables.cells.filter(intervention=intervention).join(_pointed(tables), on=["layer", "head"])
+    tooltip = [
+        *whole_numbers("layer", "head"),
+        *exact_values(DROP, ".2f"),
+        *_text("call", "attends to", "by lag"),
+        exact("mean lag", "mean lag", ".1f"),
+        *_text("examples"),
+    ]
+    parts = shown.with_columns(seed=pl.lit(0)).partition_by("band", as_dict=True, maintain_order=True)
+    title = TITLES[intervention][0]
+    return [
+        Panel(title, _title(tables, band), head_cells(part, limit, DROP, tooltip), _height(part))
+        for (band,), part in parts.items()
+    ]
+
+
+def _pointed(tables: AtlasTables) -> pl.DataFrame:
+    """What pointing at a cell shows of its head."""
+    rows = [
+        {
+            "layer": head["layer"],
+            "head": head["head"],
+            "attends to": attends_to(head),
+            "by lag": sparkline(head["kernel"]),
+            "mean lag": head["reach"],
+            "examples": head["examples"],
+        }
+        for head in tables.heads.iter_rows(named=True)
+    ]
+    return pl.DataFrame(rows)
+
+
+def _text(*names: str) -> list[Any]:
+    return [alt.Tooltip(f"{name}:N") for name in names]
+
+
+def _title(tables: AtlasTables, band: Any) -> str:
+    return "" if band is None else f"band {band}: {tables.bands[band]}"
+
+
+def _height(part: pl.DataFrame) -> int:
+    return part["layer"].n_unique() * CELL

@@ -1,0 +1,210 @@
+"""The causal atlas of a run or a model: what each frequency band of each head costs."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from spectrope.checkpoints import CheckpointAtlas, Content, atlas_checkpoint
+from spectrope.checkpoints.atlas import waves_in_words
+from spectrope.console import Shown
+from spectrope.core import Device, Watch, choose_device
+from spectrope.encodings import Band, Encoding, PerHead, rotating_pairs
+from spectrope.figures import AtlasTables, Drawing, HeadEffects, atlas_spec, write_atlas
+from spectrope.front.ablate import LENGTH, SEQUENCES, refuse, require_language_model
+from spectrope.front.progress import counting, watching
+from spectrope.front.targets import AnyTokenizer, Target, opened
+from spectrope.lab import EXAMPLES, AtlasSettings, RunAtlas, atlas_run, experiment_of, load_model
+from spectrope.models import Decoder
+from spectrope.store import Run
+
+CELLS_SHOWN = 12
+
+
+@dataclass(frozen=True, repr=False)
+class Atlas(Shown, HeadEffects):
+    """What each frequency band of each head costs, in points of accuracy.
+
+    Args:
+        drawn: Name, words, cells and heads, as the page shows them.
+        threshold: Drop, in points, above which a cell is said to cost.
+
+    Example:
+        >>> import spectrope as sp
+        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> atlas = sp.atlas(run, bands=2, examples=20, watch=sp.unwatched)
+        >>> atlas.to_frame().height, atlas.figure().name
+        (264, 'atlas')
+    """
+
+    drawn: AtlasTables
+    threshold: float
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per cell: layer, head, intervention, band, drop with its interval, n and call."""
+        return self.drawn.cells
+
+    def heads(self) -> pl.DataFrame:
+        """A row per head: mean lag, attention to the first and the previous token, induction, examples."""
+        return self.drawn.heads
+
+    def figure(self) -> Drawing:
+        """The heat maps of all interventions, a panel per band."""
+        return Drawing("atlas", atlas_spec(self.drawn))
+
+    def page(self, path: str | Path, command: str = "") -> Path:
+        """Write the page, one HTML file, and return its path.
+
+        Args:
+            path: File to write.
+            command: Command that draws it again, shown on the page.
+        """
+        return write_atlas(self.drawn, Path(path), command)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready values."""
+        tables = {"cells": self.drawn.cells.to_dicts(), "heads": self.drawn.heads.to_dicts()}
+        return {
+            "model": self.drawn.name,
+            "bands": list(self.drawn.bands),
+            "threshold": self.threshold,
+        } | tables
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        cells = self.drawn.cells
+        bands = "; ".join(f"{number}: {name}" for number, name in enumerate(self.drawn.bands))
+        yield f"{self.drawn.told} Bands: {bands}. Layers and heads count from 0."
+        counts = cells.group_by("intervention", maintain_order=True).agg(
+            *(pl.col("call").eq(call).sum().alias(call) for call in ("costs", "does not", "undecided")),
+            pl.col("drop").max().round(1).alias("largest drop"),
+        )
+        yield f"cells that cost more than {self.threshold:g} points", counts
+        shown = ("layer", "head", "intervention", "band", "drop", "low", "high", "call")
+        banded = cells.drop_nulls("band").sort("drop", descending=True).head(CELLS_SHOWN)
+        yield "costliest bands", banded.select(shown)
+
+
+def atlas(
+    target: Target,
+    *,
+    on: Content | None = None,
+    tokenizer: AnyTokenizer | None = None,
+    bands: int = 4,
+    threshold: float = 5.0,
+    adaptive: bool = False,
+    examples: int | None = None,
+    length: int | None = None,
+    layers: slice | None = None,
+    batch: int | None = None,
+    root: str | Path = "runs",
+    device: Device = "auto",
+    allow_download: bool = False,
+    watch: Watch | None = None,
+) -> Atlas:
+    """Measure what each frequency band of each head costs, with positions and content apart.
+
+    Every head is changed by itself: a band loses its rotation, is frozen at the head's mean lag, or is kept
+    alone; the head attends by position or by content alone; or it is removed. The tables of a run are stored
+    with it.
+
+    Args:
+        target: A run, a model, or the name of a run or a checkpoint.
+        on: Of a model: "induction" (default) or "distance", texts, a file of texts, or token ids.
+        tokenizer: The model's, for texts.
+        bands: Frequency bands per head.
+        threshold: Drop, in points, above which a cell is said to cost.
+        adaptive: Whether examples are sampled until each cell is called.
+        examples: Held-out examples of a run, or sequences of a model.
+        length: Tokens of a model's sequences.
+        layers: Layers of a model whose heads to change.
+        batch: Of a model, sequences in one batch.
+        root: Folder that holds the run folders.
+        device: Where to compute.
+        allow_download: Whether a checkpoint may be fetched from the hub.
+        watch: Progress callback.
+
+    Raises:
+        ConfigError: If there is no such target, or an argument does not go with it.
+        UnsupportedError: If its positions are neither rotations nor biases of the lag.
+    """
+    place = choose_device(device)
+    settings = AtlasSettings(bands=bands, threshold=threshold)
+    known, wrapped = opened(target, root, place, tokenizer, allow_download=allow_download)
+    if isinstance(known, Run):
+        of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
+        refuse(of_models, "models", f"run {known.id} has its own task")
+        count = EXAMPLES if examples is None else examples
+        how = RunAtlas(settings=settings, examples=count, adaptive=adaptive)
+        return _of_run(known, place, how, watch)
+    require_language_model(known)
+    content: Content = "induction" if on is None else on
+    with counting(watch, "mapping") as shown:
+        found = atlas_checkpoint(
+            known,
+            content,
+            tokenizer=wrapped,
+            examples=SEQUENCES if examples is None else examples,
+            length=LENGTH if length is None else length,
+            layers=slice(None) if layers is None else layers,
+            settings=settings,
+            adaptive=adaptive,
+            batch=batch,
+            watch=shown,
+        )
+    name = target if isinstance(target, str) else type(known).__name__
+    told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", adaptive)
+    return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
+
+
+def _told_of_model(found: CheckpointAtlas, on: str | Path, adaptive: bool) -> str:
+    return (
+        f"Measured on {on}: accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token "
+        f"on {found.sequences} sequences of up to {found.length} tokens, "
+        f"with {_intervals('sequences', adaptive)}."
+    )
+
+
+def _intervals(unit: str, adaptive: bool) -> str:
+    if adaptive:
+        return "95 % intervals that hold for all cells at once and at any stopping time"
+    return f"a 95 % interval over {unit} for each cell"
+
+
+def _of_run(run: Run, device: torch.device, how: RunAtlas, watch: Watch | None) -> Atlas:
+    with watching(watch, [experiment_of(run).label]) as shown:
+        tables: Mapping[str, pl.DataFrame] = atlas_run(run, device, how, shown)
+    cells, heads = tables.values()
+    model = load_model(run, torch.device("cpu"))
+    names = run_bands(model, how.settings.bands)
+    intervals = (
+        "simultaneous intervals at any stopping time" if how.adaptive else "95 % intervals over examples"
+    )
+    told = f"Measured on {cells['n'].max()} held-out examples, with {intervals}."
+    name = f"{experiment_of(run).label}, run {run.id}"
+    return Atlas(AtlasTables(name, told, names, cells, heads), how.settings.threshold)
+
+
+def run_bands(model: Decoder, bands: int) -> tuple[str, ...]:
+    """The bands of a run's model in words: of its rotation, else of its bias of the lag."""
+    encoding = _first_part(model.encoding_of(0))
+    pairs = rotating_pairs(encoding, model.config.attention.encoded_dim(model.config.head_dim))
+    if len(pairs.frequencies):
+        return waves_in_words(pairs.frequencies.abs().sort(descending=True).values.tolist(), bands)
+    n = model.config.max_length
+    return tuple(_periods(Band(index=index, of=bands).waves(n), 2 * n - 1) for index in range(bands))
+
+
+def _first_part(encoding: Encoding) -> Encoding:
+    while isinstance(encoding, PerHead):
+        encoding = next(encoding.parts())[1]
+    return encoding
+
+
+def _periods(waves: range, length: int) -> str:
+    if not waves:
+        return "empty"
+    ends = dict.fromkeys(f"{length / wave:.3g}" for wave in (waves[-1], waves[0]))
+    return f"waves of {' to '.join(ends)} positions"

@@ -128,7 +128,7 @@ def waves_in_words(frequencies: Sequence[float], bands: int) -> tuple[str, ...]:
     n, names = len(frequencies), list[str]()
     for index in range(bands):
         turns = [2 * math.pi / frequencies[place] for place in Band(index=index, of=bands).among(n)]
-        ends = dict.fromkeys(f"{turn:.3g}" for turn in (turns[0], turns[-1])) if turns else {}
+        ends = dict.fromkeys(f"{float(f'{turn:.2g}'):g}" for turn in (turns[0], turns[-1])) if turns else {}
         names.append(f"{' to '.join(ends)} positions per turn" if ends else "empty")
     return tuple(names)
 

@@ -18,6 +18,7 @@ from spectrope.figures.kinds.heatmap import (
     largest_of,
     whole_numbers,
 )
+from spectrope.figures.names import DIVERGING
 from spectrope.figures.shell import Section, Table, rendered, write_page
 from spectrope.figures.spec import panels_spec
 
@@ -54,6 +55,13 @@ TITLES: Mapping[str, tuple[str, str]] = {
     ),
 }
 HEADS_SHOWN = 24
+HEADS = (
+    "Heads by what their removal costs. A head with at least half of its attention on the first token is a "
+    "sink, on the previous token a previous-token head, on what followed an earlier occurrence of the "
+    "current token an induction head; a position head costs without its positions (content alone) and not without "
+    "its content (position alone). Bars show mean attention at lags 0, 1, 2 and so on. Costs are drops in "
+    "points of accuracy; the costliest band is named with the cost of its removal."
+)
 
 
 @dataclass(frozen=True)
@@ -100,9 +108,11 @@ def write_atlas(tables: AtlasTables, path: Path, command: str = "") -> Path:
     page = rendered(
         "atlas.html",
         [panel for section in sections for panel in section.panels],
+        "atlas.css",
         atlas=tables,
         tables=[head_table(tables)],
         sections=sections,
+        ramp=DIVERGING,
         limit=f"{largest_of(tables.cells, DROP):.0f}",
     )
     return write_page(page, path)
@@ -110,45 +120,46 @@ def write_atlas(tables: AtlasTables, path: Path, command: str = "") -> Path:
 
 def head_table(tables: AtlasTables) -> Table:
     """The heads that cost most, with what they attend to and what they need."""
-    whole = {name: _whole_head(tables, name) for name in ("zero", "position-only", "content-only")}
-    worst = _worst_bands(tables)
-    heads = tables.heads.join(whole["zero"], on=["layer", "head"]).sort("zero", descending=True)
-    for name in ("position-only", "content-only"):
-        heads = heads.join(whole[name], on=["layer", "head"])
+    heads = tables.heads
+    for name in ("zero", "position-only", "content-only"):
+        heads = heads.join(_whole_head(tables, name), on=["layer", "head"])
+    heads, worst = heads.sort("zero", descending=True), _worst_bands(tables)
     rows = [
         {
             "layer.head": f"{head['layer']}.{head['head']}",
-            "attends to": attends_to(head),
-            "without it": f"{head['zero']:.1f}",
-            "position alone": f"{head['position-only']:.1f}",
-            "content alone": f"{head['content-only']:.1f}",
-            "costliest band": worst.get((head["layer"], head["head"]), ""),
+            "role": ", ".join(roles(head)),
+            "first token": percent(head["sink"]),
+            "previous": percent(head["previous"]),
+            "induction": percent(head["induction"]),
             "mean lag": f"{head['reach']:.1f}",
             "by lag": sparkline(head["kernel"]),
+            "removed": f"{head['zero']:.1f}",
+            "position alone": f"{head['position-only']:.1f}",
+            "content alone": f"{head['content-only']:.1f}",
+            "costliest band": worst[head["layer"], head["head"]],
         }
         for head in heads.head(HEADS_SHOWN).iter_rows(named=True)
     ]
     more = len(tables.heads) - len(rows)
     shown = f" The {more} heads that cost less are left out." if more > 0 else ""
-    return Table(
-        "heads",
-        "Heads",
-        "Heads by what their removal costs. Costs are drops in points of accuracy: without the head, with "
-        "mean queries and keys (position alone), with all lags 0 (content alone), and without the band that "
-        "costs most. Bars show mean attention at lags 0, 1, 2 and so on." + shown,
-        rows,
-    )
+    return Table("heads", "Heads", HEADS + shown, rows)
 
 
-def attends_to(head: Mapping[str, Any]) -> str:
-    """What a head attends to mostly, in words: at least half of its attention, else its largest part."""
-    parts = {
-        "previous token": head["previous"],
-        "what followed before (induction)": head["induction"] or 0.0,
-        "first token (sink)": head["sink"],
-    }
-    name, share = max(parts.items(), key=lambda part: part[1])
-    return f"{name}, {100 * share:.0f} %" if share >= 0.5 else f"spread ({name} {100 * share:.0f} %)"
+def roles(head: Mapping[str, Any]) -> list[str]:
+    """Roles of a head: what it attends to with at least half of its attention, and whether by position.
+
+    Args:
+        head: A row of the heads with the calls of "position-only" and "content-only".
+    """
+    attention = {"sink": head["sink"], "previous token": head["previous"], "induction": head["induction"]}
+    found = [name for name, share in attention.items() if share is not None and share >= 0.5]
+    by_position = head["content-only call"] == "costs" and head["position-only call"] == "does not"
+    return [*found, *(["position"] if by_position else [])]
+
+
+def percent(share: float | None) -> str:
+    """A fraction in percent."""
+    return "" if share is None else f"{100 * share:.0f} %"
 
 
 def sparkline(values: list[float]) -> str:
@@ -159,7 +170,8 @@ def sparkline(values: list[float]) -> str:
 
 def _whole_head(tables: AtlasTables, intervention: str) -> pl.DataFrame:
     chosen = tables.cells.filter(intervention=intervention)
-    return chosen.select("layer", "head", pl.col("drop").alias(intervention))
+    columns = (pl.col("drop").alias(intervention), pl.col("call").alias(f"{intervention} call"))
+    return chosen.select("layer", "head", *columns)
 
 
 def _worst_bands(tables: AtlasTables) -> dict[tuple[int, int], str]:
@@ -176,7 +188,7 @@ def _panels(tables: AtlasTables, intervention: str) -> list[Panel]:
     tooltip = [
         *whole_numbers("layer", "head"),
         *exact_values(DROP, ".2f"),
-        *_text("call", "attends to", "by lag"),
+        *_text("call", "first token", "previous", "induction", "by lag"),
         exact("mean lag", "mean lag", ".1f"),
         *_text("examples"),
     ]
@@ -194,7 +206,9 @@ def _pointed(tables: AtlasTables) -> pl.DataFrame:
         {
             "layer": head["layer"],
             "head": head["head"],
-            "attends to": attends_to(head),
+            "first token": percent(head["sink"]),
+            "previous": percent(head["previous"]),
+            "induction": percent(head["induction"]),
             "by lag": sparkline(head["kernel"]),
             "mean lag": head["reach"],
             "examples": head["examples"],

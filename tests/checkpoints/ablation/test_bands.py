@@ -134,6 +134,14 @@ def test_the_model_is_left_as_it_was():
     assert modeling_llama.apply_rotary_pos_emb is rotate
 
 
+def test_a_single_variant_of_a_later_layer_is_measured_alone():
+    model, sequences = llama(), data()
+    subject = CheckpointSubject.of(model)
+    variant = (HeadAblation(1, 2, "keep-band@1of2"),)
+    together = checkpoint_scores(subject, sequences, [(), (HeadAblation(0, 0),), variant])
+    torch.testing.assert_close(checkpoint_scores(subject, sequences, [variant])[0], together[2])
+
+
 def test_what_is_refused():
     bloom = BloomForCausalLM(BloomConfig(vocab_size=60, hidden_size=32, n_layer=1, n_head=4)).eval()
     removed = [(HeadAblation(0, 0, "remove-band@0of2"),)]

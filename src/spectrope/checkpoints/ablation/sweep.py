@@ -187,6 +187,10 @@ def checkpoint_scores(
             are too long for the model.
     """
     _check(subject, data, variants)
+    if () not in variants and any(map(needs_rotation, fills_of(variants))):
+        # Beside the intact model, every variant leaves the trunk at its own layer, where rotations are seen.
+        given = {"tokens": tokens, "seed": seed, "site_means": site_means, "watch": watch}
+        return checkpoint_scores(subject, data, [(), *variants], **given)[1:]
     device = next(subject.model.parameters()).device
     tokens = tokens or TOKENS[device.type]
     scores = torch.zeros(len(variants), len(data), 2, dtype=torch.float64)

@@ -1,0 +1,119 @@
+"""How long the atlas of a Llama of 100 million parameters takes on one core, and how often it is right.
+
+`python -m benchmarks.atlas [CHECKPOINT]` takes minutes. Weights are random, which changes no operation. Cells
+of the first head are timed in three layers on 8 sequences of 128 tokens; all cells of all heads are as many
+times that, because they differ only in the layer from which the model is rerun. Beside it stands what the
+rerun would take if blocks and readout cost what they cost in a plain forward pass. With a trained checkpoint
+of at most four layers, adaptive calls are compared with exact costs, and the cells computed are counted.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from benchmarks.harness import store
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from spectrope.checkpoints import atlas_checkpoint, open_model
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
+from spectrope.checkpoints.ablation.sweep import checkpoint_scores, rotary_means
+from spectrope.checkpoints.adapters import evaluating
+from spectrope.checkpoints.language import task_sequences
+from spectrope.lab import cells_of
+
+SEQUENCES, LENGTH, BANDS = 8, 128, 4
+TIMED = (0, 6, 11)  # Layers.
+POPULATION = 256  # Sequences from which the adaptive atlas samples.
+
+
+def llama() -> LlamaForCausalLM:
+    """About 100 million parameters: 12 layers of 12 heads of width 64."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=10_000, num_attention_heads=12, **sizes)).eval()
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """Processor time of some work."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+@torch.no_grad()
+def cost(model: LlamaForCausalLM) -> dict[str, Any]:
+    """Processor time per cell by layer, and that of a whole atlas."""
+    subject, data = CheckpointSubject.of(model), task_sequences(model, "induction", SEQUENCES, LENGTH)
+    forward = min(seconds(lambda: model(**data.inputs(1))) for _ in range(3))
+    readout = _readout(model, data)
+    with evaluating(model):
+        gathering = seconds(lambda: rotary_means(subject, data))
+        means = rotary_means(subject, data)
+    n_layers, n_heads = len(subject.sites), subject.sites[0].n_heads
+    per_cell = {layer: _per_cell(subject, data, means, layer) for layer in TIMED}
+    cells = len(cells_of([(0, 0)], BANDS))
+    mean = sum(per_cell.values()) / len(per_cell)  # Layers are evenly spaced, and the cost is linear in them.
+    block = (forward - readout) / n_layers
+    limit = {layer: block * (n_layers - layer - 0.5) + readout / 2 for layer in TIMED}
+    return {
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "forward_s": forward,
+        "gathering_s": gathering,
+        "cell_s": per_cell,
+        "limit_s": limit,
+        "cells": cells * n_heads * n_layers,
+        "whole_min": (mean * cells * n_heads * n_layers + gathering) / 60,
+    }
+
+
+def _readout(model: LlamaForCausalLM, data: Any) -> float:
+    states = torch.randn(*data.ids.shape, model.config.hidden_size)
+    return min(seconds(lambda: model.lm_head(states)) for _ in range(3))
+
+
+def _per_cell(subject: CheckpointSubject, data: Any, means: Any, layer: int) -> float:
+    """Mean over the cells of one head, without the pass up to its layer, which all heads share."""
+    variants = [(), *(cell.variant for cell in cells_of([(layer, 0)], BANDS))]
+    few = variants[:2]
+
+    def run(chosen: Any) -> float:
+        return seconds(lambda: checkpoint_scores(subject, data, chosen, site_means=means))
+
+    run(few)
+    return (run(variants) - run(few)) / (len(variants) - len(few))
+
+
+def calls(checkpoint: str) -> dict[str, Any]:
+    """How many adaptive calls equal the exact ones, and how many cells times sequences they took."""
+    model = open_model(checkpoint)
+    given: dict[str, Any] = {"on": "induction", "examples": POPULATION}
+    start = time.process_time()
+    exact = atlas_checkpoint(model, **given)
+    middle = time.process_time()
+    adaptive = atlas_checkpoint(model, adaptive=True, **given)
+    end = time.process_time()
+    wanted = ["costs" if drop > 5 else "does not" for drop in exact.cells["drop"]]
+    right = sum(call == other for call, other in zip(adaptive.cells["call"], wanted, strict=True))
+    return {
+        "cells": len(wanted),
+        "right": right,
+        "exact_s": middle - start,
+        "adaptive_s": end - middle,
+        "passes": [exact.passes, adaptive.passes],
+    }
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    found: dict[str, Any] = {"one core, float32": cost(llama())}
+    if sys.argv[1:]:
+        found["calls"] = calls(sys.argv[1])
+    for name, values in found.items():
+        print(name, values)
+    store("atlas", [found])
+
+
+if __name__ == "__main__":
+    main()

@@ -58,9 +58,9 @@ HEADS_SHOWN = 24
 HEADS = (
     "Heads by what their removal costs. A head with at least half of its attention on the first token is a "
     "sink, on the previous token a previous-token head, on what followed an earlier occurrence of the "
-    "current token an induction head; a position head costs without its positions (content alone) and not without "
-    "its content (position alone). Bars show mean attention at lags 0, 1, 2 and so on. Costs are drops in "
-    "points of accuracy; the costliest band is named with the cost of its removal."
+    "current token an induction head. A position head costs without its positions (content alone) and not "
+    "without its content (position alone). Bars show mean attention at lags 0, 1, 2 and so on. Costs are "
+    "drops in points of accuracy; the costliest band is named with the cost of its removal."
 )
 
 

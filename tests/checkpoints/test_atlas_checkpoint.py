@@ -1,0 +1,60 @@
+"""The atlas of a checkpoint: its cells are those of the sweep, and adaptive calls stop early."""
+
+import pytest
+import torch
+from tests.checkpoints.audit.families import llama
+
+from spectrope.checkpoints.ablation.subject import CheckpointSubject
+from spectrope.checkpoints.ablation.sweep import checkpoint_scores
+from spectrope.checkpoints.atlas import atlas_checkpoint, waves_in_words
+from spectrope.checkpoints.language import task_sequences
+from spectrope.core import ConfigError, UnsupportedError
+from spectrope.lab import AtlasSettings, HeadAblation
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return llama().eval()
+
+
+def test_cells_are_the_changes_that_the_sweep_measures(model):
+    atlas = atlas_checkpoint(model, "induction", examples=6, length=16, settings=AtlasSettings(bands=2))
+    data, subject = task_sequences(model, "induction", 6, 16), CheckpointSubject.of(model)
+    fills = {"zero": None, "content-only": None, "remove-band@1of2": 1, "freeze-band@0of2": 0}
+    for fill, band in fills.items():
+        scores = checkpoint_scores(subject, data, [(), (HeadAblation(1, 2, fill),)])
+        change = (scores[1] - scores[0]).mean(0)
+        row = atlas.cells.filter(layer=1, head=2, intervention=fill.split("@")[0])
+        (found,) = row.filter(band=band).rows(named=True) if band is not None else row.rows(named=True)
+        assert found["loss_increase"] == pytest.approx(float(change[0]), abs=1e-6)
+        assert found["drop"] == pytest.approx(-100 * float(change[1]), abs=1e-4)
+
+
+def test_adaptive_calls_equal_exact_ones_on_fewer_sequences(model):
+    given = {"length": 8, "examples": 200, "layers": slice(1, 2), "settings": AtlasSettings(bands=1)}
+    exact = atlas_checkpoint(model, "induction", **given)
+    adaptive = atlas_checkpoint(model, "induction", adaptive=True, **given)
+    assert adaptive.cells["call"].to_list() == exact.cells["call"].to_list()
+    assert adaptive.passes < exact.passes
+
+
+def test_patterns_are_described_for_the_heads_of_the_chosen_layers(model):
+    atlas = atlas_checkpoint(model, "induction", examples=4, length=16, layers=slice(1, 2))
+    assert set(atlas.heads["layer"]) == {1}
+    assert atlas.heads["kernel"].list.len().to_list() == [16] * 4
+    assert atlas.heads["sink"].is_between(0, 1).all()
+
+
+def test_bands_in_words():
+    assert waves_in_words([1.0, 0.1], 2) == ("6.3 positions per turn", "63 positions per turn")
+    assert waves_in_words([1.0], 2) == ("empty", "6.3 positions per turn")
+
+
+def test_what_is_refused(model):
+    with pytest.raises(ConfigError, match="at least 2 of them"):
+        atlas_checkpoint(model, "induction", examples=1)
+    vast = llama()
+    vast.lm_head.weight.data.fill_(3e38)
+    with pytest.raises(UnsupportedError, match="no finite loss"):
+        atlas_checkpoint(vast, "induction", examples=4, length=16, settings=AtlasSettings(bands=1))

@@ -31,7 +31,7 @@ POPULATION = 256  # Sequences from which the adaptive atlas samples.
 def llama() -> LlamaForCausalLM:
     """About 100 million parameters: 12 layers of 12 heads of width 64."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
+    sizes: dict[str, Any] = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12}
     return LlamaForCausalLM(LlamaConfig(vocab_size=10_000, num_attention_heads=12, **sizes)).eval()
 
 

@@ -16,11 +16,11 @@ __all__ = [
     "Arange",
     "AxialRoPE",
     "Band",
+    "BandChange",
     "Banded",
     "Blend",
     "CARoPE",
     "CatalogueEntry",
-    "Change",
     "CoPE",
     "ComplexFormer",
     "Composite",
@@ -114,7 +114,7 @@ __all__ = [
 
 from .alibi import ALiBi, alibi_slopes
 from .axial import AxialRoPE, MixedRoPE, MRoPE
-from .bands import Band, Banded, Change, SparesSink, kernel_band, rotating_pairs
+from .bands import Band, BandChange, Banded, SparesSink, kernel_band, rotating_pairs
 from .base import (
     ENCODINGS,
     CatalogueEntry,

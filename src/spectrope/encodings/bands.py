@@ -17,7 +17,7 @@ from spectrope.encodings.partial_dims import PartialDims
 from spectrope.encodings.per_head import PerHead
 from spectrope.encodings.rope import RoPE
 
-Change = Literal["remove", "freeze", "keep"]
+BandChange = Literal["remove", "freeze", "keep"]
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -151,7 +151,7 @@ class Banded(Encoding):
         self,
         inner: Encoding,
         band: Band,
-        change: Change,
+        change: BandChange,
         *,
         width: int,
         n_heads: int,
@@ -205,7 +205,7 @@ class Banded(Encoding):
 
 
 def _changed(
-    encoding: Encoding, band: Band, change: Change, width: int, n_heads: int
+    encoding: Encoding, band: Band, change: BandChange, width: int, n_heads: int
 ) -> Iterator[Bool[Tensor, " d"]]:
     """Which coordinates of each head lose their rotation."""
     if isinstance(encoding, PerHead):

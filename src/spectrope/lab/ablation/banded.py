@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from spectrope.core import ConfigError
-from spectrope.encodings import Band, Banded, Change
+from spectrope.encodings import Band, BandChange, Banded
 from spectrope.lab.ablation.fills.base import Fill, Site
 
 HIGHEST = Band(index=0, of=4)
@@ -19,7 +19,7 @@ class BandFill(Fill):
 
     band: Band = HIGHEST
 
-    change: ClassVar[Change]
+    change: ClassVar[BandChange]
 
     @classmethod
     def at(cls, setting: str) -> "BandFill":

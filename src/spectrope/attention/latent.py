@@ -149,6 +149,9 @@ class Decoupled(Composite):
         """The encoding that acts on the last coordinates."""
         return self.terms[0]
 
+    def acts_on(self, width: int) -> range:
+        return range(width - self.width, width)
+
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
         return self.inner.embed(x, pos)
 

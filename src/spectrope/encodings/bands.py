@@ -13,7 +13,6 @@ from spectrope.encodings.base import Encoding, Side
 from spectrope.encodings.composite import Composite
 from spectrope.encodings.context import Context, Form, Tag
 from spectrope.encodings.drope import DRoPE
-from spectrope.encodings.partial_dims import PartialDims
 from spectrope.encodings.per_head import PerHead
 from spectrope.encodings.rope import RoPE
 
@@ -81,12 +80,12 @@ def rotating_pairs(encoding: Encoding, width: int) -> RotatingPairs:
     if not encoding.turns:
         nothing = torch.zeros(0, dtype=torch.float64)
         return RotatingPairs(nothing, torch.zeros(0, 2, dtype=torch.int64))
-    if isinstance(encoding, PartialDims):
-        return rotating_pairs(encoding.terms[0], encoding.width)
     if isinstance(encoding, Composite) and not isinstance(encoding, PerHead):
         turning = [term for term in encoding.terms if term.turns]
         if len(turning) == 1:
-            return rotating_pairs(turning[0], width)
+            place = encoding.acts_on(width)
+            inner = rotating_pairs(turning[0], len(place))
+            return RotatingPairs(inner.frequencies, inner.coordinates + place.start)
     if isinstance(encoding, RoPE | DRoPE) and Tag.SHIFT_INVARIANT in encoding.tags:
         return RotatingPairs(_frequencies(encoding, width), _coordinates(width // 2, encoding.pairing))
     raise UnsupportedError(

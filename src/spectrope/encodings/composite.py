@@ -57,6 +57,10 @@ class Composite(Encoding):
     def scales(self) -> bool:
         return any(term.scales for term in self.terms)
 
+    def acts_on(self, width: int) -> range:
+        """Coordinates of queries and keys that its terms turn, of so many."""
+        return range(width)
+
     @property
     def terms(self) -> list[Encoding]:
         """The encodings that it is made of."""

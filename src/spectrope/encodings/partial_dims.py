@@ -54,6 +54,9 @@ class PartialDims(Composite, name="partial_dims"):
         require(turns, config, "inner", "an encoding that rotates queries and keys and adds nothing")
         self.width = config.width
 
+    def acts_on(self, width: int) -> range:
+        return range(self.width)
+
     def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
         return (
             torch.cat([self.terms[0].scaled(q[..., : self.width]), q[..., self.width :]], -1)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from tests.lab.ablation.models import decoder, examples
+from tests.lab.ablation.models import LATENT, decoder, examples
 
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import PartialDims
@@ -155,6 +155,13 @@ def test_the_first_band_holds_the_highest_frequencies():
 def test_partial_rotation_has_bands_among_the_pairs_that_turn():
     pairs = rotating_pairs(PartialDims(head_dim=16, fraction=0.25), 16)
     assert pairs.coordinates.tolist() == [[0, 1], [2, 3]]
+
+
+def test_latent_attention_has_bands_among_the_pairs_of_its_last_coordinates():
+    model, data = decoder(attention=LATENT), examples(4)
+    site = sites(model, data)[0]
+    assert rotating_pairs(site.encoding, 10).coordinates.tolist() == [[6, 7], [8, 9]]
+    torch.testing.assert_close(site.filled("remove-band@0of1"), site.filled("content-only"))
 
 
 @pytest.mark.parametrize("encoding", ["shaw", "pope", "deberta"])

@@ -38,9 +38,10 @@ def test_the_costliest_head_comes_first_with_its_roles_and_band(tables):
     assert second["role"] == "sink"
 
 
-def test_a_head_that_needs_content_is_no_position_head():
-    head = {"sink": 0.0, "previous": 0.0, "induction": 0.7, "position-only call": "costs"}
-    assert roles(head | {"content-only call": "costs"}) == ["induction"]
+def test_a_head_that_does_not_need_positions_is_no_position_head():
+    head = {"sink": 0.0, "previous": 0.3, "induction": 0.7}
+    assert roles(head | {"content-only call": "undecided"}) == ["induction"]
+    assert roles(head | {"content-only call": "costs"}) == ["induction", "position"]
 
 
 def test_the_figure_has_a_panel_for_every_band_of_every_intervention(tables):

@@ -55,12 +55,14 @@ TITLES: Mapping[str, tuple[str, str]] = {
     ),
 }
 HEADS_SHOWN = 24
+LEAST = 1 / 3  # Share of a head's attention from which on it gives the head a role.
 HEADS = (
-    "Heads by what their removal costs. A head with at least half of its attention on the first token is a "
-    "sink, on the previous token a previous-token head, on what followed an earlier occurrence of the "
-    "current token an induction head. A position head costs without its positions (content alone) and not "
-    "without its content (position alone). Bars show mean attention at lags 0, 1, 2 and so on. Costs are "
-    "drops in points of accuracy; the costliest band is named with the cost of its removal."
+    "Heads by what their removal costs. A head with at least a third of its attention on the first token is "
+    "a sink, on the previous token a previous-token head, on what followed an earlier occurrence of the "
+    "current token an induction head. A position head costs without its positions (content alone). Where "
+    "several heads do the same work, removing one of them costs little. Bars show mean attention at lags 0, "
+    "1, 2 and so on. Costs are drops in points of accuracy; the costliest band is named with the cost of its "
+    "removal."
 )
 
 
@@ -131,11 +133,11 @@ def head_table(tables: AtlasTables) -> Table:
             "first token": percent(head["sink"]),
             "previous": percent(head["previous"]),
             "induction": percent(head["induction"]),
-            "mean lag": f"{head['reach']:.1f}",
+            "mean lag": f"{head['reach']:z.1f}",
             "by lag": sparkline(head["kernel"]),
-            "removed": f"{head['zero']:.1f}",
-            "position alone": f"{head['position-only']:.1f}",
-            "content alone": f"{head['content-only']:.1f}",
+            "removed": f"{head['zero']:z.1f}",
+            "position alone": f"{head['position-only']:z.1f}",
+            "content alone": f"{head['content-only']:z.1f}",
             "costliest band": worst[head["layer"], head["head"]],
         }
         for head in heads.head(HEADS_SHOWN).iter_rows(named=True)
@@ -146,15 +148,14 @@ def head_table(tables: AtlasTables) -> Table:
 
 
 def roles(head: Mapping[str, Any]) -> list[str]:
-    """Roles of a head: what it attends to with at least half of its attention, and whether by position.
+    """Roles of a head, by what it attends to and by whether it needs positions.
 
     Args:
-        head: A row of the heads with the calls of "position-only" and "content-only".
+        head: A row of the heads with the call of "content-only".
     """
     attention = {"sink": head["sink"], "previous token": head["previous"], "induction": head["induction"]}
-    found = [name for name, share in attention.items() if share is not None and share >= 0.5]
-    by_position = head["content-only call"] == "costs" and head["position-only call"] == "does not"
-    return [*found, *(["position"] if by_position else [])]
+    found = [name for name, share in attention.items() if share is not None and share >= LEAST]
+    return [*found, *(["position"] if head["content-only call"] == "costs" else [])]
 
 
 def percent(share: float | None) -> str:
@@ -178,7 +179,7 @@ def _worst_bands(tables: AtlasTables) -> dict[tuple[int, int], str]:
     """The band of each head whose removal costs most, and its cost."""
     removed = tables.cells.filter(intervention="remove-band").sort("drop")
     worst = removed.select("layer", "head", "band", "drop").iter_rows()
-    return {(layer, head): f"{band} ({drop:.1f})" for layer, head, band, drop in worst}
+    return {(layer, head): f"{band} ({drop:z.1f})" for layer, head, band, drop in worst}
 
 
 def _panels(tables: AtlasTables, intervention: str) -> list[Panel]:

@@ -1,7 +1,7 @@
 """`spectrope atlas`: which layers, heads and frequency bands a model needs."""
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -108,7 +108,7 @@ class Atlas(Checkpoints):
     def _of_checkpoint(self, source: str) -> MeasuredAtlas:
         if self.task is not None and self.texts is not None:
             raise ConfigError("a checkpoint is scored on either --task or --texts; got both.")
-        return atlas(
+        measured = atlas(
             self.open(source),
             on=self.texts or self.task,
             tokenizer=self.tokenizer_for(source, self.texts),
@@ -121,6 +121,7 @@ class Atlas(Checkpoints):
             batch=self.batch,
             device=self.device,
         )
+        return replace(measured, drawn=replace(measured.drawn, name=Path(source).name))
 
     def _check_out(self) -> None:
         if self.out is None or self.out.suffix == ".parquet":

@@ -57,6 +57,15 @@ class Example:
 
 EXAMPLES = (
     Example(
+        "Causal atlas",
+        "What each of two frequency bands of each head of a run costs: removed, frozen at the head's mean lag, "
+        "kept alone, and with attention to the first token spared; then the whole head.",
+        """
+sp.atlas(run, bands=2, examples=200, watch=sp.unwatched).figure().save("atlas.svg")
+""",
+        "atlas.svg",
+    ),
+    Example(
         "Audit of a checkpoint",
         "Wavelengths of the coordinate pairs of a small Llama that declares base 500,000 but whose rotary "
         "module was built with base 10,000: circles are declared, dots are measured.",

@@ -55,6 +55,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
     ),
 }
 HEADS_SHOWN = 24
+BARS_SHOWN = 12  # Lags in the table of heads.
 LEAST = 1 / 3  # Share of a head's attention from which on it gives the head a role.
 HEADS = (
     "Heads by what their removal costs. A head with at least a third of its attention on the first token is "
@@ -134,7 +135,7 @@ def head_table(tables: AtlasTables) -> Table:
             "previous": percent(head["previous"]),
             "induction": percent(head["induction"]),
             "mean lag": f"{head['reach']:z.1f}",
-            "by lag": sparkline(head["kernel"]),
+            "by lag": sparkline(head["kernel"][:BARS_SHOWN]),
             "removed": f"{head['zero']:z.1f}",
             "position alone": f"{head['position-only']:z.1f}",
             "content alone": f"{head['content-only']:z.1f}",

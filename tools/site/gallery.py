@@ -58,8 +58,8 @@ class Example:
 EXAMPLES = (
     Example(
         "Causal atlas",
-        "What each of two frequency bands of each head of a run costs: removed, frozen at the head's mean lag, "
-        "kept alone, and with attention to the first token spared; then the whole head.",
+        "What each of two frequency bands of each head of a run costs: removed, frozen at the head's mean "
+        "lag, kept alone, and with attention to the first token spared; then the whole head.",
         """
 sp.atlas(run, bands=2, examples=200, watch=sp.unwatched).figure().save("atlas.svg")
 """,

@@ -23,6 +23,7 @@ SIZE = {
     "grok": GROK,
     "audit": ("--length", "32"),
     "ablate": ("--examples", "8"),
+    "atlas": ("--examples", "8"),
     "measure": (),
     "spectrum": ("--examples", "8"),
     "attention": (),
@@ -34,6 +35,7 @@ SIZE = {
 NOT_RUN = {  # Words of commands that are only parsed, and why.
     "ray": "needs a cluster",
     "cuda": "needs a GPU",
+    "induction-llama": "takes minutes to train",
     "--texts": "needs a tokenizer",
     "--recipe": "run by the tests of recipes",
     "--own": "run by tests/cli/test_own_pages.py, with the files of the pages",

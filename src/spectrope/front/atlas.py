@@ -34,10 +34,11 @@ class Atlas(Shown, HeadEffects):
 
     Example:
         >>> import spectrope as sp
-        >>> run = sp.train("rope", epochs=1, n_examples=60, watch=sp.unwatched)
+        >>> plan = sp.experiment("distance", "rope", epochs=1, n_examples=60).with_(n_layers=1, n_heads=4)
+        >>> run = sp.train(plan, watch=sp.unwatched)
         >>> atlas = sp.atlas(run, bands=2, examples=20, watch=sp.unwatched)
         >>> atlas.to_frame().height, atlas.figure().name
-        (264, 'atlas')
+        (44, 'atlas')
     """
 
     drawn: AtlasTables

@@ -47,7 +47,7 @@ TITLES: Mapping[str, tuple[str, str]] = {
     "position-only": (
         "Position alone",
         "Queries and keys are replaced by their means: the head attends by position only. A head that costs "
-        "nothing here, and costs without its positions, is a position head.",
+        "nothing here does its work by position.",
     ),
     "content-only": (
         "Content alone",

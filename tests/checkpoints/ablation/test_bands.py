@@ -1,5 +1,6 @@
 """Frequency bands of a Llama: the sweep equals a model whose own rotation is changed for one head."""
 
+import copy
 import math
 
 import pytest
@@ -8,8 +9,10 @@ import torch.nn.functional as F
 from transformers import BloomConfig, BloomForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
+from spectrope.checkpoints.ablation.rotary import rotated_heads
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores, checkpoint_sweep, rotary_means
+from spectrope.checkpoints.adapters import Call
 from spectrope.checkpoints.sequences import predicting
 from spectrope.core.errors import UnsupportedError
 from spectrope.lab.ablation.interventions import HeadAblation
@@ -147,6 +150,24 @@ def test_what_is_refused():
     removed = [(HeadAblation(0, 0, "remove-band@0of2"),)]
     with pytest.raises(UnsupportedError, match="no rotary module"):
         checkpoint_scores(CheckpointSubject.of(bloom), data(), removed)
+    twice = llama()
+    twice.second = copy.deepcopy(twice.model.rotary_emb)
+    with pytest.raises(UnsupportedError, match="2 rotary modules"):
+        checkpoint_scores(CheckpointSubject.of(twice), data(), removed)
     both = [(HeadAblation(0, 0, "content-only"), HeadAblation(1, 0, "content-only"))]
     with pytest.raises(UnsupportedError, match="one head at a time"):
         checkpoint_scores(CheckpointSubject.of(llama()), data(), both)
+
+
+def test_rotations_and_values_have_to_be_seen():
+    odd = llama()
+    subject = CheckpointSubject.of(odd)
+    odd.model.rotary_emb.register_forward_hook(lambda module, args, output: (output[0][0], output[1][0]))
+    with pytest.raises(UnsupportedError, match="something else than cosines and sines"):
+        rotary_means(subject, data())
+    q = torch.zeros(1, 1, 3, 4)
+    call = Call("attention", q, q, None, torch.ones(1, 1, 3, 3, dtype=torch.bool), 0.5)
+    with pytest.raises(UnsupportedError, match="values and scale"):
+        rotated_heads(call, torch.ones(1, 3, 4), torch.zeros(1, 3, 4))
+    with pytest.raises(UnsupportedError, match="is for runs"):
+        checkpoint_scores(CheckpointSubject.of(llama()), data(), [(HeadAblation(0, 0, "value-bias"),)])

@@ -179,13 +179,18 @@ def rotations_recorded(model: nn.Module, sink: Callable[[RotatedHeads], None]) -
         waves[:] = [output]
 
     def hand_over(call: Call) -> None:
-        sink(_rotated(call, *waves[0]))
+        sink(rotated_heads(call, *waves[0]))
 
     with after(model, [rotary_name(model)], note), recorded(model, hand_over, attend=True):
         yield
 
 
-def _rotated(call: Call, cos: Float[Tensor, "b t d"], sin: Float[Tensor, "b t d"]) -> RotatedHeads:
+def rotated_heads(call: Call, cos: Float[Tensor, "b t d"], sin: Float[Tensor, "b t d"]) -> RotatedHeads:
+    """A call with the rotation whose cosines and sines a rotary module returned.
+
+    Raises:
+        UnsupportedError: If the call does not show its values and its scale.
+    """
     adjacent = torch.equal(cos[..., ::2], cos[..., 1::2])
     m = cos.shape[-1] // 2
     chosen = slice(None, None, 2) if adjacent else slice(m)

@@ -7,8 +7,8 @@ import torch
 from tests.lab.ablation.models import LATENT, decoder, examples
 
 from spectrope.core import ConfigError, UnsupportedError
-from spectrope.encodings import PartialDims
-from spectrope.encodings.bands import Band, RotatingPairs, kernel_band, rotating_pairs
+from spectrope.encodings import ALiBi, Context, PartialDims
+from spectrope.encodings.bands import Band, Banded, RotatingPairs, kernel_band, rotating_pairs
 from spectrope.lab.ablation.banded import read_band
 from spectrope.lab.ablation.engine import ablated_logits
 from spectrope.lab.ablation.fills.base import fill_of
@@ -169,6 +169,14 @@ def test_encodings_without_bands_are_refused(encoding):
     site = sites_without_means(decoder(encoding), examples(2))
     with pytest.raises(UnsupportedError, match="has no"):
         site.filled("remove-band@0of2")
+
+
+def test_bands_of_a_bias_need_whole_positions():
+    encoding = ALiBi(n_heads=2)
+    banded = Banded(encoding, Band(index=0, of=2), "remove", width=4, n_heads=2, causal=True)
+    q, places = torch.zeros(1, 2, 3, 4), torch.tensor([[0.0, 0.5, 1.0]])
+    with pytest.raises(UnsupportedError, match="whole-numbered positions"):
+        banded.bias(Context(q, q, places, places))
 
 
 def sites_without_means(model, data):

@@ -101,7 +101,7 @@ def test_the_checkpoint_stays_as_it_is(checkpoints, capsys):
         (("{root}/mute", "--method", "adaptive"), "--method and --protocol are for runs"),
         (("{root}/mute", "--threshold", "9"), "--threshold goes with --method adaptive, which is for runs."),
         (("{root}/mute", "--protocol", "R9"), "--method and --protocol are for runs"),
-        (("{root}/mute", "--fill", "content-only"), "filled with zero, mean, resample; got 'content-only'"),
+        (("{root}/mute", "--fill", "value-bias"), "filled with zero, mean, resample, position-only"),
         (("{root}/mute", "--task", "counting"), "must be one of induction, distance; got 'counting'"),
         (("{root}/mute", "--task", "distance", "--texts", "x"), "on either --task or --texts; got both"),
         (("{root}/mute", "--length", "7"), "need a length of at least 8; got 7"),

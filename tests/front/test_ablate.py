@@ -118,8 +118,8 @@ class TestAblate:
     def test_mistakes_are_one_line(self, llama, tmp_path):
         with pytest.raises(ConfigError, match="method is for runs; a model's heads are measured exactly"):
             sp.ablate(llama, method=Cumulative())
-        with pytest.raises(ConfigError, match="filled with zero, mean, resample; got 'content-only'"):
-            sp.ablate(llama, fill="content-only")
+        with pytest.raises(ConfigError, match="got 'value-bias'"):
+            sp.ablate(llama, fill="value-bias")
         with pytest.raises(ConfigError, match="texts need the model's tokenizer"):
             sp.ablate(llama, on=["a b c"])
         with pytest.raises(ConfigError, match="at least two tokens; got 1"):

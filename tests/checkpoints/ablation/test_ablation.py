@@ -315,7 +315,7 @@ def test_what_cannot_be_measured_is_refused():
     for place in ((2, 0), (0, 4), (-1, 0)):
         with pytest.raises(ConfigError, match="the model has no head"):
             checkpoint_scores(subject, data, [(HeadAblation(*place),)])
-    with pytest.raises(UnsupportedError, match="'content-only' needs queries and keys taken apart"):
+    with pytest.raises(UnsupportedError, match="no rotary module"):
         checkpoint_scores(subject, data, [(HeadAblation(0, 0, "content-only"),)])
     with pytest.raises(UnsupportedError, match="'resample' needs sequences of one length"):
         checkpoint_sweep(gpt2, sequences("gpt2", ragged=True), fill="resample")

@@ -182,7 +182,7 @@ def resolved_fill(spec: str) -> str:
         UnknownNameError: If no fill has that name.
         ConfigError: If the file cannot be run, or the fill does not take its setting.
     """
-    if is_foreign(spec) or "@" not in spec:
+    if not isinstance(spec, str) or is_foreign(spec) or "@" not in spec:
         return FILLS.resolve(spec)
     name, _, setting = spec.partition("@")
     name = FILLS.resolve(name)

@@ -122,7 +122,7 @@ def _changes(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
         if old == new:
             continue
         if is_dataclass(old) and type(old) is type(new):
-            yield from ((f"{field}.{inner}", *values) for inner, *values in _changes(old, new))
+            yield from ((f"{field}.{inner}", one, other) for inner, one, other in _changes(old, new))
         else:
             yield field, _short(old), _short(new)
 

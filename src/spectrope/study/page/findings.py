@@ -193,7 +193,7 @@ class Lost(NamedTuple):
     def p(self) -> float:
         """Of McNemar's exact test, two-sided."""
         changed = self.lost + self.gained
-        return stats.binomtest(self.lost, changed).pvalue if changed else 1.0
+        return float(stats.binomtest(self.lost, changed).pvalue) if changed else 1.0
 
     def words(self) -> str:
         """Counts and p-value, to follow "a deposit"."""

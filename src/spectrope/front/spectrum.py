@@ -8,20 +8,20 @@ from typing import Any
 from torch import Tensor
 
 from spectrope import lab
-from spectrope.checkpoints import LENGTH, ModelSpectrum, spectrum_of_model
+from spectrope.checkpoints import LENGTH, ModelSpectrum, ModelTerms, spectrum_of_model
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
 from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class, parse_encoding
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
-from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
+from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum, RunTerms
 from spectrope.front.targets import AnyTokenizer, Target, opened
 from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment_of, kernel_tables
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
 
 POSITIONS, HEADS, EXAMPLES, DRAWS = 512, 8, 64, 199
-Spectra = RunSpectrum | ModelSpectrum | EncodingSpectrum
+Spectra = RunSpectrum | ModelSpectrum | RunTerms | ModelTerms | EncodingSpectrum
 
 
 def spectrum(
@@ -35,6 +35,7 @@ def spectrum(
     layers: slice | None = None,
     batch: int | None = None,
     quantities: str | Sequence[str] = (),
+    terms: bool = False,
     tokenizer: AnyTokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
@@ -57,6 +58,8 @@ def spectrum(
         batch: Of a model: sequences in one pass; None takes all.
         quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
             run, or several.
+        terms: Of a run or a model: whether to split logits into the terms of content and position (Eq. 8 of
+            arXiv 2505.13027) instead of measuring spectra.
         tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
             named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
@@ -81,10 +84,18 @@ def spectrum(
         require_type(layers, slice, "layers", "a slice, such as slice(0, 4)")
     require_type(quantities, Sequence, "quantities", "a name or several")
     quantities = (quantities,) if isinstance(quantities, str) else quantities
+    if terms and quantities:
+        raise ConfigError("quantities are of spectra; terms=True measures the terms of Eq. 8 alone.")
     contents = {"on": on, "layers": layers, "batch": batch}
     if is_encoding(target):
         refuse(
-            contents | {"examples": examples, "draws": draws, "quantities": quantities or None},
+            contents
+            | {
+                "examples": examples,
+                "draws": draws,
+                "quantities": quantities or None,
+                "terms": terms or None,
+            },
             "runs or models",
             "an encoding has no content",
         )
@@ -104,6 +115,8 @@ def spectrum(
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")
         plan = Measurement(examples=examples, draws=draws, quantities=tuple(quantities))
         with watching(watch, [experiment_of(known).label]) as shown:
+            if terms:
+                return RunTerms(known, plan.mark, lab.terms(known, place, plan, shown))
             return RunSpectrum(known, plan.mark, lab.spectrum(known, place, plan, shown))
     require_language_model(known)
     length = LENGTH if length is None else length
@@ -121,6 +134,7 @@ def spectrum(
             draws=draws,
             batch=batch,
             quantities=quantities,
+            terms=terms,
             watch=shown,
         )
 

@@ -1,6 +1,7 @@
 """Spectra of the heads of a run or a model, or of an encoding by itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -8,15 +9,16 @@ from typing import Any
 from torch import Tensor
 
 from spectrope import lab
+from spectrope.attention import ATTENTIONS, Latent
 from spectrope.checkpoints import LENGTH, ModelSpectrum, ModelTerms, spectrum_of_model
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class, parse_encoding
+from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
 from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum, RunTerms
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment_of, kernel_tables
+from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment, experiment_of, kernel_tables
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
 
@@ -99,7 +101,7 @@ def spectrum(
             "runs or models",
             "an encoding has no content",
         )
-        return _of_encoding(
+        return spectrum_of_encoding(
             target, POSITIONS if length is None else length, HEADS if heads is None else heads
         )
     refuse({"heads": heads}, "encodings", "a model has its own")
@@ -142,20 +144,33 @@ def spectrum(
 def is_encoding(target: object) -> bool:
     """Whether something is an encoding, or the name of one."""
     if isinstance(target, str):
-        return is_foreign(target) or target.partition(":")[0] in ENCODINGS
+        first = target.partition(":")[0].partition("+")[0]
+        return is_foreign(target) or first in ENCODINGS or first in ATTENTIONS
     return isinstance(target, Encoding | EncodingConfig) or is_encoding_class(target)
 
 
-def _of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
-    config = parse_encoding(target) if isinstance(target, str) else target
-    if is_encoding_class(config):
-        config = config.Config()
-    if isinstance(config, Encoding):
-        built, sizes = config, config.config
+def spectrum_of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
+    """The Toeplitz matrices of an encoding by itself, or of a latent attention with it, in a causal layer.
+
+    Args:
+        target: Its name, `mla` or `mla+NAME` for latent attention, or a class, configuration or module.
+        length: Number of positions.
+        heads: Number of heads of an encoding that is named or configured.
+
+    Raises:
+        UnsupportedError: If it has none, with the reason.
+    """
+    if isinstance(target, Encoding):
+        sizes = target.config
         heads = getattr(sizes, "n_heads", heads)
         width = getattr(sizes, "head_dim", DecoderConfig.head_dim)
-    else:
-        model = DecoderConfig(max_length=length, n_heads=heads, n_layers=1, encoding=config)
-        built, width = model.encoding.build(), model.head_dim
+        kernels = encoding_kernels(target, length, heads, width, causal=True)
+        return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
+    named = experiment("distance", target).model
+    model = replace(named, max_length=length, n_heads=heads, n_layers=1, head_dim=DecoderConfig.head_dim)
+    (built,) = model.attention.encode(model.encoding.build_layers(1))
+    width = model.head_dim if built.config is model.encoding else built.config.head_dim
+    if isinstance(model.attention, Latent.Config):
+        width = model.head_dim + model.attention.rotary_dim
     kernels = encoding_kernels(built, length, heads, width, causal=True)
     return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))

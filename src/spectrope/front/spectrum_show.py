@@ -12,7 +12,12 @@ from spectrope.store import Run
 
 ShownPart = str | tuple[str, pl.DataFrame]
 EIGENVALUES_SHOWN = 8
-UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
+UNITS = {
+    "bias": "bias in logit units",
+    "rotation": "mean cosine of the rotation",
+    "product": "mean product of equal content",
+    "input": "product of input terms",
+}
 THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
 LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
 

@@ -9,9 +9,8 @@ import tyro
 from spectrope.checkpoints import LENGTH, Checkpoints
 from spectrope.console import RARE, ROOT, JsonOption, Own, RunsRoot, print_json, refuse_given, say, show
 from spectrope.core import ConfigError, require
-from spectrope.encodings import parse_encoding
 from spectrope.front import run_or_checkpoint
-from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum
+from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum, spectrum_of_encoding
 from spectrope.store import Run, disk_errors, write_parquet
 
 
@@ -77,7 +76,9 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities", "terms")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.n_heads))
+            length = POSITIONS if self.length is None else self.length
+            require(length >= 2, self, "length", "at least 2")
+            self._keep(spectrum_of_encoding(self.encoding, length, self.n_heads))
             return
         refuse_given(self, ("n_heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)

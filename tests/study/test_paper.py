@@ -9,9 +9,9 @@ from spectrope.cli import BAD_INPUT, main
 from spectrope.core.errors import ConfigError
 from spectrope.figures import panels_spec, write_spec
 from spectrope.study.arms import planned
-from spectrope.study.paper.arms import Asked
-from spectrope.study.paper.items import FIGURES, PRINTED, SIX, TABLES, figure_of, table_of
-from spectrope.study.paper.page import render_paper
+from spectrope.study.page.paper.arms import PaperRuns
+from spectrope.study.page.paper.items import FIGURES, PRINTED, SIX, TABLES, figure_of, table_of
+from spectrope.study.page.paper.page import render_paper
 from spectrope.study.rows import StudyRows
 
 SEEDS = (0, 1)
@@ -19,7 +19,7 @@ SEEDS = (0, 1)
 
 def made(without=()):
     """Rows of all that the figures draw, two seeds each, whose accuracy tells encoding and task."""
-    bare = Asked(StudyRows(), "mini", "controlled", SEEDS)
+    bare = PaperRuns(StudyRows(), "mini", "controlled", SEEDS)
     cases = [(task, name) for task in ("distance", "counting") for name in (*SIX, "mla", "sum")]
     cases += [("distance", encoding) for encoding in bare.by_heads().values()]
     rows = [
@@ -28,7 +28,7 @@ def made(without=()):
         if encoding not in without
         for seed in SEEDS
     ]
-    return Asked(StudyRows.of(rows), "mini", "controlled", SEEDS)
+    return PaperRuns(StudyRows.of(rows), "mini", "controlled", SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_table_1_has_the_printed_accuracies_beside_ours(asked):
 
 
 def test_tables_of_settings_equal_the_papers_at_its_scale():
-    paper = Asked(StudyRows(), "paper", "released", (0,))
+    paper = PaperRuns(StudyRows(), "paper", "released", (0,))
     for number, other in ((3, {"maximum length", "batch size"}), (4, {"maximum length"})):
         rows = table_of(number).table(paper).rows
         assert {one["setting"] for one in rows if one["paper"] != one["here"]} == other

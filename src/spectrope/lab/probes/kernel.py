@@ -135,10 +135,12 @@ def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator
             yield EncodingKernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)
 
 
-Found = Iterator[tuple[tuple[int, ...], Float[Tensor, " n"] | str]]
+HeadLags = Iterator[tuple[tuple[int, ...], Float[Tensor, " n"] | str]]
 
 
-def _products(encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]) -> Found:
+def _products(
+    encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]
+) -> HeadLags:
     """Products of the heads without a steady rotation."""
     steady = {head for kernel in known if kernel.kind == "rotation" for head in kernel.heads}
     shared: dict[Encoding, list[int]] = {}
@@ -148,7 +150,9 @@ def _products(encoding: Encoding, n: int, n_heads: int, width: int, known: Seque
         yield tuple(heads), product_lags(one, n, width)
 
 
-def _inputs(encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]) -> Found:
+def _inputs(
+    encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]
+) -> HeadLags:
     """The product of input terms, the same for all heads."""
     lags = input_lags(encoding, n)
     if lags is not None:

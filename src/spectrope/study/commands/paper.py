@@ -14,9 +14,9 @@ from spectrope.figures import check_figure, check_page, panels_spec, write_spec
 from spectrope.lab import CONDITIONS, OWN, OWN_TASKS, SCALES
 from spectrope.store import survey
 from spectrope.study.commands._common import Results, existing_rows
-from spectrope.study.paper.arms import Asked
-from spectrope.study.paper.items import figure_of, table_of
-from spectrope.study.paper.page import write_paper
+from spectrope.study.page.paper.arms import PaperRuns
+from spectrope.study.page.paper.items import figure_of, table_of
+from spectrope.study.page.paper.page import write_paper
 from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import RESULTS
 
@@ -39,13 +39,13 @@ class _Stored:
         Path | None, tyro.conf.arg(help="Folder of run folders to read instead of stored results.")
     ] = None
 
-    def asked(self) -> Asked:
+    def asked(self) -> PaperRuns:
         """The results, read."""
         for name, value, known in (("scale", self.scale, SCALES), ("condition", self.condition, CONDITIONS)):
             if value not in known:
                 raise UnknownNameError(name, value, known)
         rows = existing_rows(self.rows, self.scale) if self.runs is None else _rows_of(self.runs)
-        return Asked(rows, self.scale, self.condition, chosen_seeds(self.seeds))
+        return PaperRuns(rows, self.scale, self.condition, chosen_seeds(self.seeds))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,19 +9,19 @@ import polars as pl
 
 from spectrope.figures import INK, QUIET, Marks, Panel, exact, styles
 from spectrope.stats import t_interval
-from spectrope.study.paper.arms import TASKS, Asked, Found
+from spectrope.study.page.paper.arms import TASKS, CaseRuns, PaperRuns
 from spectrope.study.rows import StudyRow
 
 HEIGHT = 190
 SPLITS = {"train": "training", "test": "held out"}
 
 
-def curves(asked: Asked, task: str, encodings: Sequence[str]) -> list[Panel]:
+def curves(runs: PaperRuns, task: str, encodings: Sequence[str]) -> list[Panel]:
     """Accuracy by epoch, a line per encoding and a panel per split, as means over seeds."""
     frames = [
         row.tables["metrics"].select("epoch", "split", "accuracy").with_columns(encoding=pl.lit(name))
         for name in encodings
-        for row in asked.found(task, name, "metrics").rows
+        for row in runs.found(task, name, "metrics").rows
     ]
     if not frames:
         return []
@@ -50,16 +50,16 @@ def curves(asked: Asked, task: str, encodings: Sequence[str]) -> list[Panel]:
     ]
 
 
-def drops(asked: Asked, cases: Sequence[tuple[str, str]]) -> list[Panel]:
+def drops(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
     """Drop of accuracy by layer, a point per head and seed, a panel per encoding and task."""
     return [
         _drops(f"{encoding}, {TASKS[task]}", found)
         for task, encoding in cases
-        if (found := asked.found(task, encoding, "ablation")).rows
+        if (found := runs.found(task, encoding, "ablation")).rows
     ]
 
 
-def _drops(title: str, found: Found) -> Panel:
+def _drops(title: str, found: CaseRuns) -> Panel:
     rows = [row for one in found.rows for row in _heads(one)]
     layers = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
     y = alt.Y("drop:Q", title="drop, points")
@@ -74,7 +74,7 @@ def _drops(title: str, found: Found) -> Panel:
     return Panel("", _noted(title, found), layered, HEIGHT)
 
 
-def _noted(title: str, found: Found) -> str:
+def _noted(title: str, found: CaseRuns) -> str:
     words = [f"{len(found.rows)} seed{'s' if len(found.rows) > 1 else ''}", found.note]
     return f"{title} ({', '.join(filter(None, words))})"
 
@@ -84,12 +84,12 @@ def _heads(row: StudyRow) -> list[dict[str, Any]]:
     return table.with_columns(seed=pl.lit(row.experiment.seed)).to_dicts()
 
 
-def head_lines(asked: Asked, share: float) -> list[Panel]:
+def head_lines(runs: PaperRuns, share: float) -> list[Panel]:
     """Drop by number of the head, a line per layer, for RoPE on a share of the heads; first seed."""
-    by_heads = asked.by_heads()
+    by_heads = runs.by_heads()
     whole = max(by_heads)
     k = min((one for one in by_heads if 0 < one < whole), key=lambda one: abs(one / whole - share))
-    found = asked.found("distance", by_heads[k], "ablation")
+    found = runs.found("distance", by_heads[k], "ablation")
     if not found.rows:
         return []
     rows = _heads(found.rows[0])
@@ -108,14 +108,14 @@ def head_lines(asked: Asked, share: float) -> list[Panel]:
     return [Panel("", f"RoPE on {k} of {whole} heads ({words})", {"lines": Marks(rows, line)}, HEIGHT)]
 
 
-def by_heads(asked: Asked) -> list[Panel]:
+def by_heads(runs: PaperRuns) -> list[Panel]:
     """Held-out accuracy against the number of heads with RoPE, a panel per task."""
     panels = []
     for task, title in TASKS.items():
         rows = [
             {"k": k, **accuracy}
-            for k, encoding in asked.by_heads().items()
-            if (accuracy := accuracies(asked.found(task, encoding, "metrics")))
+            for k, encoding in runs.by_heads().items()
+            if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
         ]
         if len(rows) > 2:  # More than the two ends, which are no partial RoPE.
             panels.append(Panel("", title, _against_heads(rows), HEIGHT))
@@ -133,12 +133,12 @@ def _against_heads(rows: list[dict[str, Any]]) -> dict[str, Marks]:
     return {"intervals": Marks(rows, bars), "means": Marks(rows, line)}
 
 
-def bars(asked: Asked, cases: Sequence[tuple[str, str]]) -> list[Panel]:
+def bars(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
     """Held-out accuracy of some encodings and tasks as bars with intervals over seeds."""
     rows = [
         {"case": f"{encoding}, {TASKS[task]}", **accuracy}
         for task, encoding in cases
-        if (accuracy := accuracies(asked.found(task, encoding, "metrics")))
+        if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
     ]
     if not rows:
         return []
@@ -152,7 +152,7 @@ def bars(asked: Asked, cases: Sequence[tuple[str, str]]) -> list[Panel]:
     return [Panel("", "accuracy", {"bars": Marks(rows, bar), "intervals": Marks(rows, rule)}, HEIGHT)]
 
 
-def accuracies(found: Found) -> dict[str, Any]:
+def accuracies(found: CaseRuns) -> dict[str, Any]:
     """Mean held-out accuracy in percent with its t interval over seeds, and the seeds; empty without rows."""
     values = np.array([100 * row.facts["test_accuracy"] for row in found.rows])
     if len(values) == 0:

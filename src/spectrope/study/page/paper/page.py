@@ -4,27 +4,27 @@ from pathlib import Path
 
 from spectrope.core import ConfigError
 from spectrope.figures import Section, rendered, write_page
-from spectrope.study.paper.arms import Asked
-from spectrope.study.paper.items import FIGURES, SOURCE, TABLES
+from spectrope.study.page.paper.arms import PaperRuns
+from spectrope.study.page.paper.items import FIGURES, SOURCE, TABLES
 
 LEAST = 300  # Width of a panel, in pixels.
 
 
-def write_paper(asked: Asked, path: Path) -> Path:
+def write_paper(runs: PaperRuns, path: Path) -> Path:
     """Write the page, whole or not at all, and return its path.
 
     Raises:
         StoreError: If the file cannot be written.
     """
-    return write_page(render_paper(asked), path)
+    return write_page(render_paper(runs), path)
 
 
-def render_paper(asked: Asked) -> str:
+def render_paper(runs: PaperRuns) -> str:
     """The page as text; what cannot be shown is listed with the reason."""
     sections, tables, reasons = [], [], []
     for figure in FIGURES:
         try:
-            panels = figure.panels(asked)
+            panels = figure.panels(runs)
         except ConfigError as error:
             reasons.append(f"{error}")
             continue
@@ -32,12 +32,12 @@ def render_paper(asked: Asked) -> str:
         sections.append(Section(f"figure-{figure.number}", title, figure.says, panels, LEAST))
     for table in TABLES:
         try:
-            tables.append(table.table(asked))
+            tables.append(table.table(runs))
         except ConfigError as error:
             reasons.append(f"{error}")
     lead = (
-        f"Every figure and table of {SOURCE}, from runs at scale {asked.scale} under condition "
-        f"{asked.condition}. Statements about the paper are in its own words or numbers; the verdicts on its "
+        f"Every figure and table of {SOURCE}, from runs at scale {runs.scale} under condition "
+        f"{runs.condition}. Statements about the paper are in its own words or numbers; the verdicts on its "
         "claims are on the replication page."
     )
     return rendered(

@@ -13,8 +13,8 @@ TASKS = {"distance": "Task 1", "counting": "Task 2"}
 
 
 @dataclass(frozen=True)
-class Asked:
-    """Which runs are asked for.
+class PaperRuns:
+    """Which runs are runs for.
 
     Args:
         rows: All rows that there are.
@@ -33,14 +33,14 @@ class Asked:
         sizes = {"scale": self.scale, "condition": self.condition}
         return [planned(task, encoding, seed=seed, **sizes) for seed in self.seeds]
 
-    def found(self, task: str, encoding: str | EncodingConfig, table: str) -> "Found":
+    def found(self, task: str, encoding: str | EncodingConfig, table: str) -> "CaseRuns":
         """The rows of these experiments that have a table; without dropout, where there are none with it."""
         wanted = self.experiments(task, encoding)
         rows = self._with(wanted, table)
         if rows:
-            return Found(rows, "")
+            return CaseRuns(rows, "")
         bare = [replace(one, model=replace(one.model, dropout=0.0)) for one in wanted]
-        return Found(self._with(bare, table), "without dropout")
+        return CaseRuns(self._with(bare, table), "without dropout")
 
     def _with(self, experiments: Iterable[Experiment], table: str) -> list[StudyRow]:
         rows = (self.rows.get(one) for one in experiments)
@@ -53,12 +53,12 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class CaseRuns:
     """The rows of one encoding on one task.
 
     Args:
         rows: A row per seed; none where nothing has been run.
-        note: How these runs differ from those asked for; empty where they do not.
+        note: How these runs differ from those runs for; empty where they do not.
     """
 
     rows: list[StudyRow]

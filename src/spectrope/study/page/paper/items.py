@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from spectrope.core import ConfigError
 from spectrope.figures import Panel, Table
-from spectrope.study.paper.arms import TASKS, Asked
-from spectrope.study.paper.draw import accuracies, bars, by_heads, curves, drops, head_lines
+from spectrope.study.page.paper.arms import TASKS, PaperRuns
+from spectrope.study.page.paper.draw import accuracies, bars, by_heads, curves, drops, head_lines
 
 T = TypeVar("T")
 SOURCE = "arXiv 2505.13027 v1"
@@ -31,10 +31,10 @@ class PaperFigure:
     number: int
     title: str
     says: str
-    draw: Callable[[Asked], list[Panel]] | None = None
+    draw: Callable[[PaperRuns], list[Panel]] | None = None
     reason: str = ""
 
-    def panels(self, asked: Asked) -> list[Panel]:
+    def panels(self, runs: PaperRuns) -> list[Panel]:
         """Its panels.
 
         Raises:
@@ -42,11 +42,11 @@ class PaperFigure:
         """
         if self.draw is None:
             raise ConfigError(f"figure {self.number} of {SOURCE}: {self.reason}")
-        panels = self.draw(asked)
+        panels = self.draw(runs)
         if not panels:
             raise ConfigError(
-                f"figure {self.number} of {SOURCE} has no runs to draw at scale {asked.scale} under "
-                f"{asked.condition}; `spectrope claims run --scale {asked.scale}` makes those of the claims."
+                f"figure {self.number} of {SOURCE} has no runs to draw at scale {runs.scale} under "
+                f"{runs.condition}; `spectrope claims run --scale {runs.scale}` makes those of the claims."
             )
         return panels
 
@@ -66,10 +66,10 @@ class PaperTable:
     number: int
     title: str
     says: str
-    fill: Callable[[Asked], list[dict[str, str]]] | None = None
+    fill: Callable[[PaperRuns], list[dict[str, str]]] | None = None
     reason: str = ""
 
-    def table(self, asked: Asked) -> Table:
+    def table(self, runs: PaperRuns) -> Table:
         """The table.
 
         Raises:
@@ -78,7 +78,7 @@ class PaperTable:
         if self.fill is None:
             raise ConfigError(f"table {self.number} of {SOURCE}: {self.reason}")
         title = f"Table {self.number}: {self.title}"
-        return Table(f"table-{self.number}", title, self.says, self.fill(asked))
+        return Table(f"table-{self.number}", title, self.says, self.fill(runs))
 
 
 PRINTED = {
@@ -88,12 +88,12 @@ PRINTED = {
 }  # Table 1, accuracy in percent.
 
 
-def _accuracy_rows(asked: Asked) -> list[dict[str, str]]:
+def _accuracy_rows(runs: PaperRuns) -> list[dict[str, str]]:
     rows = []
     for method, printed in PRINTED.items():
         row = {"method": method}
         for task, name in TASKS.items():
-            found = accuracies(asked.found(task, method, "metrics"))
+            found = accuracies(runs.found(task, method, "metrics"))
             row[f"{name}: paper"] = f"{printed[task]:.2f}"
             row[f"{name}: here"] = (
                 f"{found['estimate']:.1f} [{found['low']:.1f}, {found['high']:.1f}]" if found else "not run"
@@ -119,13 +119,13 @@ SETTINGS = {
 }  # Tables 3 and 4 have these in common.
 
 
-def _setting_rows(printed: dict[str, str], encoding: str, asked: Asked) -> list[dict[str, str]]:
-    ours = _settings(encoding, asked)
+def _setting_rows(printed: dict[str, str], encoding: str, runs: PaperRuns) -> list[dict[str, str]]:
+    ours = _settings(encoding, runs)
     return [{"setting": name, "paper": text, "here": ours[name]} for name, text in printed.items()]
 
 
-def _settings(encoding: str, asked: Asked) -> dict[str, str]:
-    one, other = (asked.experiments(task, encoding)[0] for task in TASKS)
+def _settings(encoding: str, runs: PaperRuns) -> dict[str, str]:
+    one, other = (runs.experiments(task, encoding)[0] for task in TASKS)
     model, training = one.model, one.training
     return {
         "vocabulary": f"{model.vocabulary}",
@@ -180,9 +180,9 @@ FIGURES = (
         6,
         "RoPE with an absolute term: accuracy and drops",
         "Sec. 5.2: no deposit in the first layer; it returns from the second on.",
-        lambda asked: [
-            *bars(asked, [("distance", "sum"), ("counting", "sum")]),
-            *drops(asked, [("distance", "sum")]),
+        lambda runs: [
+            *bars(runs, [("distance", "sum"), ("counting", "sum")]),
+            *drops(runs, [("distance", "sum")]),
         ],
     ),
     PaperFigure(

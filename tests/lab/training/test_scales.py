@@ -146,9 +146,7 @@ def test_combinations_have_names_of_their_own():
 @pytest.mark.parametrize("condition", ["controlled", "described", "released"])
 def test_latent_attention_takes_the_batch_of_table_4_at_the_scale_of_the_paper(condition):
     sizes = {
-        (scale, encoding): experiment(
-            "counting", encoding, scale=scale, condition=condition
-        ).training.batch_size
+        (scale, name): experiment("counting", name, scale=scale, condition=condition).training.batch_size
         for scale in ("mini", "paper")
         for name in ("mla", "mla+alibi", "rope")
     }

@@ -14,7 +14,7 @@ TASKS = {"distance": "Task 1", "counting": "Task 2"}
 
 @dataclass(frozen=True)
 class PaperRuns:
-    """Which runs are runs for.
+    """Stored runs of one scale, condition and choice of seeds.
 
     Args:
         rows: All rows that there are.

@@ -24,7 +24,7 @@ class PaperFigure:
         number: Its number.
         title: What it shows.
         says: What the text concludes from it, and where.
-        draw: Its panels from the runs there are; None where there is nothing to draw.
+        draw: Its panels from the runs there are; None where nothing is drawn.
         reason: Why there is nothing to draw.
     """
 

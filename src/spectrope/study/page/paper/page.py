@@ -37,8 +37,8 @@ def render_paper(runs: PaperRuns) -> str:
             reasons.append(f"{error}")
     lead = (
         f"Every figure and table of {SOURCE}, from runs at scale {runs.scale} under condition "
-        f"{runs.condition}. Statements about the paper are in its own words or numbers; the verdicts on its "
-        "claims are on the replication page."
+        f"{runs.condition}. Captions summarise what the text says of each, with its section; the verdicts on "
+        "its claims are on the replication page."
     )
     return rendered(
         "paper.html",

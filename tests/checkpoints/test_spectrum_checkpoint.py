@@ -46,6 +46,20 @@ def test_what_rotation_does_is_shown_and_kept(checkpoints, tmp_path, capsys):
     assert pl.read_parquet(tmp_path / "bands.parquet").select("layer", "head").unique().height == 8
 
 
+def test_the_terms_of_logits_are_told_for_each_stack(checkpoints, tmp_path, capsys):
+    options = ("--terms", "--examples", "6", "--length", "12", "--draws", "3", "--out", str(tmp_path))
+    assert main(("spectrum", str(checkpoints / "mute"), *options)) == 0
+    assert "design: random tokens" in capsys.readouterr().out
+    table = pl.read_parquet(tmp_path / "terms.parquet")
+    sums = table.group_by("layer", "head").agg((pl.col("share") + pl.col("covariance")).sum())
+    assert sums["share"].to_list() == pytest.approx([1] * len(sums))
+    assert pl.read_parquet(tmp_path / "position_factor.parquet")["real"].is_between(-2, 2).all()
+    assert main(("spectrum", str(checkpoints / "t5"), *options)) == 0
+    table = pl.read_parquet(tmp_path / "terms.parquet")
+    assert set(table["role"]) == {"encoder", "decoder"}
+    assert "bias" in set(table["term"])
+
+
 def test_both_stacks_are_listed(checkpoints, capsys):
     options = ("--examples", "4", "--length", "12", "--draws", "9", "--layers", "0")
     assert main(("spectrum", str(checkpoints / "t5"), *options)) == 0

@@ -4,6 +4,7 @@ import pytest
 
 from spectrope.core.errors import ConfigError, UnknownNameError
 from spectrope.encodings import ALiBi, Geometric, NoPE, PerLayer, RoPE, Sinusoidal, Sum, YaRN
+from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.spec import parse_encoding, read_value
 from spectrope.lab.training.scales import experiment
 
@@ -22,6 +23,17 @@ from spectrope.lab.training.scales import experiment
             "sum:rope:yarn,factor=2+alibi",
             Sum.Config(parts=(RoPE.Config(schedule=YaRN(factor=2.0)), ALiBi.Config())),
         ),
+        ("per_head:rope=4", PerHead.Config(groups=(Group(heads=4, encoding=RoPE.Config()),))),
+        (
+            "per_head:rope:yarn,factor=2=4+alibi=20",
+            PerHead.Config(
+                n_heads=24,
+                groups=(
+                    Group(heads=4, encoding=RoPE.Config(schedule=YaRN(factor=2.0))),
+                    Group(heads=20, encoding=ALiBi.Config()),
+                ),
+            ),
+        ),
         ("per_layer:rope+nope", PerLayer.Config(layers=(RoPE.Config(), NoPE.Config()))),
     ],
 )
@@ -39,6 +51,9 @@ def test_a_line_describes_a_configuration(spec, config):
         ("rope:yarn,factor=0.5", ConfigError, "factor must be at least 1"),
         ("alibi:learne=true", ConfigError, "has no field 'learne'; did you mean learned"),
         ("nope:yarn", ConfigError, "Config has no field 'yarn'"),
+        ("per_head:rope", ConfigError, "numbers of heads, such as rope=4; got 'rope'"),
+        ("per_head:rope=0", ConfigError, "heads must be at least 1; got 0"),
+        ("per_head:rope=4+nop=2", UnknownNameError, "did you mean nope"),
         ("sum:rope+sinusoida", UnknownNameError, "did you mean sinusoidal"),
     ],
 )

@@ -39,6 +39,8 @@ def add_spectra(run: Run) -> Run:
     spectra = [_layer(run.frame("kernel").filter(pl.col("layer") == layer)) for layer in range(LAYERS)]
     for table, data in eigenvalue_tables(spectra).items():
         run.write_frame(table, data)
+    run.write_frame("terms", _frame(_terms(rng)))
+    run.write_frame("term_kernel", _frame(_term_kernel(rng)))
     if name == "rope":
         run.write_frame("bands", _frame(_bands(rng)))
     if name in ("rope", "alibi"):
@@ -100,6 +102,28 @@ def _shares(rng: np.random.Generator):
         for part, share in zip(("content", "position", "residual"), rng.dirichlet([2, 2, 1]), strict=True):
             null = None if part == "residual" else 0.02
             yield {"layer": layer, "part": part, "null": null} | bounded("share", float(share))
+
+
+def _terms(rng: np.random.Generator):
+    names = ("content-content", "content-position", "position-content", "position-position", "interaction")
+    for design in ("held-out", "balanced"):
+        for layer, head in PLACES:
+            place = {"design": design, "layer": layer, "head": head}
+            for term, share in zip(names, rng.dirichlet([1] * 5), strict=True):
+                yield place | {"term": term, "share": float(share), "covariance": 0.0, "toeplitz": 0.5}
+
+
+def _term_kernel(rng: np.random.Generator):
+    for layer, head in PLACES:
+        place = {"design": "balanced", "layer": layer, "head": head}
+        for lag in range(LENGTH):
+            effect = rng.normal()
+            yield place | {
+                "lag": float(lag),
+                "effect": effect,
+                "entry_low": effect - 0.1,
+                "entry_high": effect + 0.1,
+            }
 
 
 def _bands(rng: np.random.Generator):

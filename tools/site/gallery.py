@@ -21,6 +21,7 @@ for encoding in ("alibi", "rope"):
     for method in (None, Cumulative(examples=400), Screen(examples=400)):
         sp.ablate(run, method=method, watch=sp.unwatched)
     sp.spectrum(run, examples=16, draws=19, watch=sp.unwatched)
+    sp.spectrum(run, examples=16, draws=19, terms=True, watch=sp.unwatched)
 """
 RATES = """
 sp.compare(

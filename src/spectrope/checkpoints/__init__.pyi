@@ -9,6 +9,7 @@ __all__ = [
     "Checkpoints",
     "Content",
     "ModelSpectrum",
+    "ModelTerms",
     "OwnModel",
     "Tokenizer",
     "ablate_model",
@@ -39,4 +40,4 @@ from .adapters.texts import Tokenizer
 from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint
 from .options import Checkpoints
-from .spectrum_show import LENGTH, ModelSpectrum, sequences_for, spectrum_of_model
+from .spectrum_show import LENGTH, ModelSpectrum, ModelTerms, sequences_for, spectrum_of_model

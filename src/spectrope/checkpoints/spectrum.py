@@ -27,15 +27,18 @@ from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, Progress, Watch, unwatched
 from spectrope.lab import (
     LayerSpectrum,
+    LayerTerms,
     Measurement,
     StateShares,
     TablesByName,
     bands_table,
     kernel_table,
     layer_spectrum,
+    layer_terms,
     shares_table,
     spectrum_table,
     state_shares,
+    term_tables,
 )
 
 PROBED = 512  # Positions at which rotations are measured, where the model takes as many.
@@ -73,23 +76,15 @@ def checkpoint_spectrum(
         ConfigError: If there are fewer than two sequences or tokens, or none of the layers.
         UnsupportedError: If no attention kernel could be observed, or a mask is neither causal nor full.
     """
-    if len(data) < 2 or int(data.lengths.min()) < 2:
-        raise ConfigError(
-            f"spectra need two sequences of two tokens; got {len(data)} of {data.lengths.min()}."
-        )
     plan = Measurement(draws=draws, quantities=tuple(quantities))
-    subject = CheckpointSubject(model, head_sites(model, attending_modules(model)))
-    chosen = _chosen(subject, layers)
+    subject, chosen, heard = _opened(model, data, layers, batch)
     spectra: list[LayerSpectrum] = []
     states: list[StateShares] = []
-    with runs_at(data.width, model):
-        applied = _applied(subject, data)
-        for layer in layer_heads(subject, data, chosen, applied, batch):
-            assert layer.ctx.x_q is not None
-            tokens = data.tokens(subject.sites[layer.layer].role)
-            spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed, plan.names))
-            states.append(state_shares(layer.ctx.x_q, tokens))
-            watch(Progress("spectrum", len(spectra), len(chosen)))
+    for layer, tokens in heard:
+        assert layer.ctx.x_q is not None
+        spectra.append(layer_spectrum(layer, tokens.shape[1], draws, seed, plan.names))
+        states.append(state_shares(layer.ctx.x_q, tokens))
+        watch(Progress("spectrum", len(spectra), len(chosen)))
     tables = {
         "spectrum": spectrum_table(spectra, len(data)),
         "shares": _placed(shares_table(states), chosen),
@@ -97,6 +92,64 @@ def checkpoint_spectrum(
         "bands": bands_table(spectra),
     }
     return {name: _labelled(table, subject) for name, table in tables.items() if not table.is_empty()}
+
+
+def checkpoint_terms(
+    model: nn.Module,
+    data: Sequences,
+    *,
+    design: str,
+    layers: slice = slice(None),
+    batch: int | None = None,
+    draws: int = 199,
+    seed: int = 0,
+    watch: Watch = unwatched,
+) -> TablesByName:
+    """Split the logits of every head of a checkpoint into the terms of Eq. 8, one layer after the other.
+
+    The tables are those of a run's `terms`. Nothing is assumed of the weights: queries and keys are recorded
+    in a forward pass, and split after the measured rotation has been undone.
+
+    Args:
+        model: A Hugging Face model.
+        data: At least two sequences of the same length, at least 2.
+        design: Name of the sequences in the tables, such as "texts".
+        layers: Layers to measure, of each stack.
+        batch: Sequences in one pass; None takes all.
+        draws: Permutations in the test of each term.
+        seed: Seed of the permutations.
+        watch: Progress callback, called with the number of layers done.
+
+    Raises:
+        ConfigError: If there are fewer than two sequences or tokens, or none of the layers.
+        UnsupportedError: If no attention kernel could be observed, or a mask is neither causal nor full.
+    """
+    subject, chosen, heard = _opened(model, data, layers, batch)
+    found: list[LayerTerms] = []
+    for layer, tokens in heard:
+        found.append(layer_terms(layer, tokens, tokens.shape[1], draws, seed))
+        watch(Progress("terms", len(found), len(chosen)))
+    tables = term_tables({design: found}, {design: len(data)})
+    return {name: _labelled(table, subject) for name, table in tables.items() if not table.is_empty()}
+
+
+def _opened(
+    model: nn.Module, data: Sequences, layers: slice, batch: int | None
+) -> tuple[CheckpointSubject, list[int], Iterator[tuple[RecordedHeads, Tensor]]]:
+    """The model, the sites to measure, and their attention with the tokens of their stack, in order."""
+    if len(data) < 2 or int(data.lengths.min()) < 2:
+        raise ConfigError(
+            f"spectra need two sequences of two tokens; got {len(data)} of {data.lengths.min()}."
+        )
+    subject = CheckpointSubject(model, head_sites(model, attending_modules(model)))
+    chosen = _chosen(subject, layers)
+
+    def heard() -> Iterator[tuple[RecordedHeads, Tensor]]:
+        with runs_at(data.width, model):
+            for layer in layer_heads(subject, data, chosen, _applied(subject, data), batch):
+                yield layer, data.tokens(subject.sites[layer.layer].role)
+
+    return subject, chosen, heard()
 
 
 def _chosen(subject: CheckpointSubject, layers: slice) -> list[int]:

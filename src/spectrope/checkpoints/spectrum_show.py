@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded
 from spectrope.checkpoints.language import read_texts, whole_sequences
-from spectrope.checkpoints.spectrum import checkpoint_spectrum
-from spectrope.console import Shown, head_parts
+from spectrope.checkpoints.spectrum import checkpoint_spectrum, checkpoint_terms
+from spectrope.console import Shown, head_parts, term_parts
 from spectrope.core import ConfigError, Watch, numpy_stream, unwatched
 
 LENGTH, TOKENS = 64, 64  # Positions, and different tokens drawn, so that each recurs at many positions.
@@ -43,6 +43,25 @@ class ModelSpectrum(Shown):
         yield "shares of the variance of hidden states", shares
 
 
+@dataclass(frozen=True, repr=False)
+class ModelTerms(Shown):
+    """The terms of Eq. 8 in the logits of a model's heads.
+
+    Args:
+        tables: "terms", "assumptions", "term_kernel" and, where all coordinates turn, "position_factor";
+            "undefined_terms" where a layer has none.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Table "terms": a row per layer, head and term."""
+        return self.tables.get("terms", pl.DataFrame())
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        yield from term_parts(self.tables)
+
+
 def spectrum_of_model(
     model: nn.Module,
     on: Path | Sequence[str] | Tensor | None = None,
@@ -54,9 +73,10 @@ def spectrum_of_model(
     draws: int = 199,
     batch: int | None = None,
     quantities: Sequence[str] = (),
+    terms: bool = False,
     watch: Watch = unwatched,
-) -> ModelSpectrum:
-    """Measure the spectra of a model's heads.
+) -> ModelSpectrum | ModelTerms:
+    """Measure the spectra of a model's heads, or split their logits into terms.
 
     Args:
         model: A Hugging Face model, or an `OwnModel`.
@@ -69,6 +89,7 @@ def spectrum_of_model(
         draws: Permutations in the test of Toeplitz shares.
         batch: Sequences in one pass; None takes all.
         quantities: Of heads, beside the installed ones; file.py:Class is run.
+        terms: Whether to split logits into the terms of Eq. 8 instead.
         watch: Called with the layers done.
 
     Raises:
@@ -77,6 +98,12 @@ def spectrum_of_model(
     """
     ids = sequences_for(model, on, tokenizer, examples, length)
     data = whole_sequences(model, ids)
+    if terms:
+        design = "random tokens" if on is None else "tokens" if isinstance(on, Tensor) else "texts"
+        split = checkpoint_terms(
+            model, data, design=design, layers=layers, draws=draws, batch=batch, watch=watch
+        )
+        return ModelTerms(split)
     tables = checkpoint_spectrum(
         model,
         data,

@@ -42,6 +42,7 @@ __all__ = [
     "silent",
     "steps_or_never",
     "table",
+    "term_parts",
     "try_own",
     "try_task",
 ]
@@ -73,5 +74,5 @@ from .options import (
 from .own import Own, attempted, named, place_of, resolve_own, try_own, try_task
 from .progress import bars, counted, plan_bar
 from .rare import RARE
-from .spectra import head_parts
+from .spectra import head_parts, term_parts
 from .terminal import complain, console, explain, frame, lasting, print_json, say, silent, table

@@ -1,6 +1,6 @@
 """Display of the spectra of heads, for runs and checkpoints."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -31,3 +31,51 @@ def head_parts(
     shown = table.sort(TESTED, descending=True, nulls_last=True).head(HEADS_SHOWN)
     columns = {TESTED: tested.heading, "p_adjusted": "p"} | {n: q.heading for n, q in known.items()}
     yield "", shown.select(*labels, *(pl.col(old).alias(new) for old, new in columns.items()))
+
+
+def term_parts(tables: Mapping[str, pl.DataFrame]) -> Iterator[str | tuple[str, pl.DataFrame]]:
+    """The terms of logits, as means over the heads of each layer, and what the assumptions leave out.
+
+    Args:
+        tables: As `term_tables` makes them.
+    """
+    if "terms" in tables:
+        yield from _terms(tables["terms"])
+        yield _assumptions(tables["assumptions"])
+    if "undefined_terms" in tables:
+        yield "layers without such terms", tables["undefined_terms"]
+
+
+def _labels(table: pl.DataFrame) -> list[str]:
+    return [name for name in ("design", "role", "layer") if name in table.columns]
+
+
+def _terms(table: pl.DataFrame) -> Iterator[str | tuple[str, pl.DataFrame]]:
+    """Per design and layer: share of energy, covariance with other terms, and Toeplitz share of each term."""
+    first = table.row(0, named=True)
+    yield (
+        "Terms of the logits, row means removed, as means over heads; layers count from 0. The first word "
+        "names the part of the query, the second that of the key; interaction: products with what neither "
+        "token nor position explains. Shares and covariances sum to 1. Toeplitz: share of lags in the term "
+        f"itself, {first['toeplitz_null']:.3f} by chance; p < .05: heads after adjustment."
+    )
+    means = table.group_by(*_labels(table), "term", maintain_order=True).agg(
+        pl.col("share").mean(),
+        pl.col("covariance").mean(),
+        pl.col("toeplitz").mean().alias("Toeplitz"),
+        (pl.col("p_adjusted") < 0.05).sum().alias("p < .05"),
+        pl.len().alias("heads"),
+    )
+    for (design,), part in means.group_by("design", maintain_order=True):
+        yield f"design: {design}", part.drop("design")
+
+
+def _assumptions(table: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+    numbers = [name for name in ("interaction_q", "interaction_k", "commuting") if name in table.columns]
+    kept = [name for name in numbers if table[name].is_not_null().any()]
+    means = table.group_by(*_labels(table), maintain_order=True).agg(pl.col(kept).mean())
+    names = {"interaction_q": "of queries", "interaction_k": "of keys", "commuting": "commutes"}
+    caption = "share of the interaction in the variance (Assumption 3.1: 0)"
+    if "commuting" in kept:
+        caption += ", and of the form in what commutes with rotations"
+    return caption, means.rename({name: names[name] for name in kept})

@@ -16,6 +16,7 @@ from spectrope.core import (
 )
 from spectrope.encodings.base import ENCODINGS, EncodingConfig
 from spectrope.encodings.named import NAMED
+from spectrope.encodings.per_head import Group, PerHead
 from spectrope.encodings.positions.base import POSITIONS, Positions
 
 
@@ -26,6 +27,8 @@ def parse_encoding(spec: str) -> EncodingConfig:
     - `rope:yarn,factor=8`: a schedule, a position rule or another part by its name, with its fields.
     - `alibi:learned=true`: fields of the encoding itself.
     - `sum:rope+sinusoidal`, `per_layer:rope+rope+nope`: encodings of which this one is composed.
+    - `per_head:rope=4`, `per_head:rope:yarn,factor=2=4+alibi=2`: encodings with their numbers of heads, from
+      head 0 on; the remaining heads have none.
 
     Args:
         spec: The line; values are JSON, or else text.
@@ -44,6 +47,9 @@ def parse_encoding(spec: str) -> EncodingConfig:
     cls = ENCODINGS.config(ENCODINGS.resolve(name))
     if not colon:
         return cls()
+    if cls is PerHead.Config and not rest.startswith("groups="):
+        groups = tuple(map(_group, rest.split("+")))
+        return cls(n_heads=max(cls.n_heads, sum(group.heads for group in groups)), groups=groups)
     parts = dict(_parts(cls))
     composed = next((field for field, (_, several) in parts.items() if several), None)
     if composed is not None and "=" not in rest.partition("+")[0].partition(":")[0]:
@@ -67,6 +73,16 @@ def parse_positions(spec: str) -> Positions:
     """
     name, *settings = spec.split(",")
     return OneOf(POSITIONS).read({"kind": POSITIONS.resolve(name), **dict(map(_setting, settings))})
+
+
+def _group(words: str) -> Group:
+    """An encoding with its number of heads, as in `rope=4`."""
+    spec, equals, number = words.rpartition("=")
+    if not equals or not number.isdecimal():
+        raise ConfigError(
+            f"per_head takes encodings with their numbers of heads, such as rope=4; got {words!r}."
+        )
+    return Group(heads=int(number), encoding=parse_encoding(spec))
 
 
 def _parts(cls: type) -> Iterator[tuple[str, tuple[Registry[Any], bool]]]:

@@ -43,6 +43,10 @@ MEASURED: dict[str, dict[str, Any]] = {
         **dict.fromkeys(("share", "share_low", "share_high", "null"), pl.Float64),
     },
     "kernel": HEAD | dict.fromkeys(("lag", "effect", "effect_low", "effect_high"), pl.Float64),
+    "terms": {"design": pl.String, **HEAD, "term": pl.String}
+    | dict.fromkeys(("share", "covariance", "toeplitz"), pl.Float64),
+    "term_kernel": {"design": pl.String, **HEAD}
+    | dict.fromkeys(("lag", "effect", "entry_low", "entry_high"), pl.Float64),
     "symbol": OWN | dict.fromkeys(("theta", "symbol"), pl.Float64),
     "extremes": OWN
     | dict.fromkeys(("lower_bound", "smallest_estimate", "largest_estimate", "upper_bound"), pl.Float64),
@@ -61,7 +65,7 @@ MEASURED: dict[str, dict[str, Any]] = {
     "extrapolation": {"scaling": pl.String}
     | dict.fromkeys(("factor", "accuracy", "low", "high"), pl.Float64),
 }  # What figures draw of what `spectrope ablate`, `spectrum`, `train --probe` and `compare --tune` keep.
-LEADERS = {"deposit": "ablation"} | dict.fromkeys(
+LEADERS = {"deposit": "ablation", "term_kernel": "terms"} | dict.fromkeys(
     ("correlation", "bands", "shares", "kernel", "symbol", "extremes", "eigenvalues", "szego"), "spectrum"
 )  # What a table was measured with, and whose size is therefore its own.
 OPEN = frozenset({"spectrum"})  # Tables whose further estimates, with an interval each, are read along.
@@ -98,6 +102,8 @@ class Tables:
     bands: pl.DataFrame = field(default_factory=pl.DataFrame)
     shares: pl.DataFrame = field(default_factory=pl.DataFrame)
     kernel: pl.DataFrame = field(default_factory=pl.DataFrame)
+    terms: pl.DataFrame = field(default_factory=pl.DataFrame)
+    term_kernel: pl.DataFrame = field(default_factory=pl.DataFrame)
     symbol: pl.DataFrame = field(default_factory=pl.DataFrame)
     extremes: pl.DataFrame = field(default_factory=pl.DataFrame)
     eigenvalues: pl.DataFrame = field(default_factory=pl.DataFrame)

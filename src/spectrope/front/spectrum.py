@@ -1,6 +1,7 @@
 """Spectra of the heads of a run or a model, or of an encoding by itself."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,21 @@ from typing import Any
 from torch import Tensor
 
 from spectrope import lab
-from spectrope.checkpoints import LENGTH, ModelSpectrum, spectrum_of_model
+from spectrope.attention import ATTENTIONS, Latent
+from spectrope.checkpoints import LENGTH, ModelSpectrum, ModelTerms, spectrum_of_model
 from spectrope.core import ConfigError, Device, Watch, choose_device, is_foreign, require_type
-from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class, parse_encoding
+from spectrope.encodings import ENCODINGS, Encoding, EncodingConfig, is_encoding_class
 from spectrope.front.ablate import refuse, require_language_model
 from spectrope.front.arguments import require_callback, require_whole
 from spectrope.front.progress import counting, watching
-from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum
+from spectrope.front.spectrum_show import EncodingSpectrum, RunSpectrum, RunTerms
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment_of, kernel_tables
+from spectrope.lab import AnyEncoding, Measurement, encoding_kernels, experiment, experiment_of, kernel_tables
 from spectrope.models import DecoderConfig
 from spectrope.store import Run
 
 POSITIONS, HEADS, EXAMPLES, DRAWS = 512, 8, 64, 199
-Spectra = RunSpectrum | ModelSpectrum | EncodingSpectrum
+Spectra = RunSpectrum | ModelSpectrum | RunTerms | ModelTerms | EncodingSpectrum
 
 
 def spectrum(
@@ -35,6 +37,7 @@ def spectrum(
     layers: slice | None = None,
     batch: int | None = None,
     quantities: str | Sequence[str] = (),
+    terms: bool = False,
     tokenizer: AnyTokenizer | None = None,
     root: str | Path = "runs",
     device: Device = "auto",
@@ -57,6 +60,8 @@ def spectrum(
         batch: Of a model: sequences in one pass; None takes all.
         quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
             run, or several.
+        terms: Of a run or a model: whether to split logits into the terms of content and position (Eq. 8 of
+            arXiv 2505.13027) instead of measuring spectra.
         tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
             named.
         root: Folder that holds the run folders, where a run is named by the beginning of its id.
@@ -81,14 +86,22 @@ def spectrum(
         require_type(layers, slice, "layers", "a slice, such as slice(0, 4)")
     require_type(quantities, Sequence, "quantities", "a name or several")
     quantities = (quantities,) if isinstance(quantities, str) else quantities
+    if terms and quantities:
+        raise ConfigError("quantities are of spectra; terms=True measures the terms of Eq. 8 alone.")
     contents = {"on": on, "layers": layers, "batch": batch}
     if is_encoding(target):
         refuse(
-            contents | {"examples": examples, "draws": draws, "quantities": quantities or None},
+            contents
+            | {
+                "examples": examples,
+                "draws": draws,
+                "quantities": quantities or None,
+                "terms": terms or None,
+            },
             "runs or models",
             "an encoding has no content",
         )
-        return _of_encoding(
+        return spectrum_of_encoding(
             target, POSITIONS if length is None else length, HEADS if heads is None else heads
         )
     refuse({"heads": heads}, "encodings", "a model has its own")
@@ -104,6 +117,8 @@ def spectrum(
         refuse(contents | {"length": length}, "models", f"run {known.id} has its own examples")
         plan = Measurement(examples=examples, draws=draws, quantities=tuple(quantities))
         with watching(watch, [experiment_of(known).label]) as shown:
+            if terms:
+                return RunTerms(known, plan.mark, lab.terms(known, place, plan, shown))
             return RunSpectrum(known, plan.mark, lab.spectrum(known, place, plan, shown))
     require_language_model(known)
     length = LENGTH if length is None else length
@@ -121,6 +136,7 @@ def spectrum(
             draws=draws,
             batch=batch,
             quantities=quantities,
+            terms=terms,
             watch=shown,
         )
 
@@ -128,20 +144,33 @@ def spectrum(
 def is_encoding(target: object) -> bool:
     """Whether something is an encoding, or the name of one."""
     if isinstance(target, str):
-        return is_foreign(target) or target.partition(":")[0] in ENCODINGS
+        first = target.partition(":")[0].partition("+")[0]
+        return is_foreign(target) or first in ENCODINGS or first in ATTENTIONS
     return isinstance(target, Encoding | EncodingConfig) or is_encoding_class(target)
 
 
-def _of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
-    config = parse_encoding(target) if isinstance(target, str) else target
-    if is_encoding_class(config):
-        config = config.Config()
-    if isinstance(config, Encoding):
-        built, sizes = config, config.config
+def spectrum_of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
+    """The Toeplitz matrices of an encoding by itself, or of a latent attention with it, in a causal layer.
+
+    Args:
+        target: Its name, `mla` or `mla+NAME` for latent attention, or a class, configuration or module.
+        length: Number of positions.
+        heads: Number of heads of an encoding that is named or configured.
+
+    Raises:
+        UnsupportedError: If it has none, with the reason.
+    """
+    if isinstance(target, Encoding):
+        sizes = target.config
         heads = getattr(sizes, "n_heads", heads)
         width = getattr(sizes, "head_dim", DecoderConfig.head_dim)
-    else:
-        model = DecoderConfig(max_length=length, n_heads=heads, n_layers=1, encoding=config)
-        built, width = model.encoding.build(), model.head_dim
+        kernels = encoding_kernels(target, length, heads, width, causal=True)
+        return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))
+    named = experiment("distance", target).model
+    model = replace(named, max_length=length, n_heads=heads, n_layers=1, head_dim=DecoderConfig.head_dim)
+    (built,) = model.attention.encode(model.encoding.build_layers(1))
+    width = model.head_dim if built.config is model.encoding else built.config.head_dim
+    if isinstance(model.attention, Latent.Config):
+        width = model.head_dim + model.attention.rotary_dim
     kernels = encoding_kernels(built, length, heads, width, causal=True)
     return EncodingSpectrum(tuple(kernels), kernel_tables(kernels))

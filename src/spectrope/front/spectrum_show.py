@@ -5,14 +5,19 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from spectrope.console import Shown, head_parts
+from spectrope.console import Shown, head_parts, term_parts
 from spectrope.lab import EncodingKernel
 from spectrope.spectral import rope_kernel_eigenvalues
 from spectrope.store import Run
 
 ShownPart = str | tuple[str, pl.DataFrame]
 EIGENVALUES_SHOWN = 8
-UNITS = {"bias": "bias in logit units", "rotation": "mean cosine of the rotation"}
+UNITS = {
+    "bias": "bias in logit units",
+    "rotation": "mean cosine of the rotation",
+    "product": "mean product of equal content",
+    "input": "product of input terms",
+}
 THEOREMS = {"eigenvalue": "Szegő's theorem", "singular value": "Avram and Parter's theorem"}
 LAGS_SHOWN = (0, 1, 4, 16, 64, 256)
 
@@ -57,6 +62,30 @@ class RunSpectrum(Shown):
         else:
             yield "No drops that differ between heads; `spectrope ablate` measures drops."
         names = f", named as spectrum{self.mark}" if self.mark else ""
+        yield f"Tables in {self.run.path}{names}."
+
+
+@dataclass(frozen=True, repr=False)
+class RunTerms(Shown):
+    """The terms of Eq. 8 in the logits of a run's heads, kept with the run.
+
+    Args:
+        run: The run.
+        mark: What follows the names of its tables in the run's folder.
+        tables: By their plain names; "terms" has a row per design, head and term.
+    """
+
+    run: Run
+    mark: str
+    tables: Mapping[str, pl.DataFrame]
+
+    def to_frame(self) -> pl.DataFrame:
+        """Table "terms": a row per design, layer, head and term; without rows where no layer has any."""
+        return self.tables.get("terms", pl.DataFrame())
+
+    def parts(self) -> Iterator[ShownPart]:
+        yield from term_parts(self.tables)
+        names = f", named as terms{self.mark}" if self.mark else ""
         yield f"Tables in {self.run.path}{names}."
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "LayerFill",
     "LayerHeads",
     "LayerSpectrum",
+    "LayerTerms",
     "LearningProbe",
     "Ledger",
     "Local",
@@ -98,6 +99,7 @@ __all__ = [
     "kernel_table",
     "kernel_tables",
     "layer_spectrum",
+    "layer_terms",
     "load_model",
     "longest",
     "looks",
@@ -111,6 +113,8 @@ __all__ = [
     "spectrum",
     "spectrum_table",
     "state_shares",
+    "term_tables",
+    "terms",
     "threads_each",
     "train",
     "trial",
@@ -167,6 +171,7 @@ from .probes.heads import LayerHeads, capture_heads
 from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares
 from .probes.spectrum import LayerSpectrum, layer_spectrum
+from .probes.terms import LayerTerms, layer_terms
 from .quantities.base import QUANTITIES, HeadQuantity
 from .runs import DATA_VERSION, experiment_of, load_model, read_decoder, run_for
 from .sizes import fullest
@@ -180,6 +185,7 @@ from .spectra.heads import (
     spectrum_table,
 )
 from .spectra.kernels import kernel_tables
+from .spectra.terms import term_tables, terms
 from .training.conditions import CONDITIONS, Condition
 from .training.config import Experiment
 from .training.learning import LearningProbe

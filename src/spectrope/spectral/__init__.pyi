@@ -21,15 +21,17 @@ __all__ = [
     "LogitTerms",
     "Majorisation",
     "NormRatios",
+    "SplitVectors",
     "SymbolMatch",
     "SymbolRange",
+    "TermEnergies",
     "ToeplitzOperator",
     "ToeplitzShares",
-    "backfitted_effects",
     "balanced_effects",
     "band_gram",
     "band_labels",
     "commutes_with_rotations",
+    "commuting_share",
     "contracted_symbol",
     "effect_shares",
     "effective_ranks",
@@ -47,11 +49,14 @@ __all__ = [
     "lag_effects",
     "lag_effects_of_product",
     "lag_gradients",
+    "least_squares_effects",
+    "logit_matrices",
     "logit_terms",
     "majorises",
     "nearest_toeplitz",
     "nearest_toeplitz_of_product",
     "null_shares",
+    "position_factor",
     "rope_kernel",
     "rope_kernel_eigenvalues",
     "rope_logits",
@@ -64,6 +69,7 @@ __all__ = [
     "support_function",
     "symbol_range",
     "tangent_kernel",
+    "term_energies",
     "toeplitz_shares",
     "toeplitz_shares_of_product",
     "variance_ratio",
@@ -85,10 +91,11 @@ from .hidden import (
     Effects,
     EffectShares,
     LogitTerms,
-    backfitted_effects,
     balanced_effects,
     commutes_with_rotations,
+    commuting_share,
     effect_shares,
+    least_squares_effects,
     logit_terms,
 )
 from .kernel import rope_kernel, rope_kernel_eigenvalues
@@ -97,10 +104,19 @@ from .logits import row_centred
 from .majorisation import Majorisation, ky_fan_sums, majorises, support_function
 from .operator import ToeplitzOperator
 from .ranks import EffectiveRanks, effective_ranks
-from .rope import BandGram, band_gram, band_labels, factorisation_residuals, rope_logits, rotated
+from .rope import (
+    BandGram,
+    band_gram,
+    band_labels,
+    factorisation_residuals,
+    position_factor,
+    rope_logits,
+    rotated,
+)
 from .symbol import SymbolRange, symbol_range
 from .szego import SymbolMatch, eigenvalue_match, fitted_rate, singular_value_match
 from .tangent import KernelSummary, gauss_newton, softmax_curvature, summarise, tangent_kernel
+from .terms import SplitVectors, TermEnergies, logit_matrices, term_energies
 from .toeplitz_share import (
     LagEffects,
     ToeplitzShares,

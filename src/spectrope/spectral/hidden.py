@@ -7,7 +7,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import ConfigError
 from spectrope.spectral.checks import check, matrix, real_matrix
 
 PARTS = ("mean", "content", "position", "residual")
@@ -24,7 +23,6 @@ class Effects:
         residual: The remainder, whose share measures the violation of x = c + p.
         n_tokens: Number of distinct tokens.
         n_positions: Number of distinct positions.
-        sweeps: Number of backfitting sweeps; 0 for a balanced design.
     """
 
     mean: Float[Tensor, "n d"]
@@ -33,7 +31,6 @@ class Effects:
     residual: Float[Tensor, "n d"]
     n_tokens: int
     n_positions: int
-    sweeps: int
 
     def parts(self) -> list[Float[Tensor, "n d"]]:
         """Mean, content, position and residual, as in `PARTS`."""
@@ -103,50 +100,55 @@ def balanced_effects(x: Tensor) -> Effects:
     content, position = states.mean(1, keepdim=True) - mean, states.mean(0, keepdim=True) - mean
     residual = states - mean - content - position
     rows = [part.expand(states.shape).flatten(0, 1) for part in (mean, content, position, residual)]
-    return Effects(*rows, n_tokens=x.shape[0], n_positions=x.shape[1], sweeps=0)
+    return Effects(*rows, n_tokens=x.shape[0], n_positions=x.shape[1])
 
 
-def backfitted_effects(
-    x: Tensor, tokens: Tensor, positions: Tensor, tolerance: float = 1e-10, max_sweeps: int = 200
-) -> Effects:
-    r"""The additive fit :math:`\mu + c_{w} + p_{i}` on natural text, by backfitting.
+def least_squares_effects(x: Tensor, tokens: Tensor, positions: Tensor) -> Effects:
+    r"""The additive fit :math:`\mu + c_{w} + p_{i}` on natural text, by least squares.
 
-    The residuals are averaged over each token and over each position in turn, which converges to the
-    least-squares fit. Content and position are centred over the rows. They need not be orthogonal, so
-    consider the Gram matrix of terms as well as the shares.
+    Content and position are centred over the rows. They need not be orthogonal, so consider the Gram matrix
+    of terms as well as the shares.
+
+    With incidence matrices W of tokens and P of positions, eliminating content from the normal equations
+    leaves :math:`(P^\top P - N^\top D^{-1} N)\,p = P^\top x - N^\top D^{-1} W^\top x`, where
+    :math:`N = W^\top P` and :math:`D = W^\top W`: a system as large as the number of positions. Of several
+    solutions, where some tokens share no position with the others, the one with the least position effects
+    is taken.
 
     >>> tokens, positions = torch.randint(0, 3, (40,)), torch.arange(40) % 10
     >>> states = torch.randn(3, 2)[tokens] + torch.randn(10, 2)[positions]
-    >>> effect_shares(backfitted_effects(states, tokens, positions)).residual < 1e-12
+    >>> effect_shares(least_squares_effects(states, tokens, positions)).residual < 1e-12
     True
 
     Args:
         x: Hidden states, with shape (n, d).
         tokens: Token id of each row, with shape (n,).
         positions: Position of each row, with shape (n,).
-        tolerance: Change of the fit at which to stop, relative to the states' norm.
-        max_sweeps: Maximum number of sweeps.
 
     Raises:
-        ConfigError: If the shapes do not match, or the sweeps do not converge.
+        ConfigError: If the shapes do not match.
     """
+    x, by_token, by_position = _design(x, tokens, positions)
+    mean = x.mean(0).expand_as(x)
+    centred = x - mean
+    shared = x.new_zeros(by_token.number, by_position.number)
+    shared.index_put_((by_token.label, by_position.label), x.new_ones(()), accumulate=True)
+    per_token = shared / by_token.counts
+    matrix = torch.diag(by_position.counts[:, 0].to(x)) - shared.T @ per_token
+    right = by_position.sums(centred) - per_token.T @ by_token.sums(centred)
+    effects = torch.linalg.pinv(matrix, hermitian=True, rtol=1e-12) @ right
+    position = effects[by_position.label]
+    position = position - position.mean(0)
+    content = by_token.means(centred - position)
+    residual = centred - content - position
+    return Effects(mean, content, position, residual, by_token.number, by_position.number)
+
+
+def _design(x: Tensor, tokens: Tensor, positions: Tensor) -> tuple[Tensor, "_Groups", "_Groups"]:
     x = real_matrix(x, "x")
     for name, ids in (("tokens", tokens), ("positions", positions)):
         check(ids.shape == x.shape[:1], f"{name} must have shape ({len(x)},); got {tuple(ids.shape)}.")
-    by_token, by_position = _Groups(tokens), _Groups(positions)
-    mean = x.mean(0).expand_as(x)
-    centred, position = x - mean, torch.zeros_like(x)
-    for sweep in range(1, max_sweeps + 1):
-        content = by_token.means(centred - position)
-        content = content - content.mean(0)
-        before, position = position, by_position.means(centred - content)
-        if (position - before).norm() <= tolerance * centred.norm():
-            residual = centred - content - position
-            sizes = by_token.number, by_position.number
-            return Effects(mean, content, position, residual, sizes[0], sizes[1], sweep)
-    raise ConfigError(
-        f"max_sweeps must suffice for backfitting; {max_sweeps} sweeps did not reach {tolerance:g}."
-    )
+    return x, _Groups(tokens), _Groups(positions)
 
 
 class _Groups:
@@ -159,8 +161,11 @@ class _Groups:
 
     def means(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The mean of each row's group, row by row."""
-        sums = x.new_zeros(self.number, x.shape[1]).index_add_(0, self.label, x)
-        return (sums / self.counts)[self.label]
+        return (self.sums(x) / self.counts)[self.label]
+
+    def sums(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "groups d"]:
+        """The sum over the rows of each group."""
+        return x.new_zeros(self.number, x.shape[1]).index_add_(0, self.label, x)
 
 
 def effect_shares(effects: Effects) -> EffectShares:
@@ -232,12 +237,41 @@ def commutes_with_rotations(form: Tensor, planes: int, tolerance: float = 1e-10)
         planes: Number of frequencies.
         tolerance: Relative to the largest entry.
     """
+    form = _planar(form, planes)
+    return (form - _commuting_part(form, planes)).abs().max().item() <= tolerance * form.abs().max().item()
+
+
+def commuting_share(form: Tensor, planes: int) -> float:
+    r"""Share of the energy of M in its nearest matrix that commutes with all rotations, a fraction.
+
+    It is 1 where sinusoidal positions give Toeplitz logits exactly, and :math:`1/d` on average for a random
+    M with independent entries of one variance, d = 2 planes.
+
+    >>> commuting_share(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), planes=1)
+    0.5
+
+    Args:
+        form: M, with shape (2 planes, 2 planes), not 0.
+        planes: Number of frequencies.
+    """
+    form = _planar(form, planes)
+    energy = (form.abs() ** 2).sum().item()
+    check(energy > 0, "form must not be zero: shares of no energy are undefined.")
+    return (_commuting_part(form, planes).abs() ** 2).sum().item() / energy
+
+
+def _planar(form: Tensor, planes: int) -> Tensor:
     form = matrix(form, "form")
     check(
         form.shape == (2 * planes, 2 * planes), f"form must be {2 * planes} square; got {tuple(form.shape)}."
     )
-    blocks = form.view(planes, 2, planes, 2)
+    return form
+
+
+def _commuting_part(form: Float[Tensor, "d d"], planes: int) -> Float[Tensor, "d d"]:
+    """The nearest matrix that commutes with all rotations: per diagonal block, a scaled rotation."""
+    blocks = form.reshape(planes, 2, planes, 2)
     real, imaginary = blocks[:, 0, :, 0] + blocks[:, 1, :, 1], blocks[:, 1, :, 0] - blocks[:, 0, :, 1]
     turn = torch.stack([torch.stack([real, -imaginary], -1), torch.stack([imaginary, real], -1)], -2) / 2
     kept = torch.diag_embed(turn.diagonal(dim1=0, dim2=1)).permute(2, 0, 3, 1)
-    return (blocks - kept).abs().max().item() <= tolerance * form.abs().max().item()
+    return kept.reshape(form.shape)

@@ -127,6 +127,63 @@ def factorisation_residuals(
     Returns:
         Fractions of the energy; NaN where the logits are all zero.
     """
+    fit = _position_fit(q, k, frequencies, bands, causal)
+    explained = (fit.target.conj() * fit.factors).real.sum((-1, -2))
+    return (1 - explained / fit.energy).clamp(min=0)
+
+
+def position_factor(
+    q: Complex[Tensor, "b n m"],
+    k: Complex[Tensor, "b n m"],
+    frequencies: Tensor,
+    causal: bool = False,
+) -> Complex[Tensor, " lags"]:
+    r"""The Toeplitz factor T for which :math:`G \circ T` is nearest to RoPE's complex logits of a batch.
+
+    It is what the paper calls :math:`G_e`, measured: :math:`G = \sum_t q^t k^{t*}` is the product without
+    positions, and T is fitted lag by lag over all examples. For independent content it tends to
+    :math:`\operatorname{mean}_t e^{i\delta\theta_t}`; for one frequency it is :math:`e^{i\delta\theta}`.
+
+    >>> q, k = torch.randn(2, 3, 8, 1, dtype=torch.complex128)
+    >>> factor = position_factor(q, k, torch.tensor([0.5]))
+    >>> torch.testing.assert_close(factor, torch.exp(0.5j * torch.arange(-7, 8).double()))
+
+    Args:
+        q: Coordinate pairs of queries before rotation, with shape (b, n, m).
+        k: Pairs of keys likewise.
+        frequencies: θ in radians per position, with shape (m,).
+        causal: Whether query i sees keys j <= i alone.
+
+    Returns:
+        T at lags -(n-1), or 0 if causal, to n-1; 0 where G vanishes.
+    """
+    fit = _position_fit(q, k, frequencies, 1, causal)
+    target, gram = fit.target[..., 0].sum(0), fit.gram[..., 0, 0].sum(0).real
+    first = q.shape[-2] - 1 if causal else 0
+    return torch.where(gram > 0, target / gram.clamp(min=torch.finfo(torch.float64).tiny), 0)[first:]
+
+
+@dataclass(frozen=True, eq=False)
+class _PositionFit:
+    """The least-squares problem of a Toeplitz factor per band, lag by lag.
+
+    Args:
+        target: Inner products of logits with the content of each band.
+        gram: Inner products of the contents of bands.
+        energy: Squared norm of the logits.
+    """
+
+    target: Complex[Tensor, "*b lags bands"]
+    gram: Complex[Tensor, "*b lags bands bands"]
+    energy: Float[Tensor, "*b"]
+
+    @property
+    def factors(self) -> Complex[Tensor, "*b lags bands"]:
+        """The solution with the least norm."""
+        return (torch.linalg.pinv(self.gram, hermitian=True, rtol=1e-10) @ self.target[..., None])[..., 0]
+
+
+def _position_fit(q: Tensor, k: Tensor, frequencies: Tensor, bands: int, causal: bool) -> _PositionFit:
     theta, m = angles(frequencies), q.shape[-1]
     check(len(theta) == m, f"frequencies must number {m}, one per pair; got {len(theta)}.")
     q, k, label = wide(q, "q"), wide(k, "k"), band_labels(m, bands)
@@ -137,9 +194,7 @@ def factorisation_residuals(
     gram = torch.stack(
         [torch.stack([diagonal_sums(a.conj() * b) for b in parts], -1) for a in parts], -2
     )  # of the bands' contents, lag by lag
-    fit = torch.linalg.pinv(gram, hermitian=True, rtol=1e-10) @ target[..., None]
-    explained = (target.conj() * fit[..., 0]).real.sum((-1, -2))
-    return (1 - explained / (logits.abs() ** 2).sum((-1, -2))).clamp(min=0)
+    return _PositionFit(target, gram, (logits.abs() ** 2).sum((-1, -2)))
 
 
 def band_gram(q: Tensor, k: Tensor, causal: bool = False) -> BandGram:

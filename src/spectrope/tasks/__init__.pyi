@@ -6,9 +6,11 @@ __all__ = [
     "Batch",
     "Counting",
     "Distance",
+    "Dyck",
     "GridCounting",
     "GridDistance",
     "PictureCopy",
+    "Reversal",
     "Size",
     "Task",
     "TaskConfig",
@@ -20,6 +22,8 @@ from .base import TASKS, Batch, Size, Task, TaskConfig
 from .checks import check_task
 from .counting import Counting
 from .distance import Distance
+from .dyck import Dyck
 from .grid_counting import GridCounting
 from .grid_distance import GridDistance
 from .picture import PictureCopy
+from .reversal import Reversal

@@ -41,6 +41,34 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     assert main(("report", "--figure", "predictors", "--out", "figure.svg")) == 0
 
 
+def test_the_terms_of_logits_are_told_for_both_designs_and_kept(tmp_path, capsys):
+    size = ("--epochs", "1", "--examples", "100", "--set", "n_layers=1", "n_heads=2")
+    assert main(("train", "--encoding", "sinusoidal", *size)) == 0
+    (run,) = find_runs(tmp_path / "runs")
+    capsys.readouterr()
+    assert main(("spectrum", run.id, "--terms", "--examples", "8", "--draws", "3")) == 0
+    out = capsys.readouterr().out
+    assert out.index("design: held-out") < out.index("design: balanced")
+    assert "commutes" in out
+    terms = run.frame("terms-8-examples-3-draws")
+    sums = terms.group_by("design", "layer", "head").agg((pl.col("share") + pl.col("covariance")).sum())
+    assert sums["share"].to_list() == pytest.approx([1] * len(sums))
+    assert len(sums) == 2 * 1 * 2
+    assert (terms["p_adjusted"].drop_nulls() >= terms["p_value"].drop_nulls()).all()
+    assert not run.has_frame("position_factor-8-examples-3-draws")
+    for figure in ("terms", "term_kernel"):
+        assert main(("report", "--figure", figure, "--out", f"{figure}.svg")) == 0
+
+
+def test_layers_without_terms_say_why(tmp_path, capsys):
+    assert main(("train", "--encoding", "path", "--epochs", "1", "--examples", "60")) == 0
+    (run,) = find_runs(tmp_path / "runs")
+    assert main(("spectrum", run.id, "--terms", "--examples", "8", "--draws", "3")) == 0
+    assert "layers without such terms" in capsys.readouterr().out
+    assert len(run.frame("undefined_terms-8-examples-3-draws")) == 6
+    assert not run.has_frame("terms-8-examples-3-draws")
+
+
 @pytest.mark.parametrize("option", ["texts", "layers", "batch", "length", "out"])
 def test_options_of_checkpoints_are_refused_with_a_run(tmp_path, capsys, option):
     run = open_run(tmp_path / "runs", {}, 1)
@@ -80,9 +108,9 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
         (("abc", "--encoding", "rope"), "exactly one of"),
         (("abc",), "'abc' is neither a run in runs"),
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
-        (("--encoding", "nope"), "NoPE has neither a bias of the lag alone nor a rotation"),
+        (("--encoding", "nope"), "NoPE has no Toeplitz matrix of its own: NoPE does nothing"),
         (("--encoding", "rope", "--length", "1"), "length must be at least 2; got 1."),
-        (("--encoding", "rope", "--n-heads", "0"), "heads must be at least 1; got 0."),
+        (("--encoding", "rope", "--n-heads", "0"), "n_heads must be at least 1; got 0."),
         (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),
     ],
 )

@@ -31,7 +31,7 @@ def panels(name, runs):
 
 
 def test_the_figures_are_registered():
-    spectra = {"kernel", "symbol", "bands", "shares", "prediction", "eigenvalues"}
+    spectra = {"kernel", "symbol", "bands", "shares", "prediction", "eigenvalues", "terms", "term_kernel"}
     assert set(MEASURED) == spectra | {"predictors", "scatter", "gradients", "participation"}
 
 
@@ -221,3 +221,18 @@ def test_the_scatter_shows_bands_where_a_run_has_them(tmp_path):
     drawn = {panel.title: panel.layers["heads"].rows for panel in panels("scatter", [run])}
     first = run.frame("bands").filter(band=1)
     assert sorted(row["value"] for row in drawn["band 1"]) == sorted(first["share"])
+
+
+def test_terms_are_stacked_by_layer_as_means_over_heads_for_each_design(store):
+    (one, *_) = panels("terms", store[:1])
+    assert one.title.endswith("held-out")
+    shares = pl.DataFrame(one.layers["bars"].rows)
+    assert shares.group_by("layer").agg(pl.col("share").sum())["share"].to_list() == pytest.approx([1] * 3)
+    assert sorted(set(shares["order"])) == [0, 1, 2, 3, 5]
+    assert len(panels("terms", store[:1])) == 2
+
+
+def test_the_kernel_of_the_last_term_has_a_band_of_its_entries(store):
+    (one,) = panels("term_kernel", store[:1])
+    assert len(one.layers["entries"].rows) == 3 * HEADS * LENGTH
+    assert all(row["entry_low"] < row["effect"] < row["entry_high"] for row in one.layers["heads"].rows)

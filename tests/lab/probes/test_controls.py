@@ -1,6 +1,7 @@
 """Shuffled text and missing encodings, as controls of Toeplitz shares."""
 
 import numpy as np
+import pytest
 import torch
 from tests.lab.ablation.models import decoder, examples
 
@@ -19,9 +20,10 @@ def test_shuffling_moves_tokens_within_their_example_alone():
     assert mixed.labels is batch.labels
 
 
-def test_without_its_rotation_a_model_is_the_one_that_has_none():
-    rope, nope = decoder("rope"), decoder("nope")
-    nope.load_state_dict(rope.state_dict(), strict=False)
+@pytest.mark.parametrize("name", ["rope", "sinusoidal", "learned", "sum"])
+def test_without_its_encoding_a_model_is_the_one_that_has_none(name):
+    rope, nope = decoder(name), decoder("nope")
+    nope.load_state_dict({k: v for k, v in rope.state_dict().items() if "encodings" not in k})
     batch = examples(30)
     batch = batch[batch.lengths >= 8]
     for off, plain, own in zip(
@@ -32,7 +34,7 @@ def test_without_its_rotation_a_model_is_the_one_that_has_none():
     ):
         np.testing.assert_allclose(off.estimate, plain.estimate, rtol=1e-4)
         assert (abs(off.estimate - own.estimate) > 1e-4).all()
-    assert not any(block.heads._forward_pre_hooks for block in rope.blocks)
+    assert not rope.without_positions
 
 
 def test_a_bias_of_lags_outlives_shuffling_and_ends_with_its_encoding():

@@ -192,9 +192,9 @@ class TestKernels:
         table = encoding.table[:, 0].double()
         torch.testing.assert_close(kernel.values, (table[8:] + table[:9].flip(0)) / 2)
 
-    @pytest.mark.parametrize("name", ["nope", "sinusoidal", "path", "xpos"])
+    @pytest.mark.parametrize("name", ["nope", "learned", "path", "cope"])
     def test_encodings_without_one_are_refused(self, name):
-        with pytest.raises(UnsupportedError, match="neither a bias of the lag alone nor a rotation"):
+        with pytest.raises(UnsupportedError, match="has no Toeplitz matrix of its own"):
             encoding_kernels(ENCODINGS.config(name)().build(), 12, 4, 16, causal=True)
 
     def test_tables_hold_every_lag_and_certified_bounds(self):

@@ -141,3 +141,15 @@ def test_combinations_have_names_of_their_own():
     with pytest.raises(ConfigError, match="'sinusoidal@shifted' names a position rule"):
         parse_encoding("shape")
     assert not set(NAMED) & {*ENCODINGS, *POSITIONS, *SCHEDULES}
+
+
+@pytest.mark.parametrize("condition", ["controlled", "described", "released"])
+def test_latent_attention_takes_the_batch_of_table_4_at_the_scale_of_the_paper(condition):
+    sizes = {
+        (scale, name): experiment("counting", name, scale=scale, condition=condition).training.batch_size
+        for scale in ("mini", "paper")
+        for name in ("mla", "mla+alibi", "rope")
+    }
+    assert sizes["paper", "mla"] == sizes["paper", "mla+alibi"] == 1024
+    assert sizes["paper", "rope"] == 512
+    assert sizes["mini", "mla"] == sizes["mini", "rope"]

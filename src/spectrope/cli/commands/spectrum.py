@@ -9,9 +9,8 @@ import tyro
 from spectrope.checkpoints import LENGTH, Checkpoints
 from spectrope.console import RARE, ROOT, JsonOption, Own, RunsRoot, print_json, refuse_given, say, show
 from spectrope.core import ConfigError, require
-from spectrope.encodings import parse_encoding
 from spectrope.front import run_or_checkpoint
-from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum
+from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum, spectrum_of_encoding
 from spectrope.store import Run, disk_errors, write_parquet
 
 
@@ -20,7 +19,7 @@ class Spectrum(Checkpoints):
     """Measure the spectra of heads, or bound that of an encoding.
 
     Examples:
-    $ spectrope spectrum RUN
+    $ spectrope spectrum RUN --terms
     $ spectrope spectrum --encoding alibi --length 1024
     """
 
@@ -62,6 +61,9 @@ class Spectrum(Checkpoints):
         tyro.conf.UseAppendAction,
         tyro.conf.arg(metavar="FILE:CLASS", help="User-defined spectral quantity. The file is executed."),
     ] = ()
+    terms: Annotated[
+        bool, tyro.conf.arg(help="Split logits into terms of content and position (Eq. 8) instead.")
+    ] = False
     own: Own = ()
     runs: RunsRoot = ROOT
     json: JsonOption = False
@@ -71,10 +73,12 @@ class Spectrum(Checkpoints):
         if (self.target is None) == (self.encoding is None):
             raise ConfigError("spectrum takes exactly one of a run, a checkpoint and --encoding NAME.")
         if self.encoding is not None:
-            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
+            foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities", "terms")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.n_heads))
+            length = POSITIONS if self.length is None else self.length
+            require(length >= 2, self, "length", "at least 2")
+            self._keep(spectrum_of_encoding(self.encoding, length, self.n_heads))
             return
         refuse_given(self, ("n_heads",), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)
@@ -82,6 +86,7 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "length", "out", "dtype")
             refuse_given(self, foreign, f"is for checkpoints; {target.path} is a run with its own examples.")
             plan = {"examples": self.examples, "draws": self.draws, "quantities": self.quantities}
+            plan |= {"terms": self.terms}
             self._tell(spectrum(target, device=self.device, **plan))
         else:
             self._measure_checkpoint(target)
@@ -98,6 +103,7 @@ class Spectrum(Checkpoints):
             draws=self.draws,
             batch=self.batch,
             quantities=self.quantities,
+            terms=self.terms,
             device=self.device,
         )
         self._keep(measured)

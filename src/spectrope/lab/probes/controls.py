@@ -1,13 +1,10 @@
 """Controls of a Toeplitz share: the same model on shuffled text, and without its encoding."""
 
-from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from spectrope.core import torch_stream
-from spectrope.encodings import NoPE
 from spectrope.lab.probes.heads import LayerHeads, capture_heads
 from spectrope.models import Decoder
 from spectrope.spectral import lag_effects
@@ -41,14 +38,9 @@ def toeplitz_shares(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
 
 
 def shares_without_encoding(model: Decoder, batch: Batch, n: int) -> list[Intervals]:
-    """`toeplitz_shares` without rotation and bias in any layer; terms added to the input are kept."""
-    nothing = NoPE(NoPE.Config())
-
-    def strip(heads: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, stream, _, _ = args
-        return x, stream, nothing, "reference"
-
-    with ExitStack() as hooks:
-        for block in model.blocks:
-            hooks.callback(block.heads.register_forward_pre_hook(strip).remove)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
+    """`toeplitz_shares` without positions in any layer: no rotation, no bias, and no term in the input."""
+    before, model.without_positions = model.without_positions, True
+    try:
         return toeplitz_shares(model, batch, n)
+    finally:
+        model.without_positions = before

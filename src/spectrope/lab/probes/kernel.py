@@ -1,6 +1,7 @@
 """The Toeplitz matrices of an encoding itself, independent of content."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Encoding, Form
+from spectrope.lab.probes.isotropic import input_lags, product_lags
 from spectrope.lab.probes.rotation import encoding_of_head, steady_rotation
 from spectrope.spectral import (
     SymbolRange,
@@ -30,12 +32,15 @@ class EncodingKernel:
         kind: "bias": :math:`b_h(i-j)` in logit units, lags of the past extended evenly to the future where
             attention is causal, else the symmetric part. "rotation": the mean
             :math:`\frac1m\sum_t\cos((i-j)\theta_t)` over frequencies, what rotation makes of equal content.
+            "product": the same for other encodings of queries and keys, the mean logit of equal content in
+            random directions over that without positions, such as :math:`\alpha G_e + J`. "input": the
+            product of two input terms over that of one with itself, the logits of an isotropic form.
         operator: The matrix.
         frequencies: θ in radians per position, with shape (m,), of a rotation; else None.
     """
 
     heads: tuple[int, ...]
-    kind: Literal["bias", "rotation"]
+    kind: Literal["bias", "rotation", "product", "input"]
     operator: ToeplitzOperator
     frequencies: Float[Tensor, " m"] | None = None
 
@@ -74,14 +79,22 @@ def encoding_kernels(
         causal: Whether attention is causal.
 
     Raises:
-        UnsupportedError: If the encoding has neither a bias of the lag alone nor a steady rotation, or its
-            table is shorter than n.
+        UnsupportedError: If the encoding has none, with the reason, or its table is shorter than n.
     """
+    encoding = copy.deepcopy(encoding).cpu().double()
     kernels = [*_biases(encoding, n, n_heads, causal), *_rotations(encoding, n, n_heads, width)]
+    reasons: list[str] = []
+    for make in (_products, _inputs):
+        for heads, lags in make(encoding, n, n_heads, width, kernels):
+            if isinstance(lags, str):
+                reasons.append(lags)
+            else:
+                kind = "product" if make is _products else "input"
+                kernels.append(EncodingKernel(heads, kind, ToeplitzOperator.hermitian(lags)))
     if not kernels:
         raise UnsupportedError(
-            f"{type(encoding).__name__} has neither a bias of the lag alone nor a rotation at steady "
-            "frequencies, so no spectrum of its own; measure the heads of a trained run instead."
+            f"{type(encoding).__name__} has no Toeplitz matrix of its own: "
+            f"{'; '.join(dict.fromkeys(reasons))}. Measure the heads of a trained run instead."
         )
     return kernels
 
@@ -120,3 +133,27 @@ def _rotations(encoding: Encoding, n: int, n_heads: int, width: int) -> Iterator
         if rotation is not None:
             theta = rotation.frequencies.double()
             yield EncodingKernel(tuple(heads), "rotation", rope_kernel(theta, n), theta)
+
+
+HeadLags = Iterator[tuple[tuple[int, ...], Float[Tensor, " n"] | str]]
+
+
+def _products(
+    encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]
+) -> HeadLags:
+    """Products of the heads without a steady rotation."""
+    steady = {head for kernel in known if kernel.kind == "rotation" for head in kernel.heads}
+    shared: dict[Encoding, list[int]] = {}
+    for head in sorted(set(range(n_heads)) - steady):
+        shared.setdefault(encoding_of_head(encoding, head), []).append(head)
+    for one, heads in shared.items():
+        yield tuple(heads), product_lags(one, n, width)
+
+
+def _inputs(
+    encoding: Encoding, n: int, n_heads: int, width: int, known: Sequence[EncodingKernel]
+) -> HeadLags:
+    """The product of input terms, the same for all heads."""
+    lags = input_lags(encoding, n)
+    if lags is not None:
+        yield tuple(range(n_heads)), lags

@@ -7,10 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.spectral import EffectShares, backfitted_effects, effect_shares
+from spectrope.spectral import EffectShares, effect_shares, least_squares_effects
 from spectrope.stats import Interval, jackknife_intervals
 
-TOLERANCE, MOST_SWEEPS = 1e-8, 20_000  # Few examples of many tokens converge slowly.
 SHARES = ("content", "position", "residual")
 
 
@@ -63,5 +62,5 @@ def state_shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> 
 def _shares(states: Float[Tensor, "b n c"], tokens: Int[Tensor, "b n"]) -> EffectShares:
     positions = torch.arange(states.shape[1]).expand(len(states), -1)
     design = tokens.flatten(), positions.flatten()
-    effects = backfitted_effects(states.flatten(0, 1), *design, TOLERANCE, MOST_SWEEPS)
+    effects = least_squares_effects(states.flatten(0, 1), *design)
     return effect_shares(effects)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from spectrope.attention import ATTENTIONS, AttentionConfig, MultiHead
+from spectrope.attention import ATTENTIONS, AttentionConfig, Latent, MultiHead
 from spectrope.core import ConfigError, UnknownNameError, is_foreign, require_type
 from spectrope.encodings import (
     ENCODINGS,
@@ -32,6 +32,7 @@ class Preset:
     model: DecoderConfig
     training: TrainingConfig
     n_examples: int
+    latent_batch: int | None = None  # Batch size of latent attention, where it has one of its own.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +44,14 @@ class Scale(Mapping[str, Preset]):
         model: Architecture, except for sizes that follow from the task.
         training: Training configuration, unless a task replaces it.
         n_examples: Number of examples, unless a task replaces it.
+        latent_batch: Batch size of latent attention, where it has one of its own.
     """
 
     name: str
     model: DecoderConfig
     training: TrainingConfig
     n_examples: int
+    latent_batch: int | None = None
 
     def __getitem__(self, task: str) -> Preset:
         size = TASKS[task].sizes.get(self.name, Size())
@@ -62,6 +65,7 @@ class Scale(Mapping[str, Preset]):
                 learning_rate=size.learning_rate or training.learning_rate,
             ),
             n_examples=self.n_examples if size.n_examples is None else size.n_examples,
+            latent_batch=self.latent_batch,
         )
 
     def __iter__(self) -> Iterator[str]:
@@ -94,7 +98,11 @@ SCALES: Mapping[str, Mapping[str, Preset]] = {
         n_examples=20_000,
     ),
     "paper": Scale(
-        name="paper", model=DecoderConfig(), training=TrainingConfig(betas=BETAS), n_examples=100_000
+        name="paper",
+        model=DecoderConfig(),
+        training=TrainingConfig(betas=BETAS),
+        n_examples=100_000,
+        latent_batch=1024,
     ),
 }
 
@@ -154,6 +162,8 @@ def experiment(
     n = preset.n_examples if n_examples is None else n_examples
     n_train = round(TRAIN_SHARE * n)
     training = preset.training if epochs is None else replace(preset.training, epochs=epochs)
+    if preset.latent_batch is not None and isinstance(attention, Latent.Config):
+        training = replace(training, batch_size=preset.latent_batch)
     return apply_condition(
         Experiment(
             encoding_name=_spelled(encoding) or _full_name(config, attention),

@@ -1,0 +1,91 @@
+"""What an encoding makes of equal content at every position, averaged over directions, by lag."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from spectrope.encodings import Context, Encoding, Form
+from spectrope.spectral import nearest_toeplitz
+
+CLOSE = 1e-6  # Of the value at lag 0: differences up to which values count as equal.
+SHARED = 64  # Positions on which products of input terms are compared along diagonals.
+
+
+@torch.no_grad()
+def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] | str:
+    r"""The mean logit of equal content by lag, over that without positions; or the reason why there is none.
+
+    With unit vectors :math:`e_a` as queries and keys and bilinear logits :math:`L(q, k)`, it is
+    :math:`\frac{1}{\sqrt d}\sum_a L(e_a, e_a)`, the value for content in random directions: the mean of
+    cosines for RoPE, :math:`\alpha G_e + J` for a blend, and a share of each for partial rotations.
+
+    Args:
+        encoding: Of one head, or of several that share it.
+        n: Number of positions.
+        width: Width of queries and keys.
+    """
+    name = type(encoding).__name__
+    if encoding.form is Form.GENERAL and not encoding.factors:
+        return f"{name} computes whole logits or outputs from content"
+    if not encoding.pairwise:
+        return f"what {name} adds or rotates depends on content"
+    if encoding.axes > 1:
+        return f"{name} reads positions on {encoding.axes} axes, which have no single lag"
+    basis = torch.eye(width, dtype=torch.float64)
+    position = torch.arange(n)
+    try:
+        rest = _logits(encoding, 0 * basis, position, 0)
+        values, doubled = (_logits(encoding, factor * basis, position, 0) - rest for factor in (1.0, 2.0))
+        moved = _logits(encoding, basis, position[1:], 1) - _logits(encoding, 0 * basis, position[1:], 1)
+    except (RuntimeError, TypeError, AttributeError):  # It looks at hidden states, which are not given here.
+        return f"what {name} adds or rotates depends on content"
+    scale = values[0].abs().clamp(min=1e-12)
+    if (doubled - 4 * values).abs().max() > CLOSE * scale:
+        return f"logits under {name} are not bilinear in query and key"
+    if (moved - values[:-1]).abs().max() > CLOSE * scale:
+        return f"logits under {name} depend on more than the lag"
+    if (values - values[0]).abs().max() <= CLOSE * scale:
+        return f"{name} does nothing to queries and keys that depends on the lag"
+    return values
+
+
+def _logits(encoding: Encoding, x: Float[Tensor, "d d"], position: Tensor, key: int) -> Float[Tensor, " n"]:
+    """Sum over directions of logits of equal content at some positions, for a key at one position."""
+    n, d = len(position), x.shape[1]
+    heads = getattr(encoding.config, "n_heads", 1)
+    q = x[:, None, None].expand(d, heads, n, d)
+    k = x[:, None, None].expand(d, heads, 1, d)
+    ctx = Context(q, k, position[None], torch.tensor([[key]]))
+    return encoding.logits(ctx)[:, 0, :, 0].sum(0) / d**0.5
+
+
+@torch.no_grad()
+def input_lags(encoding: Encoding, n: int) -> Float[Tensor, " n"] | str | None:
+    r"""Products of input terms by lag over their value at lag 0, or the reason why they are not Toeplitz.
+
+    These are the position-position logits of a form :math:`M = aI` (Remark 3.2 of arXiv 2505.13027). None
+    where the encoding adds nothing to the input.
+
+    Args:
+        encoding: Of all layers.
+        n: Number of positions.
+    """
+    width = max((getattr(one.config, "d_model", 0) for one in _terms(encoding)), default=0)
+    if width == 0:
+        return None
+    terms = encoding.embed(torch.zeros(1, n, width, dtype=torch.float64), torch.arange(n)[None])[0]
+    if not terms.any():
+        return None
+    gram = terms[:SHARED] @ terms[:SHARED].T
+    rest = gram - nearest_toeplitz(gram).dense()
+    if (rest**2).sum() > CLOSE * (gram**2).sum():
+        share = 1 - ((rest**2).sum() / (gram**2).sum()).item()
+        return (
+            f"products of the input terms of {type(encoding).__name__} are not functions of the lag (the "
+            f"nearest Toeplitz matrix has {share:.0%} of their energy)"
+        )
+    return terms @ terms[0] / (terms[0] @ terms[0])
+
+
+def _terms(encoding: Encoding) -> list[Encoding]:
+    return [one for one in encoding.modules() if isinstance(one, Encoding)]

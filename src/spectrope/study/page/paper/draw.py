@@ -1,0 +1,164 @@
+"""Panels of the paper's figures: curves, drops by head, accuracy against the number of heads with RoPE."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from spectrope.figures import INK, QUIET, Marks, Panel, exact, styles
+from spectrope.stats import t_interval
+from spectrope.study.page.paper.arms import TASKS, CaseRuns, PaperRuns
+from spectrope.study.rows import StudyRow
+
+HEIGHT = 190
+SPLITS = {"train": "training", "test": "held out"}
+
+
+def curves(runs: PaperRuns, task: str, encodings: Sequence[str]) -> list[Panel]:
+    """Accuracy by epoch, a line per encoding and a panel per split, as means over seeds."""
+    frames = [
+        row.tables["metrics"].select("epoch", "split", "accuracy").with_columns(encoding=pl.lit(name))
+        for name in encodings
+        for row in runs.found(task, name, "metrics").rows
+    ]
+    if not frames:
+        return []
+    means = (
+        pl.concat(frames)
+        .group_by("encoding", "split", "epoch")
+        .agg(pl.col("accuracy").mean() * 100, pl.len().alias("seeds"))
+    )
+    present = [name for name in encodings if name in set(means["encoding"])]
+    looks = styles(present)
+    colour = alt.Scale(domain=present, range=[looks[name].colour for name in present])
+    line = (
+        alt.Chart()
+        .mark_line(strokeWidth=1.5)
+        .encode(
+            x=alt.X("epoch:Q", title="epoch", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("accuracy:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100])),
+            color=alt.Color("encoding:N", scale=colour, title=None, legend=alt.Legend(orient="right")),
+            tooltip=["encoding:N", alt.Tooltip("epoch:Q"), exact("accuracy", "%"), alt.Tooltip("seeds:Q")],
+        )
+    )
+    return [
+        Panel("", SPLITS[split], {"lines": Marks(part.sort("encoding", "epoch").to_dicts(), line)}, HEIGHT)
+        for split in SPLITS
+        if not (part := means.filter(pl.col("split") == split)).is_empty()
+    ]
+
+
+def drops(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
+    """Drop of accuracy by layer, a point per head and seed, a panel per encoding and task."""
+    return [
+        _drops(f"{encoding}, {TASKS[task]}", found)
+        for task, encoding in cases
+        if (found := runs.found(task, encoding, "ablation")).rows
+    ]
+
+
+def _drops(title: str, found: CaseRuns) -> Panel:
+    rows = [row for one in found.rows for row in _heads(one)]
+    layers = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("drop:Q", title="drop, points")
+    tooltip = [alt.Tooltip(f"{name}:Q") for name in ("seed", "layer", "head")] + [exact("drop", "drop")]
+    marks = alt.Chart().mark_circle(size=22, opacity=0.65, color=INK)
+    offset = alt.XOffset("head:Q", scale=alt.Scale(padding=0.3))
+    zero = alt.Chart().mark_rule(color=QUIET, strokeWidth=0.8)
+    layered = {
+        "zero": Marks([{"drop": 0}], zero.encode(y=y)),
+        "heads": Marks(rows, marks.encode(x=layers, y=y, xOffset=offset, tooltip=tooltip)),
+    }
+    return Panel("", _noted(title, found), layered, HEIGHT)
+
+
+def _noted(title: str, found: CaseRuns) -> str:
+    words = [f"{len(found.rows)} seed{'s' if len(found.rows) > 1 else ''}", found.note]
+    return f"{title} ({', '.join(filter(None, words))})"
+
+
+def _heads(row: StudyRow) -> list[dict[str, Any]]:
+    table = row.tables["ablation"].select("layer", "head", "drop")
+    return table.with_columns(seed=pl.lit(row.experiment.seed)).to_dicts()
+
+
+def head_lines(runs: PaperRuns, share: float) -> list[Panel]:
+    """Drop by number of the head, a line per layer, for RoPE on a share of the heads; first seed."""
+    by_heads = runs.by_heads()
+    whole = max(by_heads)
+    k = min((one for one in by_heads if 0 < one < whole), key=lambda one: abs(one / whole - share))
+    found = runs.found("distance", by_heads[k], "ablation")
+    if not found.rows:
+        return []
+    rows = _heads(found.rows[0])
+    line = (
+        alt.Chart()
+        .mark_line(point=True, strokeWidth=1.3)
+        .encode(
+            x=alt.X("head:Q", title="head", axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("drop:Q", title="drop, points"),
+            color=alt.Color("layer:O", scale=alt.Scale(scheme="viridis"), legend=alt.Legend(orient="right")),
+            tooltip=[alt.Tooltip("layer:Q"), alt.Tooltip("head:Q"), exact("drop", "drop")],
+        )
+    )
+    seed = found.rows[0].experiment.seed
+    words = ", ".join(filter(None, (f"seed {seed}", found.note)))
+    return [Panel("", f"RoPE on {k} of {whole} heads ({words})", {"lines": Marks(rows, line)}, HEIGHT)]
+
+
+def by_heads(runs: PaperRuns) -> list[Panel]:
+    """Held-out accuracy against the number of heads with RoPE, a panel per task."""
+    panels = []
+    for task, title in TASKS.items():
+        rows = [
+            {"k": k, **accuracy}
+            for k, encoding in runs.by_heads().items()
+            if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
+        ]
+        if len(rows) > 2:  # More than the two ends, which are no partial RoPE.
+            panels.append(Panel("", title, _against_heads(rows), HEIGHT))
+    return panels
+
+
+def _against_heads(rows: list[dict[str, Any]]) -> dict[str, Marks]:
+    x = alt.X("k:Q", title="heads with RoPE", axis=alt.Axis(tickMinStep=1))
+    scale = alt.Scale(domain=[0, 100])
+    y = alt.Y("estimate:Q", title="held-out accuracy, %", scale=scale)
+    tooltip = [alt.Tooltip("k:Q"), exact("estimate", "%"), exact("low", "from"), exact("high", "to")]
+    line = alt.Chart().mark_line(point=True, color=INK).encode(x=x, y=y, tooltip=tooltip)
+    low = alt.Y("low:Q", title="held-out accuracy, %", scale=scale)
+    bars = alt.Chart().mark_rule(color=QUIET).encode(x=x, y=low, y2="high:Q")
+    return {"intervals": Marks(rows, bars), "means": Marks(rows, line)}
+
+
+def bars(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
+    """Held-out accuracy of some encodings and tasks as bars with intervals over seeds."""
+    rows = [
+        {"case": f"{encoding}, {TASKS[task]}", **accuracy}
+        for task, encoding in cases
+        if (accuracy := accuracies(runs.found(task, encoding, "metrics")))
+    ]
+    if not rows:
+        return []
+    x = alt.X("case:N", title=None, axis=alt.Axis(labelAngle=0), sort=None)
+    scale = alt.Scale(domain=[0, 100])
+    y = alt.Y("estimate:Q", title="held-out accuracy, %", scale=scale)
+    tooltip = ["case:N", exact("estimate", "%"), exact("low", "from"), exact("high", "to")]
+    bar = alt.Chart().mark_bar(color=QUIET, width=28).encode(x=x, y=y, tooltip=tooltip)
+    low = alt.Y("low:Q", title="held-out accuracy, %", scale=scale)
+    rule = alt.Chart().mark_rule(color=INK).encode(x=x, y=low, y2="high:Q")
+    return [Panel("", "accuracy", {"bars": Marks(rows, bar), "intervals": Marks(rows, rule)}, HEIGHT)]
+
+
+def accuracies(found: CaseRuns) -> dict[str, Any]:
+    """Mean held-out accuracy in percent with its t interval over seeds, and the seeds; empty without rows."""
+    values = np.array([100 * row.facts["test_accuracy"] for row in found.rows])
+    if len(values) == 0:
+        return {}
+    if len(values) == 1:
+        return {"estimate": values[0], "low": values[0], "high": values[0], "seeds": 1}
+    interval = t_interval(values)
+    ends = {"low": max(0.0, interval.low), "high": min(100.0, interval.high)}
+    return {"estimate": interval.estimate, **ends, "seeds": len(values)}

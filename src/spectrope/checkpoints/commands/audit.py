@@ -53,7 +53,7 @@ class Audit(Checkpoints):
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""
-        if is_gguf(self.model):
+        if is_gguf(self.model) or self.model.endswith(".gguf"):
             return self._of_file()
         refuse_given(self, ("source",), "goes with a GGUF file, whose source is the checkpoint it came from.")
         if self.out is not None:

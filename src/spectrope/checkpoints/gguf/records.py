@@ -29,7 +29,7 @@ class FileAudit:
         rows: For each layer, how its rows lie.
         file: Where the file contradicts itself or its source as a whole.
         unread: Metadata and tensors that state positions and that llama.cpp does not read here.
-        runtime: Release of llama.cpp whose rules were applied.
+        runtime: Commit of llama.cpp with which the rules that were applied have been compared.
     """
 
     model: str

@@ -33,7 +33,13 @@ class SideRows:
 
 
 def layer_rows(
-    file: GGUFFile, source: Source, names: dict[str, str], layer: int, heads: dict[str, int], width: int
+    file: GGUFFile,
+    source: Source,
+    names: dict[str, str],
+    layer: int,
+    heads: dict[str, int],
+    head_dim: int,
+    width: int,
 ) -> dict[str, SideRows] | str:
     """How the rows of queries and keys of one layer lie; a reason where that could not be told.
 
@@ -43,6 +49,7 @@ def layer_rows(
         names: Names of the source's weights by those of the file.
         layer: Number of the layer.
         heads: Number of heads of each side.
+        head_dim: Coordinates of a head.
         width: Rotated coordinates of a head, which come first.
     """
     found: dict[str, SideRows] = {}
@@ -58,8 +65,8 @@ def layer_rows(
             mine, theirs = file.array(name), source.array(names[name])
             if mine.shape != theirs.shape:
                 return f"{name} is {_by(mine)} in the file and {_by(theirs)} in the source"
-            if len(mine) % heads[side]:
-                return f"{name} has {len(mine)} rows, which are no multiple of {heads[side]} heads"
+            if len(mine) != heads[side] * head_dim:
+                return f"{name} has {len(mine)} rows; {heads[side]} heads of width {head_dim} need others"
             if theirs.any() or mine.any():  # Biases of zero have no order.
                 label = side if kind == "weight" else f"{side} (bias)"
                 found[label] = side_rows(mine, theirs, heads[side], width, tolerance_of(file.type_of(name)))

@@ -121,14 +121,14 @@ def _layer(
     declaration = source.declaration.at(layer)
     kind = layer_type(declaration, layer)
     declared = declared_layer(declaration, "", layer, length)
-    scale = declared_scale(declaration, layer, kind, width_of_heads(file, layer))
-    declared = replace(declared, scale=scale)
+    declared = replace(declared, scale=declared_scale(declaration, layer, kind, width_of_heads(file, layer)))
     heads = file.count("attention.head_count", layer=layer)
     sides = {
         "queries": heads,
         "keys": file.count("attention.head_count_kv", layer=layer, default=heads),
     }
-    rows = layer_rows(file, source, names, layer, sides, rotated_width(file, layer))
+    head_dim, width = width_of_heads(file, layer), rotated_width(file, layer)
+    rows = layer_rows(file, source, names, layer, sides, head_dim, width)
     applied, about_rows = _in_source_order(file, rules, applied, declared, rows)
     findings = [*_noted(file, rules, compare(declared, applied, length, NOISE), _order_of(rows)), *about_rows]
     if doubt := ambiguity(declaration, kind):

@@ -7,7 +7,7 @@ from typing import Literal
 from spectrope.checkpoints.gguf.file import GGUFFile
 from spectrope.encodings import Pairing
 
-RELEASE = "b11739"  # Of llama.cpp, whose source these rules were read from and compared with.
+RELEASE = "86a2835"  # Commit of llama.cpp that `python -m campaigns.llama_cpp` compares verdicts with.
 Rotates = Literal["every layer", "three of four", "windows"]
 
 

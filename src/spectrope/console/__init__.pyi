@@ -3,6 +3,7 @@
 __all__ = [
     "RARE",
     "ROOT",
+    "CertificateOption",
     "ConditionOption",
     "DeviceOption",
     "DropPositions",
@@ -60,6 +61,7 @@ from .experiment_options import (
 )
 from .options import (
     ROOT,
+    CertificateOption,
     DeviceOption,
     JsonOption,
     OutPage,

@@ -279,7 +279,8 @@ def fft_certificate(
     if lost > SHARE * tolerance:
         return None
     rounding, error = found.rounding_bound + lost, found.error_bound + lost
-    return replace(found, rounding_bound=rounding, error_bound=error)
+    premises = replace(found.premises, lags=lags)
+    return replace(found, rounding_bound=rounding, error_bound=error, premises=premises)
 
 
 def fewest_features(

@@ -67,6 +67,7 @@ __all__ = [
     "bands_table",
     "calibrate",
     "capture_heads",
+    "certified_kernel",
     "changes_in",
     "check_lengths",
     "choose_protocol",
@@ -162,6 +163,7 @@ from .spectra.heads import (
     spectrum_table,
 )
 from .spectra.kernels import kernel_tables
+from .spectra.witness import certified_kernel
 from .training.conditions import CONDITIONS, Condition
 from .training.config import Experiment
 from .training.learning import LearningProbe

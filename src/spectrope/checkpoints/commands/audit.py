@@ -9,16 +9,37 @@ import tyro
 from spectrope.checkpoints import audit as auditing
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
+from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
 from spectrope.checkpoints.gguf.records import COLUMNS
 from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
-from spectrope.console import JsonOption, counted, explain, print_json, refuse_given, say, table
+from spectrope.console import (
+    CertificateOption,
+    JsonOption,
+    counted,
+    explain,
+    print_json,
+    refuse_given,
+    say,
+    table,
+)
 from spectrope.figures import check_page
+from spectrope.store import weights_and_config, write_certificate
 
 MISMATCH = 1
 EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
 FOR_MODELS = (
-    *("contents", "paths", "out", "dtype", "device", "allow_download", "trust_remote_code", "allow_pickle"),
+    *(
+        "contents",
+        "paths",
+        "out",
+        "certificate",
+        "dtype",
+        "device",
+        "allow_download",
+        "trust_remote_code",
+        "allow_pickle",
+    ),
 )
 
 
@@ -46,6 +67,7 @@ class Audit(Checkpoints):
     layers: LayersOption = None
     contents: ContentsOption = 2
     paths: Annotated[bool, tyro.conf.arg(help="Also check cached decoding, padding and packing.")] = False
+    certificate: CertificateOption = None
     json: JsonOption = False
     out: Annotated[
         Path | None, tyro.conf.arg(help="Also write an HTML page with figures of the kernels.")
@@ -71,6 +93,11 @@ class Audit(Checkpoints):
             write_audit(audit, self.out)
             if not self.json:
                 say(f"Page: {self.out.resolve()}")
+        if self.certificate is not None:
+            certified = certified_audit(model, audit)
+            write_certificate(self.certificate, certified, audit.model, weights_and_config(Path(self.model)))
+            if not self.json:
+                say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
         return EXIT_CODES[audit.outcome]
 
     def _of_file(self) -> int:

@@ -12,7 +12,9 @@ from spectrope.core import ConfigError, require
 from spectrope.encodings import parse_encoding
 from spectrope.front import run_or_checkpoint
 from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum
-from spectrope.store import Run, disk_errors, write_parquet
+from spectrope.front.spectrum_show import EncodingSpectrum
+from spectrope.lab import certified_kernel
+from spectrope.store import Run, disk_errors, write_certificate, write_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,11 @@ class Spectrum(Checkpoints):
         tyro.conf.UseAppendAction,
         tyro.conf.arg(metavar="FILE:CLASS", help="User-defined spectral quantity. The file is executed."),
     ] = ()
+    certificates: Annotated[
+        Path | None,
+        tyro.conf.arg(help="With --encoding: folder for certificates of the extreme eigenvalues."),
+        RARE,
+    ] = None
     own: Own = ()
     runs: RunsRoot = ROOT
     json: JsonOption = False
@@ -74,9 +81,12 @@ class Spectrum(Checkpoints):
             foreign = ("texts", "layers", "batch", "examples", "draws", "dtype", "quantities")
             refuse_given(self, foreign, "is for runs or checkpoints; an encoding by itself has no content.")
             refuse_given(self, ("own",), "goes with a run.")
-            self._keep(spectrum(parse_encoding(self.encoding), length=self.length, heads=self.n_heads))
+            found = spectrum(parse_encoding(self.encoding), length=self.length, heads=self.n_heads)
+            self._keep(found)
+            if self.certificates is not None and isinstance(found, EncodingSpectrum):
+                self._certify(found, self.certificates)
             return
-        refuse_given(self, ("n_heads",), "goes with --encoding; a model has its own.")
+        refuse_given(self, ("n_heads", "certificates"), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             foreign = ("texts", "layers", "batch", "length", "out", "dtype")
@@ -85,6 +95,18 @@ class Spectrum(Checkpoints):
             self._tell(spectrum(target, device=self.device, **plan))
         else:
             self._measure_checkpoint(target)
+
+    def _certify(self, found: EncodingSpectrum, folder: Path) -> None:
+        """Write a certificate per kernel."""
+        for kernel in found.kernels:
+            heads = "-".join(map(str, kernel.heads))
+            name = (
+                f"{kernel.kind}-{heads}" if len(heads) < 40 else f"{kernel.kind}-{kernel.heads[0]}-and-others"
+            )
+            target = f"{self.encoding}, {kernel.kind} of heads {', '.join(map(str, kernel.heads))}"
+            write_certificate(folder / f"{name}.json", certified_kernel(kernel), target)
+        if not self.json:
+            say(f"{len(found.kernels)} certificates in {folder}, which `spectrope verify` checks.")
 
     def _measure_checkpoint(self, source: str) -> None:
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serve many.
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
+UP = 2.0**-40  # Relative to a bound: above what computing it in float64 rounds away.
 RIDGE = 1e-6
 NARROW = 0.9  # Subspaces that hold more of the coordinates than this are not worth measuring.
 
@@ -226,14 +227,15 @@ def certify(
     if not math.isfinite(norm) or 2 * wide > WIDEST:
         return None
     polynomial = exp_polynomial(degree, -wide, wide)
-    epsilon = (1 + polynomial.error_bound) * math.exp(moved) - 1
+    epsilon = (1 + polynomial.error_bound) * math.exp(moved) * (1 + UP) - 1
     if epsilon >= 1:
         return None
     rounding = rounding_bound(polynomial, norm, rank, setting)
     if rounding is None:
         return None
     premises = Premises(reach, norm, remainder, setting, roundings(polynomial, rank, setting))
-    return Certificate(polynomial, rank, epsilon, rounding, mean_error(epsilon) + rounding, premises)
+    error = (mean_error(epsilon) + rounding) * (1 + UP)
+    return Certificate(polynomial, rank, epsilon, rounding, error, premises)
 
 
 def mean_error(epsilon: float) -> float:
@@ -264,7 +266,7 @@ def rounding_bound(
     if steps * unit >= 0.5 or lost >= 0.5:
         return None
     rounded = torch.finfo(setting.out).eps if setting.out != setting.dtype else 0.0
-    return 2 * lost / (1 - lost) + 4 * unit + rounded
+    return (2 * lost / (1 - lost) + 4 * unit + rounded) * (1 + UP)
 
 
 def roundings(polynomial: ExpPolynomial, rank: int, setting: RoundingSetting) -> int:

@@ -20,7 +20,6 @@ from flint import acb, acb_poly, arb, arb_poly, ctx
 FORMAT = "spectrope certificate 1"
 BITS, MOST_BITS = 256, 8192
 LARGEST_FILE = 2**28  # Bytes of a certificate.
-SLACK = 1 + arb(2.0**-45)  # Writers compute bounds in binary64.
 Told = tuple[list[str], list[str]]  # What is proved, and what it rests on.
 
 
@@ -169,12 +168,12 @@ def _check_head(head: Any, proof: Any, here: str, there: str, length: int) -> No
     _require(head["reach"] + moved <= end, f"{there}.end", "must hold every logit, moved by what is left out")
     worst = _polynomial_error(tuple(proof["coefficients"]), proof["end"])
     _require(worst <= bound, f"{there}.polynomial_bound", "is below the polynomial's error on the interval")
-    _require((1 + bound) * moved.exp() - 1 <= epsilon * SLACK, f"{there}.epsilon_bound", "is too small")
+    _require((1 + bound) * moved.exp() - 1 <= epsilon, f"{there}.epsilon_bound", "is too small")
     _require(epsilon < 1, f"{there}.epsilon_bound", "must be below 1")
     lost = _rounding(proof, norm.max(end), end, bound, there, length)
-    _require(lost <= stated * SLACK, f"{there}.rounding_bound", "is too small")
+    _require(lost <= stated, f"{there}.rounding_bound", "is too small")
     mean = 2 * epsilon / (1 + (1 - epsilon**2).sqrt())
-    _require(mean + stated <= error * SLACK, f"{here}.error_bound", "is too small")
+    _require(mean + stated <= error, f"{here}.error_bound", "is too small")
     _require(error <= arb(head["tolerance"]), f"{here}.error_bound", "is above the tolerance")
 
 

@@ -51,7 +51,6 @@ class Audit(Checkpoints):
     3 if nothing differs but something is undeclared, ambiguous, or could not be told.
 
     Examples:
-    $ spectrope audit path/to/checkpoint
     $ spectrope audit path/to/checkpoint --paths --out audit.html
     $ spectrope audit model.gguf --source path/to/checkpoint
     """

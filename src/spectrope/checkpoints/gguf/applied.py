@@ -18,7 +18,7 @@ BETA_FAST, BETA_SLOW = 32.0, 1.0
 
 
 @dataclass(frozen=True)
-class Scaling:
+class StatedScaling:
     """The scaling of frequencies that a file's metadata state, as llama.cpp reads them.
 
     Args:
@@ -34,7 +34,7 @@ class Scaling:
     gain: float
 
     @classmethod
-    def of(cls, file: GGUFFile) -> "Scaling":
+    def of(cls, file: GGUFFile) -> "StatedScaling":
         """That of a file.
 
         Raises:
@@ -101,7 +101,7 @@ def rotated_width(file: GGUFFile, layer: int) -> int:
 
 
 def _turning(file: GGUFFile, rules: Rules, layer: int, *, window: bool, length: int) -> Turning:
-    width, scaling = rotated_width(file, layer), Scaling.of(file)
+    width, scaling = rotated_width(file, layer), StatedScaling.of(file)
     base = file.number("rope.freq_base", default=10000.0)
     if window and rules.own_base:
         base = file.number("rope.freq_base_swa", default=rules.local_base or base)
@@ -126,7 +126,7 @@ def _turning(file: GGUFFile, rules: Rules, layer: int, *, window: bool, length: 
 
 
 def _scaled(
-    file: GGUFFile, rules: Rules, scaling: Scaling, base: float, width: int
+    file: GGUFFile, rules: Rules, scaling: StatedScaling, base: float, width: int
 ) -> tuple[torch.Tensor, float]:
     """Frequencies before factors, and YaRN's factor on queries and keys."""
     if scaling.kind != "yarn":
@@ -152,7 +152,7 @@ def _mscale(factor: float, weight: float) -> float:
     return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1
 
 
-def _factors(file: GGUFFile, scaling: Scaling, length: int) -> np.ndarray | None:
+def _factors(file: GGUFFile, scaling: StatedScaling, length: int) -> np.ndarray | None:
     """The tensor that angles are divided by; None where the file has none."""
     name = FREQS
     if scaling.kind == "longrope":

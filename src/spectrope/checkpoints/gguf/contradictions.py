@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 
 from spectrope.checkpoints.audit.compare import Discrepancy
-from spectrope.checkpoints.gguf.applied import FREQS, LONG, SHORT, Scaling, rotated_width, width_of_heads
+from spectrope.checkpoints.gguf.applied import (
+    FREQS,
+    LONG,
+    SHORT,
+    StatedScaling,
+    rotated_width,
+    width_of_heads,
+)
 from spectrope.checkpoints.gguf.file import GGUFFile
 from spectrope.checkpoints.gguf.runtime import SECTIONED, WHOLE_HEADS, Rules
 from spectrope.checkpoints.gguf.source import Source
@@ -59,7 +66,7 @@ def _scaling(file: GGUFFile) -> Iterator[Discrepancy]:
 
 
 def _factors(file: GGUFFile) -> Iterator[Discrepancy]:
-    scaling = Scaling.of(file)
+    scaling = StatedScaling.of(file)
     if FREQS in file.tensors and scaling.factor != 1 and scaling.kind in ("linear", "yarn"):
         values = file.array(FREQS)
         if values.max(initial=1.0) > 1:

@@ -1,7 +1,7 @@
 """Certificates of an audit: sampled queries and keys of every layer, and what else its verdict rests on."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -170,5 +170,5 @@ def _comparisons(layer: LayerRecord, noise: float) -> Iterator[dict[str, Any]]:
             yield _compared(finding.what, finding.expected, finding.effective, 0.0)
 
 
-def _compared(what: str, declared: Any, effective: Any, tolerance: float) -> Mapping[str, Any]:
+def _compared(what: str, declared: Any, effective: Any, tolerance: float) -> dict[str, Any]:
     return {"what": what, "declared": declared, "effective": effective, "tolerance": min(tolerance, 0.05)}

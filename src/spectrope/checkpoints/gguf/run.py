@@ -156,7 +156,9 @@ def _in_source_order(
     if applied.turning is None:
         return applied, findings
     width = applied.turning.width
-    seen = {side: pairing_in_source(one.order, rules.pairing, width) for side, one in rows.items()}
+    seen: dict[str, Pairing | None] = {
+        side: pairing_in_source(one.order, rules.pairing, width) for side, one in rows.items()
+    }
     agreed = next(iter(seen.values())) if len(set(seen.values())) == 1 else None
     turning = replace(applied.turning, pairing=agreed)
     if agreed is None:

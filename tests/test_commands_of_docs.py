@@ -50,6 +50,8 @@ NOT_RUN = {  # Words of commands that are only parsed, and why.
     "--tune": "trains dozens of models",
     "/shared/runs": "is a folder of a cluster",
     "--role": "needs a second checkpoint of the right kind; run by tests/checkpoints/pairs",
+    "model.gguf": "needs a converted file; run by tests/checkpoints/gguf",
+    "--certificates": "is for encodings, which take no options of size; run by tests/verify",
     "R12": "is for runs with latent attention",
 }
 

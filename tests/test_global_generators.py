@@ -22,7 +22,7 @@ from spectrope.core.noise import Noise
 from spectrope.core.random import initial_weights
 from spectrope.encodings.base import ENCODINGS, Context
 from spectrope.encodings.rope import RoPE
-from spectrope.fast import forecast, plan
+from spectrope.fast import forecast, plan, table
 from spectrope.fast.model_plan import PlanAim
 from spectrope.grokking.config import GrokExperiment, GrokTraining
 from spectrope.grokking.models.base import MODULAR_MODELS
@@ -221,6 +221,10 @@ def test_planning_fast_attention(llama):
     def call(seed):
         heads = plan(context(), rope, causal=True).heads
         longer = forecast(context(), rope, 65_536, causal=True)
-        return [*map(asdict, heads), *map(asdict, longer), plan_checkpoint(llama, ids, PlanAim(length=64))]
+        return [
+            *map(asdict, heads),
+            *map(asdict, longer),
+            table(plan_checkpoint(llama, ids, PlanAim(length=64))),
+        ]
 
     unaffected(call)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import polars as pl
 import torch
 from jaxtyping import Int
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.heads import Unseen, refuse_sinks
 from spectrope.core import Progress, UnsupportedError, Watch, unwatched
 from spectrope.encodings import Context, Encoding, Form, NoPE
-from spectrope.fast import HeadRow, PlanAim, head_row, table
+from spectrope.fast import LayerPlans, PlanAim
 
 
 class Added(Encoding):
@@ -28,8 +27,8 @@ def plan_checkpoint(
     ids: Int[Tensor, "b t"],
     aim: PlanAim,
     watch: Watch = unwatched,
-) -> pl.DataFrame:
-    """Plan every head of a checkpoint by its logits on some sequences; the columns are those of a run's.
+) -> LayerPlans:
+    """Plan every head of a checkpoint by its logits on some sequences.
 
     A bias that the checkpoint adds is no known function of the lag, so heads with one are exact, and so are
     those whose logits it caps.
@@ -41,7 +40,7 @@ def plan_checkpoint(
         watch: Shown the layers planned.
 
     Returns:
-        A row per layer and head, counted from 0.
+        The plan of each head of each layer, counted from 0, of which `table` makes a data frame.
 
     Raises:
         UnsupportedError: If the model has two stacks or attention sinks, or no attention kernel could be
@@ -50,7 +49,7 @@ def plan_checkpoint(
     if model.config.is_encoder_decoder:  # pyright: ignore[reportAttributeAccessIssue]
         raise UnsupportedError(f"{type(model).__name__} has two stacks; plans are made for one.")
     modules = attention_modules(model)
-    rows: list[HeadRow] = []
+    plans: LayerPlans = []
     done: set[int] = set()
     config: Any = model.config
 
@@ -61,14 +60,14 @@ def plan_checkpoint(
         layer = modules.index(call.module)
         ctx, encoding, causal = _received(call, hidden=_slides(config, layer, aim.length))
         heads = aim.forecast(ctx, encoding, causal)
-        rows.extend(head_row(layer, head) for head in heads)
+        plans.extend((layer, head) for head in heads)
         done.add(layer)
         watch(Progress("attention", len(done), len(modules)))
 
     options = {"use_cache": False} if "use_cache" in config.to_dict() else {}
     with evaluating(model), runs_at(ids.shape[1], model), recorded(model, receive, attend=True):
         model(input_ids=ids.to(next(model.parameters()).device), **options)
-    return table(rows)
+    return plans
 
 
 def _slides(config: Any, layer: int, length: int) -> bool:

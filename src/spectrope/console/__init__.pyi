@@ -3,6 +3,7 @@
 __all__ = [
     "RARE",
     "ROOT",
+    "CertificateOption",
     "ConditionOption",
     "DeviceOption",
     "DropPositions",
@@ -61,6 +62,7 @@ from .experiment_options import (
 )
 from .options import (
     ROOT,
+    CertificateOption,
     DeviceOption,
     JsonOption,
     OutPage,

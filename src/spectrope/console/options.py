@@ -16,6 +16,9 @@ DeviceOption = Annotated[
     Device, tyro.conf.arg(metavar="DEVICE", help="auto (CUDA if available), cpu or cuda.")
 ]
 JsonOption = Annotated[bool, tyro.conf.arg(help="Print the result as JSON.")]
+CertificateOption = Annotated[
+    Path | None, tyro.conf.arg(help="Also write a certificate that `spectrope verify` checks."), RARE
+]
 Seeds = Annotated[
     tuple[str, ...],
     tyro.conf.arg(metavar="N|N:M ...", help="Seeds, or ranges such as 0:6 for 0 to 5."),

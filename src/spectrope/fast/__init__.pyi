@@ -8,11 +8,11 @@ __all__ = [
     "Calibrate",
     "CostModel",
     "HeadPlan",
-    "HeadRow",
+    "LayerPlans",
     "PlanAim",
     "Tolerance",
+    "certified_plan",
     "forecast",
-    "head_row",
     "plan",
     "plan_run",
     "planned_attention",
@@ -22,6 +22,7 @@ __all__ = [
 
 from .commands._measure import Bench, Calibrate, Tolerance
 from .costs import DEFAULT, CostModel, read_costs
-from .model_plan import HeadRow, PlanAim, head_row, plan_run, table
+from .model_plan import LayerPlans, PlanAim, plan_run, table
 from .planning import TOLERANCE, AttentionPlan, HeadPlan, forecast, plan
 from .polynomial import planned_attention
+from .witness import certified_plan

@@ -2,6 +2,7 @@ r"""Proven bounds on the error of polynomial attention, from norms of queries an
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,8 +13,12 @@ from spectrope.fast.chunkwise import chunk_length
 from spectrope.fast.minimax import WIDEST, ExpPolynomial, exp_polynomial
 from spectrope.fast.monomials import SUMMED, feature_count
 
+if TYPE_CHECKING:
+    from spectrope.fast.transforms import LagSizes
+
 STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serve many.
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
+UP = 2.0**-40  # Relative to a bound: above what computing it in float64 rounds away.
 RIDGE = 1e-6
 NARROW = 0.9  # Subspaces that hold more of the coordinates than this are not worth measuring.
 
@@ -147,6 +152,27 @@ class RoundingSetting:
 
 
 @dataclass(frozen=True)
+class Premises:
+    """What a certificate was computed from, so that others can check it.
+
+    Args:
+        reach: No centred logit is larger in modulus, in logit units.
+        norm: A bound of the product of a query's and a key's norm, in logit units.
+        remainder: What the coordinates left out may add to a logit.
+        setting: Lengths and dtypes.
+        steps: Roundings that a term of a sum passes at most.
+        lags: Of the weights of lags, where sums are taken by FFT.
+    """
+
+    reach: float
+    norm: float
+    remainder: float
+    setting: RoundingSetting
+    steps: int
+    lags: "LagSizes | None" = None
+
+
+@dataclass(frozen=True)
 class Certificate:
     r"""A polynomial and a proof of how far attention with it is from exact attention.
 
@@ -156,6 +182,7 @@ class Certificate:
         epsilon_bound: Largest relative error of a weight.
         rounding_bound: What floating point adds, in units of max|v|.
         error_bound: Largest error of an output, in units of max|v|.
+        premises: What it was computed from.
     """
 
     polynomial: ExpPolynomial
@@ -163,6 +190,7 @@ class Certificate:
     epsilon_bound: float
     rounding_bound: float
     error_bound: float
+    premises: Premises
 
     @property
     def features(self) -> int:
@@ -199,13 +227,15 @@ def certify(
     if not math.isfinite(norm) or 2 * wide > WIDEST:
         return None
     polynomial = exp_polynomial(degree, -wide, wide)
-    epsilon = (1 + polynomial.error_bound) * math.exp(moved) - 1
+    epsilon = (1 + polynomial.error_bound) * math.exp(moved) * (1 + UP) - 1
     if epsilon >= 1:
         return None
     rounding = rounding_bound(polynomial, norm, rank, setting)
     if rounding is None:
         return None
-    return Certificate(polynomial, rank, epsilon, rounding, mean_error(epsilon) + rounding)
+    premises = Premises(reach, norm, remainder, setting, roundings(polynomial, rank, setting))
+    error = (mean_error(epsilon) + rounding) * (1 + UP)
+    return Certificate(polynomial, rank, epsilon, rounding, error, premises)
 
 
 def mean_error(epsilon: float) -> float:
@@ -228,11 +258,7 @@ def rounding_bound(
     References:
         Accuracy and Stability of Numerical Algorithms (Higham, 2002), Lemma 3.1 and Sec. 3.1.
     """
-    features = feature_count(rank, polynomial.degree)
-    chunk = chunk_length(features)
-    near, per_chunk = (chunk, 1) if setting.near is None else (2 * setting.near + 4 * chunk, 4)
-    summed = min(features, SUMMED) + features // SUMMED
-    steps = 4 * polynomial.degree + near + per_chunk * (setting.length // chunk + 4) + summed + 8
+    steps = roundings(polynomial, rank, setting)
     unit = torch.finfo(setting.dtype).eps / 2
     moduli = polynomial.magnitude(norm)
     least = (1 - polynomial.error_bound) * math.exp(-polynomial.reach)
@@ -240,7 +266,16 @@ def rounding_bound(
     if steps * unit >= 0.5 or lost >= 0.5:
         return None
     rounded = torch.finfo(setting.out).eps if setting.out != setting.dtype else 0.0
-    return 2 * lost / (1 - lost) + 4 * unit + rounded
+    return (2 * lost / (1 - lost) + 4 * unit + rounded) * (1 + UP)
+
+
+def roundings(polynomial: ExpPolynomial, rank: int, setting: RoundingSetting) -> int:
+    """How many roundings a term of a sum passes at most."""
+    features = feature_count(rank, polynomial.degree)
+    chunk = chunk_length(features)
+    near, per_chunk = (chunk, 1) if setting.near is None else (2 * setting.near + 4 * chunk, 4)
+    summed = min(features, SUMMED) + features // SUMMED
+    return 4 * polynomial.degree + near + per_chunk * (setting.length // chunk + 4) + summed + 8
 
 
 def rounded_up(reach: float) -> float:

@@ -1,7 +1,6 @@
 """Plans for every head of a trained model at some length: the table of them, and those of a run."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +27,8 @@ COLUMNS: dict[str, Any] = {
     "choice": pl.String,
     "reason": pl.String,
 }
-HeadRow = dict[str, object]
+
+LayerPlans = list[tuple[int, HeadPlan]]  # Number of the layer, and the choice for one of its heads.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +48,12 @@ class PlanAim:
         return forecast(ctx, encoding, self.length, self.tolerance, causal=causal, costs=self.costs)
 
 
-def table(rows: Sequence[HeadRow]) -> pl.DataFrame:
-    """The table of all heads."""
-    return pl.DataFrame(rows, schema=COLUMNS)
+def table(plans: LayerPlans) -> pl.DataFrame:
+    """A row per head: the range of centred logits, the certificate, the predicted speed-up, the choice."""
+    return pl.DataFrame([_head_row(layer, head) for layer, head in plans], schema=COLUMNS)
 
 
-def head_row(layer: int, head: HeadPlan) -> HeadRow:
+def _head_row(layer: int, head: HeadPlan) -> dict[str, object]:
     """One head's row of the table.
 
     Args:
@@ -76,7 +76,7 @@ def head_row(layer: int, head: HeadPlan) -> HeadRow:
 
 
 @torch.no_grad()
-def plan_run(run: Run, device: torch.device, aim: PlanAim, examples: int = 64) -> tuple[pl.DataFrame, int]:
+def plan_run(run: Run, device: torch.device, aim: PlanAim, examples: int = 64) -> tuple[LayerPlans, int]:
     """Plan every head of a finished run by its logits on the longest held-out examples.
 
     Args:
@@ -86,19 +86,19 @@ def plan_run(run: Run, device: torch.device, aim: PlanAim, examples: int = 64) -
         examples: Held-out examples that ranges are measured on.
 
     Returns:
-        A row per layer and head, counted from 0: the range of centred logits, the certificate, the predicted
-        speed-up and what was chosen; and how many tokens each example has.
+        The plan of each head of each layer, counted from 0, of which `table` makes a data frame; and how many
+        tokens each example has.
     """
     subject = TrainedSubject.of(run, device)
     batch, n = longest(subject.held_out, examples)
-    rows: list[HeadRow] = []
+    plans: LayerPlans = []
 
     def receive(layer: LayerHeads) -> None:
         heads = aim.forecast(_first(layer.ctx, n), layer.encoding, layer.causal)
-        rows.extend(head_row(layer.layer, head) for head in heads)
+        plans.extend((layer.layer, head) for head in heads)
 
     capture_heads(subject.model, batch.to(device), receive)
-    return table(rows), n
+    return plans, n
 
 
 def _first(ctx: Context, n: int) -> Context:

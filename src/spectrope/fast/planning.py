@@ -9,7 +9,7 @@ import torch
 
 from spectrope.core import ConfigError, UnsupportedError
 from spectrope.encodings import Context, Encoding, Form
-from spectrope.fast.certificate import Certificate, LogitBounds, RoundingSetting, bound_logits, certify
+from spectrope.fast.certificate import UP, Certificate, LogitBounds, RoundingSetting, bound_logits, certify
 from spectrope.fast.costs import DEFAULT, CostModel, Shape
 from spectrope.fast.lag_weights import LagWeights, lag_weights, require_consecutive
 from spectrope.fast.minimax import HIGHEST
@@ -278,8 +278,9 @@ def fft_certificate(
     lost = transform_bound(found, float(bounds.norm_bound[head]), lags)
     if lost > SHARE * tolerance:
         return None
-    rounding, error = found.rounding_bound + lost, found.error_bound + lost
-    return replace(found, rounding_bound=rounding, error_bound=error)
+    rounding, error = ((bound + lost) * (1 + UP) for bound in (found.rounding_bound, found.error_bound))
+    premises = replace(found.premises, lags=lags)
+    return replace(found, rounding_bound=rounding, error_bound=error, premises=premises)
 
 
 def fewest_features(

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.encodings import Context, Encoding, Form
-from spectrope.fast.certificate import Certificate
+from spectrope.fast.certificate import UP, Certificate
 from spectrope.fast.lag_weights import require_consecutive
 
 FFT_STEP = 16  # Units of rounding per doubling of the length that a transform may lose, in the 2-norm.
@@ -88,4 +88,4 @@ def transform_bound(certificate: Certificate, norm: float, lags: LagSizes) -> fl
     moduli = polynomial.magnitude(norm)
     least = (1 - polynomial.error_bound) * math.exp(-polynomial.reach) * lags.least
     share = 3.3 * 2**0.5 * lost * n * lags.energy * moduli / max(least, 1e-300)
-    return 2 * share / (1 - share) if share < 0.5 else math.inf
+    return 2 * share / (1 - share) * (1 + UP) if share < 0.5 else math.inf

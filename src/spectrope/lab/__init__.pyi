@@ -79,6 +79,7 @@ __all__ = [
     "capture_heads",
     "cell_columns",
     "cells_of",
+    "certified_kernel",
     "changes_in",
     "check_lengths",
     "choose_protocol",
@@ -186,6 +187,7 @@ from .spectra.heads import (
 )
 from .spectra.kernels import kernel_tables
 from .spectra.terms import term_tables, terms
+from .spectra.witness import certified_kernel
 from .training.conditions import CONDITIONS, Condition
 from .training.config import Experiment
 from .training.learning import LearningProbe

@@ -3,6 +3,7 @@
 __all__ = [
     "FIELD",
     "RESULTS_VERSION",
+    "Certified",
     "CheckedFolder",
     "Complaint",
     "PackedRun",
@@ -24,9 +25,12 @@ __all__ = [
     "survey",
     "temporary_folder",
     "unpacked",
+    "weights_and_config",
+    "write_certificate",
     "write_parquet",
 ]
 
+from .certificates import Certified, weights_and_config, write_certificate
 from .check import CheckedFolder, check_folders, set_aside
 from .errors import disk_errors
 from .files import replace_file, require_file, write_parquet

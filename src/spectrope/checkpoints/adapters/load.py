@@ -17,6 +17,7 @@ from spectrope.checkpoints.adapters.slices import (
     read_layers,
     renumber,
 )
+from spectrope.checkpoints.adapters.structure import declared_fields
 from spectrope.core import ConfigError, SpectropeError, UnsupportedError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
@@ -75,6 +76,23 @@ def open_model(
         )
     _check_weights_of(model, source, loaded)
     return model.eval()
+
+
+def read_declaration(folder: Path) -> dict[str, Any]:
+    """The configuration of a checkpoint that is not loaded, as `declared_config` gives that of a model.
+
+    Raises:
+        ConfigError: If the folder holds no checkpoint, or its configuration cannot be read.
+        UnsupportedError: If its weights are pickled or quantised, it needs code of its own, or transformers
+            is missing.
+    """
+    transformers = _library()
+    with _quiet(transformers), _explained(str(folder), allow_download=False):
+        check_folder(folder, allow_pickle=False, trust_remote_code=False)
+        options = {"local_files_only": True, "trust_remote_code": False}
+        config = transformers.AutoConfig.from_pretrained(str(folder), **options)
+    config._name_or_path = str(folder)
+    return declared_fields(config)
 
 
 def _sliced(

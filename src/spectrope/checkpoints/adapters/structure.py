@@ -32,7 +32,11 @@ def declared_config(model: nn.Module) -> dict[str, Any]:
     Returns:
         "library" and "file"; the latter is empty for a model that was not loaded from disk.
     """
-    config: Any = getattr(model, "whole_config", model.config)
+    return declared_fields(getattr(model, "whole_config", model.config))
+
+
+def declared_fields(config: Any) -> dict[str, Any]:
+    """The same of a configuration object."""
     fields = _plain(config.get_text_config().to_dict())
     return {"library": fields, "file": _file(getattr(config, "_name_or_path", "") or "")}
 

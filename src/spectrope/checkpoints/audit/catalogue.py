@@ -464,6 +464,18 @@ FAULTS = (
         ),
     ),
     Fault(
+        "SPE602",
+        "a GGUF file contradicts itself or its source",
+        ("metadata of the file", "sections of the file"),
+        "Metadata and tensors of a GGUF file state positions in ways that cannot all hold, such as a scaling "
+        "without its factor, a scaling stated twice, or sections that do not fill the rotated pairs.",
+        "A converter writes the kind of a scaling and drops its numbers, or the tensor of frequency factors "
+        "is lost when a file is edited or requantised.",
+        "Convert the source anew with a converter that knows its architecture, and audit the result.",
+        "A lost or doubled scaling: as for a wrong base, the error grows in proportion to the distance.",
+        ("ikawrakow/ik_llama.cpp/pull/402", "ggml-org/llama.cpp/issues/12468"),
+    ),
+    Fault(
         "SPE701",
         "the kernel of a head moved",
         ("kernel of head",),
@@ -534,7 +546,7 @@ FAULTS = (
 
 
 PICTURES = "images/findings"  # Within the folder of the documentation.
-UNPICTURED = ("SPE501", "SPE601")  # A plain forward pass, or the file alone, has no such fault.
+UNPICTURED = ("SPE501", "SPE601", "SPE602")  # A plain forward pass, or the file alone, has no such fault.
 COMPARED = "SPE7"  # Codes of a checkpoint against another, of which any other fault may be the cause.
 PICTURED = tuple(
     one.code for one in FAULTS if one.code not in UNPICTURED and not one.code.startswith(COMPARED)

@@ -9,12 +9,38 @@ import tyro
 from spectrope.checkpoints import audit as auditing
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
+from spectrope.checkpoints.audit.witness import certified_audit
+from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
+from spectrope.checkpoints.gguf.records import COLUMNS
 from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
-from spectrope.console import JsonOption, counted, explain, print_json, say, table
+from spectrope.console import (
+    CertificateOption,
+    JsonOption,
+    counted,
+    explain,
+    print_json,
+    refuse_given,
+    say,
+    table,
+)
 from spectrope.figures import check_page
+from spectrope.store import weights_and_config, write_certificate
 
 MISMATCH = 1
 EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
+FOR_MODELS = (
+    *(
+        "contents",
+        "paths",
+        "out",
+        "certificate",
+        "dtype",
+        "device",
+        "allow_download",
+        "trust_remote_code",
+        "allow_pickle",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,18 +51,22 @@ class Audit(Checkpoints):
     3 if nothing differs but something is undeclared, ambiguous, or could not be told.
 
     Examples:
-    $ spectrope audit path/to/checkpoint
     $ spectrope audit path/to/checkpoint --paths --out audit.html
+    $ spectrope audit model.gguf --source path/to/checkpoint
     """
 
     model: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="model", help="Checkpoint: a folder, or the id of a cached Hugging Face model."),
+        tyro.conf.arg(name="model", help="Checkpoint: a folder, a cached Hugging Face id, or a GGUF file."),
     ]
+    source: Annotated[
+        Path | None, tyro.conf.arg(help="For GGUF files: folder of the checkpoint it was converted from.")
+    ] = None
     length: LengthOption = None
     layers: LayersOption = None
     contents: ContentsOption = 2
     paths: Annotated[bool, tyro.conf.arg(help="Also check cached decoding, padding and packing.")] = False
+    certificate: CertificateOption = None
     json: JsonOption = False
     out: Annotated[
         Path | None, tyro.conf.arg(help="Also write an HTML page with figures of the kernels.")
@@ -44,6 +74,9 @@ class Audit(Checkpoints):
 
     def run(self) -> int:
         """Audit, print, and say by the exit code whether all matches."""
+        if is_gguf(self.model) or self.model.endswith(".gguf"):
+            return self._of_file()
+        refuse_given(self, ("source",), "goes with a GGUF file, whose source is the checkpoint it came from.")
         if self.out is not None:
             check_page(self.out)
         model = self.open(self.model, self.layers)
@@ -59,7 +92,32 @@ class Audit(Checkpoints):
             write_audit(audit, self.out)
             if not self.json:
                 say(f"Page: {self.out.resolve()}")
+        if self.certificate is not None:
+            certified = certified_audit(model, audit)
+            write_certificate(self.certificate, certified, audit.model, weights_and_config(Path(self.model)))
+            if not self.json:
+                say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
         return EXIT_CODES[audit.outcome]
+
+    def _of_file(self) -> int:
+        """Audit a GGUF file."""
+        refuse_given(self, FOR_MODELS, "is for models that run; a GGUF file is read and not run.")
+        with counted("auditing") as watch:
+            audit = audit_gguf(self.model, self.source, length=self.length, layers=self.layers, watch=watch)
+        if self.json:
+            print_json(audit.to_dict())
+        else:
+            show_file(audit)
+        return EXIT_CODES[audit.outcome]
+
+
+def show_file(audit: FileAudit) -> None:
+    """Print a row per layer, then every reason for a verdict that is no match."""
+    table(audit.title, COLUMNS, audit.shown_rows())
+    for where, why in audit.reasons():
+        say(f"{where}: {why}")
+    if audit.ok:
+        explain(audit.closing())
 
 
 def show(audit: auditing.Audit) -> None:

@@ -13,6 +13,7 @@ from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, t
 from spectrope.console import (
     RARE,
     ROOT,
+    CertificateOption,
     JsonOption,
     Own,
     RunsRoot,
@@ -22,19 +23,22 @@ from spectrope.console import (
     refuse_given,
     say,
 )
-from spectrope.core import choose_device, require
+from spectrope.core import ConfigError, choose_device, require
 from spectrope.fast import (
     DEFAULT,
     TOLERANCE,
     Bench,
     Calibrate,
+    LayerPlans,
     PlanAim,
     Tolerance,
+    certified_plan,
     plan_run,
     read_costs,
+    table,
 )
 from spectrope.front import run_or_checkpoint
-from spectrope.store import Run
+from spectrope.store import Certified, Run, weights_and_config, write_certificate
 
 TOKENS = 512
 
@@ -72,6 +76,7 @@ class PlanCommand(Checkpoints):
         tyro.conf.arg(help="For checkpoints: file with one text per line (default: random tokens)."),
         RARE,
     ] = None
+    certificate: CertificateOption = None
     json: JsonOption = False
     own: Own = ()
     runs: RunsRoot = ROOT
@@ -85,16 +90,36 @@ class PlanCommand(Checkpoints):
         if isinstance(target, Run):
             why = f"is for checkpoints; {target.path} is a run with its own examples."
             refuse_given(self, ("tokens", "texts", "dtype"), why)
-            heads, tokens = plan_run(target, choose_device(self.device), aim, self.examples)
+            plans, tokens = plan_run(target, choose_device(self.device), aim, self.examples)
+            inputs = [target.path / "manifest.json"]
         else:
-            heads, tokens = self._of_checkpoint(target, aim)
+            plans, tokens = self._of_checkpoint(target, aim)
+            inputs = weights_and_config(Path(target))
+        heads = table(plans)
         record = asdict(aim) | {"target": self.target, "tokens": tokens, "heads": heads.to_dicts()}
         if self.json:
             print_json(record)
         else:
             _show_plan(heads, aim, tokens)
+        if self.certificate is not None:
+            self._certify(self.certificate, certified_plan(plans, aim.tolerance, aim.length, tokens), inputs)
 
-    def _of_checkpoint(self, source: str, aim: PlanAim) -> tuple[pl.DataFrame, int]:
+    def _certify(self, path: Path, certified: Certified | None, inputs: list[Path]) -> None:
+        """Write what the plan proves.
+
+        Raises:
+            ConfigError: If it serves no head by a fast kernel.
+        """
+        if certified is None:
+            raise ConfigError(
+                "the plan computes every head exactly, so there is nothing to certify; raise --tolerance "
+                "or --length."
+            )
+        write_certificate(path, certified, self.target, inputs)
+        if not self.json:
+            say(f"Certificate: {path}, which `spectrope verify` checks.")
+
+    def _of_checkpoint(self, source: str, aim: PlanAim) -> tuple[LayerPlans, int]:
         model = self.open(source)
         tokens = self._tokens(model)
         require(tokens >= 2, self, "tokens", "at least 2")

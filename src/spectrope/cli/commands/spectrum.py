@@ -11,7 +11,9 @@ from spectrope.console import RARE, ROOT, JsonOption, Own, RunsRoot, print_json,
 from spectrope.core import ConfigError, require
 from spectrope.front import run_or_checkpoint
 from spectrope.front.spectrum import HEADS, POSITIONS, Spectra, spectrum, spectrum_of_encoding
-from spectrope.store import Run, disk_errors, write_parquet
+from spectrope.front.spectrum_show import EncodingSpectrum
+from spectrope.lab import certified_kernel
+from spectrope.store import Run, disk_errors, write_certificate, write_parquet
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,11 @@ class Spectrum(Checkpoints):
     terms: Annotated[
         bool, tyro.conf.arg(help="Split logits into terms of content and position (Eq. 8) instead.")
     ] = False
+    certificates: Annotated[
+        Path | None,
+        tyro.conf.arg(help="With --encoding: folder for certificates of the extreme eigenvalues."),
+        RARE,
+    ] = None
     own: Own = ()
     runs: RunsRoot = ROOT
     json: JsonOption = False
@@ -78,9 +85,12 @@ class Spectrum(Checkpoints):
             refuse_given(self, ("own",), "goes with a run.")
             length = POSITIONS if self.length is None else self.length
             require(length >= 2, self, "length", "at least 2")
-            self._keep(spectrum_of_encoding(self.encoding, length, self.n_heads))
+            found = spectrum_of_encoding(self.encoding, length, self.n_heads)
+            self._keep(found)
+            if self.certificates is not None:
+                self._certify(found, self.certificates)
             return
-        refuse_given(self, ("n_heads",), "goes with --encoding; a model has its own.")
+        refuse_given(self, ("n_heads", "certificates"), "goes with --encoding; a model has its own.")
         target = run_or_checkpoint(self.target or "", self.runs, self.allow_download, self.own)
         if isinstance(target, Run):
             foreign = ("texts", "layers", "batch", "length", "out", "dtype")
@@ -90,6 +100,18 @@ class Spectrum(Checkpoints):
             self._tell(spectrum(target, device=self.device, **plan))
         else:
             self._measure_checkpoint(target)
+
+    def _certify(self, found: EncodingSpectrum, folder: Path) -> None:
+        """Write a certificate per kernel."""
+        for kernel in found.kernels:
+            heads = "-".join(map(str, kernel.heads))
+            name = (
+                f"{kernel.kind}-{heads}" if len(heads) < 40 else f"{kernel.kind}-{kernel.heads[0]}-and-others"
+            )
+            target = f"{self.encoding}, {kernel.kind} of heads {', '.join(map(str, kernel.heads))}"
+            write_certificate(folder / f"{name}.json", certified_kernel(kernel), target)
+        if not self.json:
+            say(f"{len(found.kernels)} certificates in {folder}, which `spectrope verify` checks.")
 
     def _measure_checkpoint(self, source: str) -> None:
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")

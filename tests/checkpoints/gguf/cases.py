@@ -1,0 +1,225 @@
+"""Conversions of small models to GGUF, right ones and wrong ones, with what the audit must say of each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from tests.checkpoints.gguf.files import Conversion, permuted
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    PreTrainedModel,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
+)
+
+SIZES: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 64,
+    "intermediate_size": 64,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 256,
+    "initializer_range": 0.2,  # With less, attention is almost uniform and positions hardly matter.
+    "pad_token_id": None,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "tie_word_embeddings": False,
+}
+PLAIN = {"rope_type": "default", "rope_theta": 500000.0}
+ORIGINAL = {"original_max_position_embeddings": 64}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0} | ORIGINAL
+LLAMA3 |= {"high_freq_factor": 4.0}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0} | ORIGINAL
+
+
+def built(cls: Any, config: Any) -> PreTrainedModel:
+    """A model with seeded random weights, also in its biases."""
+    torch.manual_seed(0)
+    model = cls(config).eval()
+    for name, weight in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(weight, std=0.5)
+    return model
+
+
+def llama(**rotary: Any) -> PreTrainedModel:
+    """A Llama with some rotary parameters."""
+    return built(LlamaForCausalLM, LlamaConfig(**SIZES, rope_parameters=rotary))
+
+
+def mistral() -> PreTrainedModel:
+    """A Mistral with a sliding window."""
+    return built(MistralForCausalLM, MistralConfig(**SIZES, rope_parameters=PLAIN, sliding_window=32))
+
+
+def qwen2() -> PreTrainedModel:
+    """A Qwen 2, with biases of queries and keys."""
+    sizes = {name: value for name, value in SIZES.items() if name != "head_dim"}
+    return built(Qwen2ForCausalLM, Qwen2Config(**sizes, rope_parameters=PLAIN))
+
+
+def qwen3() -> PreTrainedModel:
+    """A Qwen 3, with norms of queries and keys."""
+    return built(Qwen3ForCausalLM, Qwen3Config(**SIZES, rope_parameters=PLAIN))
+
+
+def smollm3(interval: int = 4) -> PreTrainedModel:
+    """A SmolLM3, one of whose layers in so many is not rotated."""
+    config = SmolLM3Config(**SIZES, rope_parameters=PLAIN, no_rope_layer_interval=interval)
+    return built(SmolLM3ForCausalLM, config)
+
+
+Model = Callable[[], PreTrainedModel]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One conversion.
+
+    Args:
+        model: Builds the source.
+        conversion: How it is written.
+        codes: Codes of the findings; empty for a right conversion.
+        layers: Layers that must be named; all others must match.
+        says: Part of a finding.
+    """
+
+    model: Model
+    conversion: Conversion
+    codes: tuple[str, ...] = ()
+    layers: tuple[int, ...] = ()
+    says: str = ""
+
+
+def _head_left(name: str, weight: np.ndarray) -> np.ndarray:
+    """The rows of one head put back into the source's order, as a permutation over too few heads does."""
+    if name != "blk.1.attn_q.weight":
+        return weight
+    changed = weight.copy()
+    changed[16:32] = weight[16:32].reshape(8, 2, -1).swapaxes(0, 1).reshape(16, -1)
+    return changed
+
+
+def _permuted_anyway(name: str, weight: np.ndarray) -> np.ndarray:
+    """Rows permuted in every layer, as for a Llama."""
+    heads = {"attn_q": 4, "attn_k": 2}
+    part = name.split(".")[-2]
+    return permuted(weight, heads[part]) if part in heads else weight
+
+
+def _noise(name: str, weight: np.ndarray) -> np.ndarray:
+    """Keys of one layer drawn anew."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=weight.shape) * weight.std() if name == "blk.2.attn_k.weight" else weight
+
+
+PLAIN_LLAMA: Model = partial(llama, **PLAIN)
+LLAMA3_MODEL: Model = partial(llama, **LLAMA3)
+EVERY = (0, 1, 2, 3)
+REVERSED = np.array([8, 8, 8, 8, 2, 1, 1, 1], dtype=np.float32)
+LOST = {"rope.scaling.type": None, "rope.scaling.factor": None}
+
+RIGHT = {
+    "llama": Case(PLAIN_LLAMA, Conversion()),
+    "llama in F16": Case(PLAIN_LLAMA, Conversion(kind="F16")),
+    "llama in Q8_0": Case(PLAIN_LLAMA, Conversion(kind="Q8_0")),
+    "llama, Llama 3's scaling": Case(LLAMA3_MODEL, Conversion()),
+    "llama, linear scaling": Case(partial(llama, **LINEAR), Conversion()),
+    "llama, YaRN": Case(partial(llama, **YARN), Conversion()),
+    "llama as qwen2, rows as they are": Case(PLAIN_LLAMA, Conversion("qwen2")),
+    "qwen2": Case(qwen2, Conversion("qwen2")),
+    "qwen3": Case(qwen3, Conversion("qwen3")),
+    "smollm3": Case(smollm3, Conversion("smollm3")),
+}
+WRONG = {
+    "rows of one layer": Case(
+        PLAIN_LLAMA,
+        Conversion(leave=((2, "attn_q"), (2, "attn_k"))),
+        ("SPE104",),
+        (2,),
+        "pairing: halves declared, adjacent effective",
+    ),
+    "rows of one layer in Q8_0": Case(
+        PLAIN_LLAMA, Conversion(kind="Q8_0", leave=((2, "attn_q"), (2, "attn_k"))), ("SPE104",), (2,)
+    ),
+    "rows of the keys of one layer": Case(
+        PLAIN_LLAMA, Conversion(leave=((1, "attn_k"),)), ("SPE711",), (1,), "rows of keys"
+    ),
+    "rows of one head": Case(PLAIN_LLAMA, Conversion(change=_head_left), ("SPE711",), (1,), "in heads 1"),
+    "rows permuted that should not be": Case(
+        qwen2, Conversion("qwen2", change=_permuted_anyway), ("SPE711",) * 4, EVERY, "neither layout"
+    ),
+    "keys of one layer lost": Case(
+        PLAIN_LLAMA, Conversion(change=_noise), ("SPE711",), (2,), "in every known order"
+    ),
+    "Llama 3's factors lost": Case(
+        LLAMA3_MODEL,
+        Conversion(factors=False),
+        ("SPE102",) * 4,
+        EVERY,
+        "ramp by 8 declared, base 500000 effective",
+    ),
+    "Llama 3's factors reversed": Case(
+        LLAMA3_MODEL,
+        Conversion(factors=False, tensors={"rope_freqs.weight": REVERSED}),
+        ("SPE102",) * 4,
+        EVERY,
+    ),
+    "linear scaling lost": Case(
+        partial(llama, **LINEAR), Conversion(metadata=LOST), ("SPE102",) * 4, EVERY, "linear by 4 declared"
+    ),
+    "factor of the scaling lost": Case(
+        partial(llama, **LINEAR),
+        Conversion(metadata={"rope.scaling.factor": None}),
+        ("SPE602", *("SPE102",) * 4),
+        EVERY,
+        "the scaling is lost",
+    ),
+    "scaled twice": Case(
+        LLAMA3_MODEL,
+        Conversion(metadata={"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}),
+        ("SPE602", *("SPE102",) * 4),
+        EVERY,
+        "llama.cpp applies both",
+    ),
+    "YaRN with another original length": Case(
+        partial(llama, **YARN),
+        Conversion(metadata={"rope.scaling.original_context_length": 256}),
+        ("SPE102",) * 4,
+        EVERY,
+    ),
+    "YaRN's attention factor": Case(
+        partial(llama, **YARN, attention_factor=1.5),
+        Conversion(metadata={"rope.scaling.yarn_attn_factor": 1.5}),
+        ("SPE103",) * 4,
+        EVERY,
+        "attention factor: 1.5 declared",
+    ),
+    "base lost": Case(PLAIN_LLAMA, Conversion(metadata={"rope.freq_base": None}), ("SPE101",) * 4, EVERY),
+    "step of layers without rotation": Case(
+        partial(smollm3, 2),
+        Conversion("smollm3"),
+        ("SPE110",),
+        (1,),
+        "GGUF has no key for layers without rotation; llama.cpp leaves out every fourth layer",
+    ),
+    "smollm3 as llama": Case(
+        smollm3, Conversion("llama"), ("SPE110",), (3,), "llama.cpp rotates every layer in 'llama'"
+    ),
+    "sliding window": Case(
+        mistral, Conversion(), ("SPE202",) * 4, EVERY, "llama.cpp reads no sliding window in 'llama'"
+    ),
+}

@@ -1,0 +1,216 @@
+"""GGUF files converted rightly pass, and each fault of a conversion is named, without a runtime."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from tests.checkpoints.gguf.cases import PLAIN, RIGHT, WRONG, llama
+from tests.checkpoints.gguf.files import Conversion, write
+
+from spectrope.checkpoints.gguf import audit_gguf
+from spectrope.checkpoints.gguf.file import GGUFFile, open_gguf
+from spectrope.cli import BAD_INPUT, main
+from spectrope.core import ConfigError, SpectropeError, UnsupportedError
+
+
+def audited(case, folder):
+    model = case.model()
+    model.save_pretrained(folder / "source")
+    return audit_gguf(write(model, folder / "model.gguf", case.conversion), folder / "source")
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_conversion_matches(name, tmp_path):
+    audit = audited(RIGHT[name], tmp_path)
+    assert audit.ok, str(audit)
+    assert not audit.findings
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_conversion_is_named_in_its_layers_alone(name, tmp_path):
+    case = WRONG[name]
+    audit = audited(case, tmp_path)
+    assert tuple(record.code for record in audit.records) == case.codes, str(audit)
+    wrong = {record.layer for record in audit.layers if record.verdict != "matches"}
+    assert wrong == set(case.layers), str(audit)
+    assert case.says in str(audit)
+    assert audit.outcome == "differs"
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A source with one right file of it."""
+    folder = tmp_path_factory.mktemp("plain")
+    model = llama(**PLAIN)
+    model.save_pretrained(folder / "source")
+    write(model, folder / "model.gguf", Conversion())
+    return folder
+
+
+def rewritten(folder, tmp_path, **metadata):
+    """Another file of the source, with other metadata."""
+    return write(llama(**PLAIN), tmp_path / "model.gguf", Conversion(metadata=metadata))
+
+
+def test_without_a_source_nothing_is_called_a_match(plain):
+    audit = audit_gguf(plain / "model.gguf")
+    assert audit.outcome == "incomplete"
+    assert {record.verdict for record in audit.layers} == {"cannot tell"}
+    assert audit.layers[0].effective.turning.fit().base == pytest.approx(5e5)
+
+
+def test_layers_keep_their_numbers(plain):
+    audit = audit_gguf(plain / "model.gguf", plain / "source", layers="-2:")
+    assert [record.layer for record in audit.layers] == [2, 3]
+    with pytest.raises(ConfigError, match="layers must take at least one of 0 to 3; got 9"):
+        audit_gguf(plain / "model.gguf", layers="9")
+
+
+def test_what_the_runtime_does_not_read_is_told(plain, tmp_path):
+    path = rewritten(
+        plain, tmp_path, **{"rope.dimension_sections": [4, 2, 2, 0], "attention.sliding_window": 9}
+    )
+    told = " ".join(why for _, why in audit_gguf(path, plain / "source").reasons())
+    assert "llama.cpp does not read rope.dimension_sections in 'llama'" in told
+    assert "llama.cpp does not read attention.sliding_window in 'llama'" in told
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({"rope.scaling.type": "spiral"}, "rope.scaling.type one of none, linear, yarn, longrope required"),
+        ({"rope.scaling.type": "longrope"}, "no rope_factors_long.weight, rope_factors_short.weight"),
+        (
+            {"rope.scaling.type": "none", "rope.scaling.factor": 4.0},
+            "rope.scaling.factor 4 stated, type 'none'",
+        ),
+        ({"rope.dimension_count": 8}, "rope.dimension_count 16, the width of heads required, 8 effective"),
+    ],
+)
+def test_a_file_that_contradicts_itself_is_named_without_a_source(plain, tmp_path, metadata, says):
+    audit = audit_gguf(rewritten(plain, tmp_path, **metadata))
+    assert audit.outcome == "differs"
+    assert [record.code for record in audit.records] == ["SPE602"]
+    assert says in str(audit)
+
+
+@pytest.mark.parametrize(
+    ("sections", "says"),
+    [(None, "rope.dimension_sections required, none effective"), ([4, 1, 1, 0], "8 pairs in all required")],
+)
+def test_sections_must_fill_the_pairs(tmp_path, sections, says):
+    path = tmp_path / "model.gguf"
+    write(llama(**PLAIN), path, Conversion("qwen2vl", metadata={"rope.dimension_sections": sections}))
+    assert says in str(audit_gguf(path))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "says"),
+    [
+        ({"rope.freq_base": -1.0}, "llama.rope.freq_base must be a positive number; got -1.0"),
+        ({"rope.freq_base": float("nan")}, "must be a positive number; got nan"),
+        ({"block_count": 0}, "llama.block_count must be a positive whole number; got 0"),
+        ({"context_length": None}, "has no llama.context_length"),
+        ({"rope.dimension_count": 7}, "must be an even number up to the width of heads, 16; got 7"),
+        ({"attention.head_count": [4]}, "attention.head_count lists 1 layers; layer 1 needs one"),
+        ({"attention.key_length": None, "attention.head_count": "four"}, "positive whole number; got 'four'"),
+    ],
+)
+def test_impossible_metadata_are_refused(plain, tmp_path, metadata, says):
+    with pytest.raises(ConfigError, match=says.replace("(", r"\(")):
+        audit_gguf(rewritten(plain, tmp_path, **metadata), plain / "source")
+
+
+@pytest.mark.parametrize(
+    ("factors", "says"), [([1.0] * 4, "must be 8, one per pair"), ([0.0] * 8, "must be positive numbers")]
+)
+def test_impossible_factors_are_refused(tmp_path, factors, says):
+    conversion = Conversion(tensors={"rope_freqs.weight": np.array(factors, dtype=np.float32)})
+    with pytest.raises(ConfigError, match=says):
+        audit_gguf(write(llama(**PLAIN), tmp_path / "model.gguf", conversion))
+
+
+def test_an_unknown_architecture_is_refused(tmp_path):
+    path = write(llama(**PLAIN), tmp_path / "model.gguf", Conversion("mamba"))
+    with pytest.raises(
+        UnsupportedError, match=r"architecture 'mamba', whose positions in llama\.cpp are not known"
+    ):
+        audit_gguf(path)
+
+
+def test_files_that_are_no_gguf_files_are_refused(plain, tmp_path):
+    (tmp_path / "text.gguf").write_text("hello")
+    with pytest.raises(ConfigError, match="no GGUF file: it does not begin with the letters GGUF"):
+        audit_gguf(tmp_path / "text.gguf")
+    with pytest.raises(ConfigError, match="is no folder"):
+        audit_gguf(plain / "model.gguf", tmp_path / "missing")
+    with pytest.raises(ConfigError, match="an audit's length must be at least 1; got 0"):
+        audit_gguf(plain / "model.gguf", length=0)
+
+
+def test_a_damaged_file_is_refused_or_read_never_an_error_of_another_kind(plain, tmp_path):
+    whole, rng, path = (plain / "model.gguf").read_bytes(), np.random.default_rng(0), tmp_path / "model.gguf"
+    ends = rng.integers(4, len(whole), 10).tolist()
+    cut = [whole[:end] for end in ends]
+    flips = [bytearray(whole) for _ in range(50)]
+    for flipped in flips:
+        flipped[int(rng.integers(4, 4000))] ^= 1 << int(rng.integers(8))
+    told = []
+    for content in (*cut, *flips):
+        path.write_bytes(content)
+        try:
+            audit_gguf(path, plain / "source", layers="0")
+        except SpectropeError as error:
+            told.append(str(error))
+    assert len(told) >= len(cut)
+    assert not [line for line in told if "\n" in line]
+
+
+def test_rows_that_heads_do_not_divide_are_not_compared(plain, tmp_path):
+    audit = audit_gguf(rewritten(plain, tmp_path, **{"attention.head_count": 2}), plain / "source")
+    assert audit.layers[0].reason == "blk.0.attn_q.weight has 64 rows; 2 heads of width 16 need others"
+    assert audit.outcome == "incomplete"
+
+
+def test_a_part_of_several_files_is_refused(plain, monkeypatch):
+    monkeypatch.setattr(GGUFFile, "value", lambda self, key: 3 if key == "split.count" else None)
+    with pytest.raises(UnsupportedError, match="one of 3 parts of a model; join them first"):
+        open_gguf(plain / "model.gguf")
+
+
+def test_a_missing_package_is_one_line(plain, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(UnsupportedError, match=r"not installed; pip install 'spectrope\[gguf\]'"):
+        audit_gguf(plain / "model.gguf")
+
+
+def test_a_damaged_source_is_refused(plain, tmp_path):
+    shutil.copytree(plain / "source", tmp_path / "source")
+    (tmp_path / "source" / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(ConfigError, match=r"is damaged: .*; save the source anew"):
+        audit_gguf(plain / "model.gguf", tmp_path / "source")
+
+
+class TestTheCommand:
+    def test_it_prints_a_table_and_ends_with_the_verdict(self, plain, capsys):
+        assert main(["audit", str(plain / "model.gguf"), "--source", str(plain / "source")]) == 0
+        told = " ".join(capsys.readouterr().out.split())
+        assert "permuted to causal matches" in told
+        assert "The file was read and not run" in told
+        assert main(["audit", str(plain / "model.gguf")]) == 3
+        assert "give its folder with --source" in capsys.readouterr().out.replace("\n", " ")
+
+    def test_json_holds_the_whole_record(self, plain, capsys):
+        asked = ["audit", str(plain / "model.gguf"), "--source", str(plain / "source"), "--json"]
+        assert main(asked) == 0
+        record = json.loads(capsys.readouterr().out)
+        assert record["outcome"] == "matches"
+        assert record["layers"][0]["effective"]["turning"]["pairing"] == "halves"
+
+    def test_options_of_models_that_run_are_refused(self, plain, capsys):
+        assert main(["audit", str(plain / "model.gguf"), "--paths"]) == BAD_INPUT
+        assert "--paths is for models that run" in capsys.readouterr().err
+        assert main(["audit", str(plain / "source"), "--source", str(plain / "source")]) == BAD_INPUT
+        assert "--source goes with a GGUF file" in capsys.readouterr().err

@@ -25,7 +25,9 @@ CONVINCING = math.log(1000)  # Logarithm of the likelihood ratio over no fault, 
 TIE = math.log(20)  # The same, below which two explanations are not told apart.
 PRECISION_SLACK = 4.0  # How many times what lower precision makes here is left to precision.
 FEW = 4  # Prompts on which parameters are searched.
-ONSET_GAIN = 3.0  # Logarithm of the likelihood ratio from which a fault is said to begin at some position.
+ONSET_GAIN = 3.0  # Logarithm of the likelihood ratio from which an onset, or a lower precision, is taken.
+STARTS = 3  # Local minima from which a parameter is refined.
+ALL_WHOLE = 40  # Whole numbers in an interval, at most, that are all tried.
 ROUNDS, POINTS = 5, 4  # Of a search between two values of a parameter, and values tried in each.
 SHALLOW = 6  # Layers up to which every fault is tried in every single layer.
 MOST_FAMILIES = 10  # Likeliest faults: ranked, and tried in the single layers of a deeper model.
@@ -206,14 +208,18 @@ def find_causes(
         watch: Progress callback.
     """
     own = ModelRuntime(copy.model).predict(prompts, places)
-    sound = divergence(observed, own)
-    none = Explanation((), "no fault", float(sound.mean()), log_likelihood(sound, 0))
+    none = _sound("no fault", divergence(observed, own))
     if none.divergence <= UNNOTICED:
         return Causes((), none, ())
-    lower = dict(_in_precision(copy.model, prompts, places))
-    precision = tuple(_of_precision(name, divergence(observed, seen)) for name, seen in lower.items())
-    made = max((float(divergence(seen, own).mean()) for seen in lower.values()), default=0.0)
-    search = _Search(copy, prompts, places, observed, sound)
+    lower = dict(_in_precision(copy, prompts, places))
+    left = {name: divergence(observed, seen) for name, (_, seen) in lower.items()}
+    precision = tuple(_sound(f"arithmetic in {name}", curve) for name, curve in left.items())
+    made = max((float(divergence(seen, own).mean()) for _, seen in lower.values()), default=0.0)
+    unchanged = divergence(observed, own)
+    for (name, (other, _)), one in zip(lower.items(), precision, strict=True):
+        if one.log_likelihood - log_likelihood(unchanged, 0) > ONSET_GAIN:
+            copy, unchanged = other, left[name]  # The other runtime computes in this precision, it seems.
+    search = _Search(copy, prompts, places, observed, unchanged)
     families = list(simulations(copy, prompts.shape[1]))
     found, likely = _searched(search, families, (), watch)
     if len(copy.layers) <= SHALLOW:
@@ -280,7 +286,7 @@ class _Tried:
         """A better value between those tried, where there are any."""
         if self.family.scale in ("one", "listed"):
             return self.best
-        starts = {self.near.index(min(self.near)), *_minima(self.costs)[:2]}
+        starts = {self.near.index(min(self.near)), *_minima(self.costs)[:STARTS]}
         found = [_refined(search, self.family, layers, start, self.costs[start]) for start in starts]
         return min(found)[1]
 
@@ -304,7 +310,8 @@ def _refined(
     """The least divergence near a value, and where."""
     values = family.values
     best = (cost, values[start])
-    low, high = values[max(start - 1, 0)], values[min(start + 1, len(values) - 1)]
+    reach = 2 if family.scale == "whole" else 1  # Masks and tables make uneven landscapes.
+    low, high = values[max(start - reach, 0)], values[min(start + reach, len(values) - 1)]
     for _ in range(ROUNDS):
         inside = [x for x in _between(family.scale, low, high) if x != best[1]]
         costs = [(_cost(search, search.curve(family, x, layers).mean(0)), x) for x in inside]
@@ -312,11 +319,15 @@ def _refined(
         tried = sorted({low, high, best[1], *inside})
         at = tried.index(best[1])
         low, high = tried[max(at - 1, 0)], tried[min(at + 1, len(tried) - 1)]
+        if family.scale == "whole" and high - low <= 2:
+            break
     return best
 
 
 def _between(scale: str, low: float, high: float) -> list[float]:
     """Values inside an interval."""
+    if scale == "whole" and high - low <= ALL_WHOLE:
+        return [float(x) for x in range(math.ceil(low), math.floor(high) + 1)]
     shares = [(i + 1) / (POINTS + 1) for i in range(POINTS)]
     if scale == "logarithmic":
         return [low * (high / low) ** share for share in shares]
@@ -324,24 +335,27 @@ def _between(scale: str, low: float, high: float) -> list[float]:
     return sorted({float(round(x)) for x in inside}) if scale == "whole" else inside
 
 
-def _of_precision(name: str, left: Float[Tensor, "n m"]) -> Explanation:
-    return Explanation((), f"arithmetic in {name}", float(left.mean()), log_likelihood(left, 0))
+def _sound(words: str, left: Float[Tensor, "n m"]) -> Explanation:
+    return Explanation((), words, float(left.mean()), log_likelihood(left, 0))
 
 
 def _in_precision(
-    model: nn.Module, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]
-) -> Iterator[tuple[str, Observed]]:
-    """What the model itself predicts in lower precision."""
+    copy: LocalCopy, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]
+) -> Iterator[tuple[str, tuple[LocalCopy, Observed]]]:
+    """The model in lower precision, and what it predicts."""
     for name, dtype in PRECISIONS.items():
+        lower = _converted(copy, dtype)
         try:
-            yield name, ModelRuntime(_converted(model, dtype)).predict(prompts, places)
+            yield name, (lower, ModelRuntime(lower.model).predict(prompts, places))
         except FAILURES:
             continue  # This machine's kernels lack the type.
 
 
-def _converted(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+def _converted(copy: LocalCopy, dtype: torch.dtype) -> LocalCopy:
     """A copy in another type, whose tables of frequencies stay as loading keeps them."""
-    lower = copying.deepcopy(model)
-    for tensor in lower.parameters():
+    model = copying.deepcopy(copy.model)
+    for tensor in model.parameters():
         tensor.data = tensor.data.to(dtype)
-    return lower
+    pairs = zip(copy.model.modules(), model.modules(), strict=True)
+    sites = {new: replace(copy.sites[old], module=new) for old, new in pairs if old in copy.sites}
+    return LocalCopy(model, sites)

@@ -13,8 +13,6 @@ draws others. The held draw has the seed 2026 and was made once, after both were
 import argparse
 import json
 import math
-import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -406,7 +404,6 @@ def judged(drawn: Drawn, dtype: Any) -> dict[str, Any] | None:
         "code": drawn.code,
         "layers": list(drawn.layers),
         "dtype": dtype,
-        "divergence": found.causes.none.divergence,
         "named": [] if cause is None else list(cause.codes),
         "right": cause is not None and drawn.code in cause.codes,
         "verdict": found.verdict,
@@ -427,29 +424,27 @@ class Replay(Runtime):
         return self.seen
 
 
-def without_fault() -> list[dict[str, Any]]:
-    """Pairs in which no cause may be named."""
-    rows = []
-    for words, dtype, kernel, cached in (
-        ("the same", "float32", "sdpa", False),
-        ("eager attention", "float32", "eager", False),
-        ("a cache of keys", "float32", "sdpa", True),
-        ("bfloat16", "bfloat16", "sdpa", False),
-        ("bfloat16, eager attention", "bfloat16", "eager", False),
-        ("bfloat16, a cache of keys", "bfloat16", "sdpa", True),
-        ("float16", "float16", "sdpa", False),
-        ("float16, eager attention", "float16", "eager", False),
-    ):
-        other: Any = open_model(FOLDER, dtype=dtype)  # pyright: ignore[reportArgumentType]
-        other.config._attn_implementation = kernel
-        rows.append(_silent(words, other, cached))
-    for bits in (8, 6, 4):
-        other = open_model(FOLDER, dtype="float32")
-        for weight in (w for w in other.parameters() if w.ndim == 2):
-            size = weight.detach().abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-            weight.data = (weight.data / size).round() * size
-        rows.append(_silent(f"weights in {bits} bits by row", other, cached=False))
-    return rows
+SOUND = (
+    ("the same", "float32", "sdpa", False, 0),
+    ("eager attention", "float32", "eager", False, 0),
+    ("a cache of keys", "float32", "sdpa", True, 0),
+    ("bfloat16", "bfloat16", "sdpa", False, 0),
+    ("bfloat16, eager attention", "bfloat16", "eager", False, 0),
+    ("float16", "float16", "sdpa", False, 0),
+    ("weights in 8 bits by row", "float32", "sdpa", False, 8),
+    ("weights in 4 bits by row", "float32", "sdpa", False, 4),
+    ("bfloat16, a cache of keys", "bfloat16", "sdpa", True, 0),
+)
+
+
+def without_fault(words: str, dtype: Any, kernel: str, cached: bool, bits: int) -> dict[str, Any]:
+    """What is said of a pair in which no cause may be named."""
+    other: Any = open_model(FOLDER, dtype=dtype)
+    other.config._attn_implementation = kernel
+    for weight in (w for w in other.parameters() if bits and w.ndim == 2):
+        size = weight.detach().abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
+        weight.data = (weight.data / size).round() * size
+    return _silent(words, other, cached)
 
 
 def _silent(words: str, other: Any, cached: bool) -> dict[str, Any]:
@@ -474,34 +469,65 @@ def confusion(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     return dict(sorted(counts.items()))
 
 
+def stored(held: bool) -> dict[str, Any]:
+    """What an earlier call of the held draw has finished."""
+    if held and RESULTS.exists():
+        return json.loads(RESULTS.read_text(encoding="utf-8"))
+    return {"rows": [], "without_fault": []}
+
+
+def store(rows: list[dict[str, Any]], silent: list[dict[str, Any]]) -> None:
+    """Write what is finished, with the figures of all of it."""
+    record = {
+        "seed": HELD,
+        "faults": len(rows),
+        "named": sum(row["right"] for row in rows),
+        "pairs_without_fault": len(silent),
+        "pairs_without_a_named_cause": sum(not row["named"] for row in silent),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "confusion": confusion(rows),
+        "rows": rows,
+        "without_fault": silent,
+    }
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Draw, compare, print and store."""
+    """Draw, compare, print and store; a call that was cut off goes on where it stopped."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, default=HELD)
     parser.add_argument("--faults", type=int, default=DRAWN)
     given = parser.parse_args()
     transformers.logging.set_verbosity(transformers.logging.CRITICAL)
-    began, draw, rows = time.process_time(), Draw(given.seed), []
+    held = (given.seed, given.faults) == (HELD, DRAWN)
+    earlier, draw = stored(held), Draw(given.seed)
+    done = {(row["fault"], row["dtype"]): row for row in earlier["rows"]}
+    rows: list[dict[str, Any]] = []
     while len(rows) < given.faults:
         drawn, dtype = draw.fault(), str(draw.rng.choice(["float32", "bfloat16"]))
-        if (row := judged(drawn, dtype)) is None:
-            print(f"drawn again, as it changes nothing: {drawn.code} {dtype}: {drawn.words}", flush=True)
+        row = done.pop((drawn.words, dtype), None) or judged(drawn, dtype)
+        if row is None:
+            say(f"drawn again, as it changes nothing: {drawn.code} {dtype}: {drawn.words}")
             continue
         rows.append(row)
-        print(f"{'right' if rows[-1]['right'] else 'WRONG'} {drawn.code} {dtype}: {drawn.words} "
-              f"{list(drawn.layers)}: {rows[-1]['verdict']}", flush=True)  # fmt: skip
-    silent = without_fault()
-    for row in silent:
-        print(f"{row['pair']}: {row['verdict']}", flush=True)
-    right = sum(row["right"] for row in rows)
-    print(f"{right} of {len(rows)} faults named; {sum(not row['named'] for row in silent)} of {len(silent)} "
-          "pairs without a fault had no cause named")  # fmt: skip
-    if given.seed != HELD or given.faults != DRAWN:
-        sys.exit("not the held draw: not stored")
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    summary = {"seed": HELD, "named": right, "faults": len(rows), "seconds": time.process_time() - began}
-    record = summary | versions | {"confusion": confusion(rows), "rows": rows, "without_fault": silent}
-    RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        say(f"{'right' if row['right'] else 'WRONG'} {row['code']} {dtype}: {row['fault']} "
+            f"{row['layers']}: {row['verdict']}")  # fmt: skip
+        if held and len(rows) > len(earlier["rows"]):
+            store(rows, earlier["without_fault"])
+    silent = list(earlier["without_fault"])
+    for pair in SOUND[len(silent) :]:
+        silent.append(without_fault(*pair))
+        say(f"{silent[-1]['pair']}: {silent[-1]['verdict']}")
+        if held:
+            store(rows, silent)
+    say(f"{sum(row['right'] for row in rows)} of {len(rows)} faults named; a cause was named in "
+        f"{sum(bool(row['named']) for row in silent)} of {len(silent)} pairs without a fault")  # fmt: skip
+
+
+def say(line: str) -> None:
+    """Print at once."""
+    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -70,8 +70,8 @@ class Turned:
 
 
 def multiplied(
-    x: Float[Tensor, "b 1 t d"], layout: Layout, factors: Complex[Tensor, "t m"]
-) -> Float[Tensor, "b 1 t d"]:
+    x: Float[Tensor, "b h t d"], layout: Layout, factors: Complex[Tensor, "t m"]
+) -> Float[Tensor, "b h t d"]:
     """Some pairs of x times factors, the other coordinates as they are."""
     stop = layout.start + layout.width
     part = multiply_pairs(x[..., layout.start : stop].float(), factors[None, None], layout.pairing)

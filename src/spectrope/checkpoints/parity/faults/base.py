@@ -80,4 +80,4 @@ def grid(low: float, high: float, n: int) -> tuple[float, ...]:
 def lengths(low: int, high: int) -> tuple[float, ...]:
     """Whole numbers at about equal ratios."""
     n = max(2, round(6 * torch.tensor(high / low).log2().item()))
-    return tuple(float(x) for x in sorted({round(x) for x in grid(low, high, n)}))
+    return tuple(float(x) for x in sorted({round(x) for x in grid(float(low), float(high), n)}))

@@ -23,7 +23,7 @@ from spectrope.checkpoints.parity.sites import LocalCopy, Site, places
 from spectrope.encodings import Llama3, YaRN, geometric
 
 BASES = tuple(sorted({*grid(1e2, 1e8, 49), 1e4, 5e5, 1e6}))
-FACTORS = tuple(sorted({*grid(1 / 16, 16, 33), 0.25, 0.5, 2.0, 4.0, 8.0}))
+FACTORS = tuple(sorted({*grid(1 / 16, 16.0, 33), 0.25, 0.5, 2.0, 4.0, 8.0}))
 EXTENSIONS = (1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, 32.0)
 ORIGINALS = (1, 2, 4, 8)  # Shares of the declared length at which an extension may begin.
 PAIRINGS = {"halves": "adjacent", "adjacent": "halves"}

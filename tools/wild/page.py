@@ -132,6 +132,6 @@ In float32 at positions up to 4,143, so that precision plays no part, except tha
 axes, each of which turns a part of the pairs; *linear*, *llama3* and *yarn* scale frequencies.
 """
 EXAMPLES_HEAD = """## Failing cells
-{n} libraries have cells that are wrong or fail. The smallest example of each kind of cell follows, up to 4 for
-a library; `apply_rope` is the function in the library's adapter, and `torch` is imported.
+{n} libraries have cells that are wrong or fail. The smallest example of each kind of cell follows, up to 4
+for a library; `apply_rope` is the function in the library's adapter, and `torch` is imported.
 """

@@ -13,10 +13,10 @@ from spectrope.core import numpy_stream, torch_stream
 
 HEAD_DIM, TOKENS, BASE = 64, 12, 10000.0
 LONGEST = 1_000_000  # The largest position.
-Layout = Literal["interleaved", "halves"]
+PairLayout = Literal["interleaved", "halves"]
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 STARTS = (0, 4096, 131_072, LONGEST - 4 * TOKENS + 1)
-LAYOUTS: tuple[Layout, ...] = ("halves", "interleaved")
+LAYOUTS: tuple[PairLayout, ...] = ("halves", "interleaved")
 ORDERS = ("consecutive", "scattered")
 WIDTHS = (1.0, 0.5, 0.25)
 SCALINGS: Mapping[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ class Cell:
 
     dtype: str = "float32"
     start: int = 0
-    layout: Layout = "halves"
+    layout: PairLayout = "halves"
     order: str = "consecutive"
     width: float = 1.0
     scaling: str = "none"

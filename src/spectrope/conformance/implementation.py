@@ -22,7 +22,7 @@ class NotOffered(Exception):  # noqa: N818 (an answer, not a fault)
 
 
 @dataclass(frozen=True)
-class Implementation:
+class RotaryFunction:
     """A function `apply_rope(x, positions, ...)`.
 
     Args:
@@ -36,7 +36,7 @@ class Implementation:
     takes: frozenset[str]
 
     @classmethod
-    def of(cls, name: str, apply: Apply) -> "Implementation":
+    def of(cls, name: str, apply: Apply) -> "RotaryFunction":
         """Read from a function's signature what it takes.
 
         Raises:
@@ -77,7 +77,7 @@ class Implementation:
             raise NotOffered(str(refused)) from None
 
 
-def load(spec: str) -> Implementation:
+def load(spec: str) -> RotaryFunction:
     """The function that `module:function` or `path/to/file.py:function` names.
 
     Raises:
@@ -86,7 +86,7 @@ def load(spec: str) -> Implementation:
     found = load_object(spec) if is_foreign(spec) else _imported(spec)
     if not callable(found):
         raise ConfigError(f"{spec} is no function; got {type(found).__name__}.")
-    return Implementation.of(spec, found)
+    return RotaryFunction.of(spec, found)
 
 
 def _imported(spec: str) -> object:

@@ -9,7 +9,7 @@ from torch import Tensor
 from spectrope.conformance.cells import DTYPES, Cell
 from spectrope.conformance.oracle import FLOAT32, largest_angle, schedule_of
 
-Verdict = Literal["exact", "float32", "wrong", "fails", "not offered"]
+CellVerdict = Literal["exact", "float32", "wrong", "fails", "not offered"]
 ROUNDINGS = 4  # Of the type, which a rotation may take.
 
 
@@ -22,7 +22,7 @@ def error_of(
     return share if share == share else float("inf")
 
 
-def judged(cell: Cell, positions: Int[Tensor, "*axes t"], error: float) -> Verdict:
+def judged(cell: Cell, positions: Int[Tensor, "*axes t"], error: float) -> CellVerdict:
     """The word for an error."""
     exact = ROUNDINGS * torch.finfo(DTYPES[cell.dtype]).eps
     if error <= exact:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from spectrope.conformance.cells import DTYPES, LAYOUTS, Cell, cells
 from spectrope.conformance.example import Example, smallest
-from spectrope.conformance.implementation import Implementation, NotOffered
-from spectrope.conformance.measured import Verdict, error_of, judged
+from spectrope.conformance.implementation import NotOffered, RotaryFunction
+from spectrope.conformance.measured import CellVerdict, error_of, judged
 from spectrope.conformance.oracle import rotated
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Progress, Watch, reason, unwatched
@@ -37,7 +37,7 @@ class Result:
 
     cell: Cell
     direction: Direction
-    verdict: Verdict
+    verdict: CellVerdict
     error: float | None = None
     note: str = ""
 
@@ -71,7 +71,7 @@ class Conformance(Shown):
         for axis in AXES:
             for value in data[axis].unique(maintain_order=True):
                 some = data.filter(pl.col(axis) == value)
-                counts = {v: some.filter(pl.col("verdict") == v).height for v in Verdict.__args__}
+                counts = {v: some.filter(pl.col("verdict") == v).height for v in CellVerdict.__args__}
                 rows.append({"axis": axis, "value": f"{value}"} | counts)
         return pl.DataFrame(rows)
 
@@ -119,7 +119,7 @@ def conform(
     Raises:
         ConfigError: If it cannot be called so, or returns no tensor of the shape of the vectors.
     """
-    tested = Implementation.of(name or getattr(function, "__name__", "function"), function)
+    tested = RotaryFunction.of(name or getattr(function, "__name__", "function"), function)
     chosen = list(cells() if only is None else only)
     layouts = set(LAYOUTS) if "layout" in tested.takes else {own_layout(tested)}
     results: list[Result] = []
@@ -130,7 +130,7 @@ def conform(
     return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)))
 
 
-def own_layout(tested: Implementation) -> str:
+def own_layout(tested: RotaryFunction) -> str:
     """The layout of a function that cannot be asked for one: that which is nearer to what it returns.
 
     Raises:
@@ -153,7 +153,7 @@ def _absent(cell: Cell, why: str) -> list[Result]:
     return [Result(cell, direction, "not offered", note=why) for direction in ("forward", "backward")]
 
 
-def _both(tested: Implementation, cell: Cell) -> list[Result]:
+def _both(tested: RotaryFunction, cell: Cell) -> list[Result]:
     """The values and the gradients of a cell."""
     x, positions = cell.vectors("x").requires_grad_(), cell.positions()
     before = x.detach().clone()
@@ -188,7 +188,7 @@ def _backward(cell: Cell, x: Tensor, y: Tensor) -> Result:
     return Result(cell, "backward", judged(cell, cell.positions(), error), error)
 
 
-def _examples(tested: Implementation, results: Iterable[Result]) -> Iterator[Example]:
+def _examples(tested: RotaryFunction, results: Iterable[Result]) -> Iterator[Example]:
     """A smallest example for the first failure with each value of dtype, scaling, sections and width."""
     seen: set[tuple[Any, ...]] = set()
     for one in results:

@@ -19,7 +19,7 @@ from spectrope.core import ConfigError
 
 LONGEST = 512  # Tokens of a prompt, unless asked for more.
 EXIT_CODES = {"same": 0, "precision": 0, "differs": 1}
-LOCAL_HELP = "Checkpoint on which faults are simulated (default: whichever of the two is one)."
+LOCAL_HELP = "Checkpoint to simulate faults on (default: one of the two)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Parity(Checkpoints):
 
     first: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="first", help="The runtime that is held to be right: a checkpoint or an address."),
+        tyro.conf.arg(name="first", help="The right one: a checkpoint or an address."),
     ]
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The other runtime.")]
     local: Annotated[str | None, tyro.conf.arg(help=LOCAL_HELP)] = None

@@ -25,7 +25,7 @@ RANKED = 20  # Tokens whose order is correlated.
 PLACES = 48  # In a prompt, at most, after which tokens are predicted.
 SHOWN = 5  # Explanations in a table.
 SCHEMA = {"code": pl.String, "explanation": pl.String, "explained": pl.Float64, "log10_ratio": pl.Float64}
-Answer = Literal["same", "precision", "differs"]
+ParityAnswer = Literal["same", "precision", "differs"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,7 +53,7 @@ class Parity(Shown):
         return float(np.average(self.by_position["divergence"], weights=self.by_position["places"]))
 
     @property
-    def answer(self) -> Answer:
+    def answer(self) -> ParityAnswer:
         """Whether the runtimes predict the same."""
         if self.causes.same:
             return "same"

@@ -22,7 +22,7 @@ PROBED = 256  # Positions over which rotations are measured.
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class AttentionSite:
     """One attention layer.
 
     Args:
@@ -63,7 +63,7 @@ class LocalCopy:
     """
 
     model: nn.Module
-    sites: Mapping[nn.Module, Site]
+    sites: Mapping[nn.Module, AttentionSite]
 
     @classmethod
     def of(cls, model: nn.Module) -> "LocalCopy":
@@ -85,7 +85,7 @@ class LocalCopy:
             frequencies = torch.tensor(turning.frequencies if turning else (), dtype=torch.float64)
             frequencies = _exact(model, frequencies)
             original = _original(config.get_text_config(), trained)
-            sites[modules[name]] = Site(
+            sites[modules[name]] = AttentionSite(
                 modules[name], layer_name(name)[1], found[name].layout, frequencies,
                 _base(frequencies), original,
             )  # fmt: skip

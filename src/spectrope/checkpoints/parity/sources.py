@@ -6,11 +6,11 @@ from urllib.parse import parse_qsl
 
 from spectrope.core import ConfigError
 
-Setting = Literal["yes", "no"]
+YesNo = Literal["yes", "no"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class RuntimeSettings:
     """How transformers runs a checkpoint, written behind its name as `?dtype=bfloat16&cache=yes`.
 
     Args:
@@ -21,7 +21,7 @@ class Settings:
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     attention: Literal["sdpa", "eager"] = "sdpa"
-    cache: Setting = "no"
+    cache: YesNo = "no"
 
 
 def is_address(source: str) -> bool:
@@ -29,7 +29,7 @@ def is_address(source: str) -> bool:
     return source.startswith(("http://", "https://"))
 
 
-def checkpoint_and_settings(source: str) -> tuple[str, Settings]:
+def checkpoint_and_settings(source: str) -> tuple[str, RuntimeSettings]:
     """The name of a checkpoint, and the settings behind it.
 
     Raises:
@@ -37,12 +37,12 @@ def checkpoint_and_settings(source: str) -> tuple[str, Settings]:
     """
     name, _, query = source.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True))
-    types = get_type_hints(Settings)
+    types = get_type_hints(RuntimeSettings)
     for setting, value in given.items():
         if setting not in types:
-            known = ", ".join(field.name for field in fields(Settings))
+            known = ", ".join(field.name for field in fields(RuntimeSettings))
             raise ConfigError(f"{source}: unknown setting {setting!r}; known: {known}.")
         if value not in get_args(types[setting]):
             allowed = ", ".join(get_args(types[setting]))
             raise ConfigError(f"{source}: {setting} must be one of {allowed}; got {value!r}.")
-    return name, Settings(**given)  # pyright: ignore[reportArgumentType]
+    return name, RuntimeSettings(**given)  # pyright: ignore[reportArgumentType]

@@ -11,10 +11,10 @@ from torch import Tensor
 from spectrope.checkpoints.adapters.substitute import Given
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.substitution import multiplied
-from spectrope.checkpoints.parity.sites import Site, places
+from spectrope.checkpoints.parity.sites import AttentionSite, places
 
-Scale = Literal["one", "listed", "whole", "linear", "logarithmic"]
-Change = Callable[[float, Site, Given], Given]
+ParameterScale = Literal["one", "listed", "whole", "linear", "logarithmic"]
+SimulatedChange = Callable[[float, AttentionSite, Given], Given]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +33,17 @@ class Simulation:
 
     codes: tuple[str, ...]
     name: str
-    change: Change
+    change: SimulatedChange
     values: tuple[float, ...] = (0.0,)
-    scale: Scale = "one"
-    of: Callable[[Site], bool] = lambda site: site.layout is not None
+    scale: ParameterScale = "one"
+    of: Callable[[AttentionSite], bool] = lambda site: site.layout is not None
 
     def words(self, value: float) -> str:
         """The fault with a value."""
         return self.name.format(x=round(value) if self.scale == "whole" else value)
 
 
-def any_layer(site: Site) -> bool:
+def any_layer(site: AttentionSite) -> bool:
     """For faults that need no rotation."""
     return True
 
@@ -56,18 +56,18 @@ def turned(
     return multiplied(x, layout, torch.polar(torch.ones_like(angles), angles).to(torch.complex64))
 
 
-def both_turned(given: Given, site: Site, angles: Float[Tensor, "t m"]) -> Given:
+def both_turned(given: Given, site: AttentionSite, angles: Float[Tensor, "t m"]) -> Given:
     """Queries and keys, turned by further angles."""
     assert site.layout is not None
     return replace(given, q=turned(given.q, site.layout, angles), k=turned(given.k, site.layout, angles))
 
 
-def angles_of(given: Given, site: Site) -> Float[Tensor, "t m"]:
+def angles_of(given: Given, site: AttentionSite) -> Float[Tensor, "t m"]:
     """The angles by which the layer has turned its queries and keys."""
     return places(given) * site.frequencies.to(given.q.device)
 
 
-def unrotated(given: Given, site: Site) -> Given:
+def unrotated(given: Given, site: AttentionSite) -> Given:
     """Queries and keys as they were before the layer turned them."""
     return both_turned(given, site, -angles_of(given, site))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spectrope.checkpoints.adapters.substitute import Given
 from spectrope.checkpoints.parity.faults.base import Simulation, angles_of, any_layer, turned
-from spectrope.checkpoints.parity.sites import LocalCopy, Site
+from spectrope.checkpoints.parity.sites import AttentionSite, LocalCopy
 
 
 def head_faults(copy: LocalCopy) -> Iterator[Simulation]:
@@ -32,21 +32,21 @@ def head_faults(copy: LocalCopy) -> Iterator[Simulation]:
         yield Simulation(("SPE407",), "every query head reads group 0", _first_group, of=any_layer)
 
 
-def _one_still(x: Tensor, head: int, site: Site, given: Given) -> Tensor:
+def _one_still(x: Tensor, head: int, site: AttentionSite, given: Given) -> Tensor:
     assert site.layout is not None
     one = turned(x[:, head : head + 1], site.layout, -angles_of(given, site))
     return torch.cat([x[:, :head], one, x[:, head + 1 :]], 1)
 
 
-def _still_query(x: float, site: Site, given: Given) -> Given:
+def _still_query(x: float, site: AttentionSite, given: Given) -> Given:
     return replace(given, q=_one_still(given.q, round(x), site, given))
 
 
-def _still_key(x: float, site: Site, given: Given) -> Given:
+def _still_key(x: float, site: AttentionSite, given: Given) -> Given:
     return replace(given, k=_one_still(given.k, round(x), site, given))
 
 
-def _turned_values(x: float, site: Site, given: Given) -> Given:
+def _turned_values(x: float, site: AttentionSite, given: Given) -> Given:
     assert site.layout is not None
     if given.v.shape[-1] < site.layout.start + site.layout.width:
         return given
@@ -56,7 +56,7 @@ def _turned_values(x: float, site: Site, given: Given) -> Given:
 def _in_turn(sides: str):
     """Head h reads group h mod g in the place of the g groups in order."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         times = given.q.shape[1] // given.k.shape[1]
         tiled = {side: getattr(given, side).repeat(1, times, 1, 1) for side in sides}
         grouped = {
@@ -67,6 +67,6 @@ def _in_turn(sides: str):
     return change
 
 
-def _first_group(x: float, site: Site, given: Given) -> Given:
+def _first_group(x: float, site: AttentionSite, given: Given) -> Given:
     k, v = (side[:, :1].expand_as(side) for side in (given.k, given.v))
     return replace(given, k=k, v=v)

@@ -8,7 +8,7 @@ import torch
 from spectrope.checkpoints.adapters.interface import SINKS
 from spectrope.checkpoints.adapters.substitute import Given
 from spectrope.checkpoints.parity.faults.base import Simulation, any_layer, grid
-from spectrope.checkpoints.parity.sites import LocalCopy, Site, places
+from spectrope.checkpoints.parity.sites import AttentionSite, LocalCopy, places
 
 GAINS = tuple(x for x in grid(0.25, 4.0, 25) if abs(x - 1) > 1e-6)
 CAPS = grid(0.5, 100.0, 16)
@@ -38,34 +38,34 @@ def logit_faults(copy: LocalCopy) -> Iterator[Simulation]:
     )
 
 
-def _width(site: Site) -> int:
+def _width(site: AttentionSite) -> int:
     """Width of a head."""
     return int(getattr(site.module, "head_dim", 0) or 0)
 
 
-def _gained(x: float, site: Site, given: Given) -> Given:
+def _gained(x: float, site: AttentionSite, given: Given) -> Given:
     assert site.layout is not None
     q = given.q.clone()
     q[..., site.layout.start : site.layout.start + site.layout.width] *= x**2
     return replace(given, q=q)
 
 
-def _scaled(x: float, site: Site, given: Given) -> Given:
+def _scaled(x: float, site: AttentionSite, given: Given) -> Given:
     return replace(given, q=given.q * x**2)
 
 
 def _growing(floor: float):
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         growth = 1 + x * torch.log1p(places(given) // floor)
         return replace(given, q=given.q * growth.to(given.q))
 
     return change
 
 
-def _capped(x: float, site: Site, given: Given) -> Given:
+def _capped(x: float, site: AttentionSite, given: Given) -> Given:
     return replace(given, options=given.options | {"softcap": x}, plain=True)
 
 
-def _sunk(x: float, site: Site, given: Given) -> Given:
+def _sunk(x: float, site: AttentionSite, given: Given) -> Given:
     sinks = torch.full((given.q.shape[1],), x, device=given.q.device)
     return replace(given, options=given.options | {SINKS[0]: sinks}, plain=True)

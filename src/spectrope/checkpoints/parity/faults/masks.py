@@ -9,8 +9,8 @@ from torch import Tensor
 
 from spectrope.checkpoints.adapters.call import split_mask
 from spectrope.checkpoints.adapters.substitute import Given
-from spectrope.checkpoints.parity.faults.base import Change, Simulation, any_layer, lengths
-from spectrope.checkpoints.parity.sites import Site
+from spectrope.checkpoints.parity.faults.base import SimulatedChange, Simulation, any_layer, lengths
+from spectrope.checkpoints.parity.sites import AttentionSite
 
 Allowed = Callable[[float, Int[Tensor, "n 1"], Int[Tensor, "1 n"]], Bool[Tensor, "n n"]]
 BLOCKS = (16.0, 32.0, 64.0, 128.0)
@@ -50,19 +50,19 @@ def _chunk(x: float, i: Tensor, j: Tensor) -> Tensor:
     return i // round(x) == j // round(x)
 
 
-def _seeing(allowed: Allowed) -> Change:
+def _seeing(allowed: Allowed) -> SimulatedChange:
     """These keys, whatever the layer's own mask."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         return replace(given, mask=_drawn(allowed, x, given))
 
     return change
 
 
-def _hiding(allowed: Allowed) -> Change:
+def _hiding(allowed: Allowed) -> SimulatedChange:
     """These keys among those of the layer's own mask."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         own, _ = split_mask(given.mask, given.q, given.k, causal=True)
         return replace(given, mask=own & _drawn(allowed, x, given))
 

@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from spectrope.checkpoints.adapters.substitute import Given
-from spectrope.checkpoints.parity.faults.base import Change, Simulation, both_turned, lengths, turned
-from spectrope.checkpoints.parity.sites import LocalCopy, Site, places
+from spectrope.checkpoints.parity.faults.base import SimulatedChange, Simulation, both_turned, lengths, turned
+from spectrope.checkpoints.parity.sites import AttentionSite, LocalCopy, places
 
 SHIFTS = tuple(float(x) for x in (*range(-8, 0), *range(1, 9)))
 
@@ -34,10 +34,10 @@ def position_faults(copy: LocalCopy, length: int) -> Iterator[Simulation]:
     yield Simulation(("SPE111",), "positions count backwards", _at(lambda x, t: t.flip(0)))
 
 
-def _at(of: Callable[[float, Float[Tensor, " t"]], Float[Tensor, " t"]]) -> Change:
+def _at(of: Callable[[float, Float[Tensor, " t"]], Float[Tensor, " t"]]) -> SimulatedChange:
     """Turn queries and keys at other positions."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         counted = places(given)[:, 0]
         difference = (of(x, counted) - counted)[:, None] * site.frequencies.to(given.q.device)
         return both_turned(given, site, difference)
@@ -52,7 +52,7 @@ def _zigzag(x: float, t: Float[Tensor, " t"]) -> Float[Tensor, " t"]:
     return torch.cat(order)
 
 
-def _shifted(x: float, site: Site, given: Given) -> Given:
+def _shifted(x: float, site: AttentionSite, given: Given) -> Given:
     assert site.layout is not None
     angles = (x * site.frequencies).expand(given.k.shape[2], -1)
     return replace(given, k=turned(given.k, site.layout, angles))

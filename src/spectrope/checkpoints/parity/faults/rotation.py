@@ -11,7 +11,7 @@ from spectrope.checkpoints.adapters.substitute import Given
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.substitution import multiplied
 from spectrope.checkpoints.parity.faults.base import (
-    Change,
+    SimulatedChange,
     Simulation,
     angles_of,
     both_turned,
@@ -19,7 +19,7 @@ from spectrope.checkpoints.parity.faults.base import (
     turned,
     unrotated,
 )
-from spectrope.checkpoints.parity.sites import LocalCopy, Site, places
+from spectrope.checkpoints.parity.sites import AttentionSite, LocalCopy, places
 from spectrope.encodings import Llama3, YaRN, geometric
 
 BASES = tuple(sorted({*grid(1e2, 1e8, 49), 1e4, 5e5, 1e6}))
@@ -72,46 +72,46 @@ def rotation_faults(copy: LocalCopy) -> Iterator[Simulation]:
     yield Simulation(("SPE110",), "no rotation", lambda x, site, given: unrotated(given, site))
 
 
-def _frequencies(of: Callable[[float, Site], Float[Tensor, " m"]]) -> Change:
+def _frequencies(of: Callable[[float, AttentionSite], Float[Tensor, " m"]]) -> SimulatedChange:
     """Turn by other frequencies."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         difference = (of(x, site) - site.frequencies).to(given.q.device)
         return both_turned(given, site, places(given) * difference)
 
     return change
 
 
-def _rebased(x: float, site: Site) -> Float[Tensor, " m"]:
+def _rebased(x: float, site: AttentionSite) -> Float[Tensor, " m"]:
     """The frequencies under another base, with whatever scales them left as it is."""
     m = len(site.frequencies)
     return site.frequencies * (x / site.base) ** (-torch.arange(m, dtype=torch.float64) / m)
 
 
-def _yarn(share: int) -> Callable[[float, Site], Float[Tensor, " m"]]:
+def _yarn(share: int) -> Callable[[float, AttentionSite], Float[Tensor, " m"]]:
     """YaRN, whose trained length is such a share of the declared one."""
 
-    def frequencies(x: float, site: Site) -> Float[Tensor, " m"]:
+    def frequencies(x: float, site: AttentionSite) -> Float[Tensor, " m"]:
         schedule = YaRN(base=site.base, factor=x, trained_length=max(site.trained // share, 1))
         return schedule.frequencies(2 * len(site.frequencies))
 
     return frequencies
 
 
-def _llama3(share: int) -> Callable[[float, Site], Float[Tensor, " m"]]:
+def _llama3(share: int) -> Callable[[float, AttentionSite], Float[Tensor, " m"]]:
     """The schedule of Llama 3, likewise."""
 
-    def frequencies(x: float, site: Site) -> Float[Tensor, " m"]:
+    def frequencies(x: float, site: AttentionSite) -> Float[Tensor, " m"]:
         schedule = Llama3(base=site.base, factor=x, trained_length=max(site.trained // share, 1))
         return schedule.frequencies(2 * len(site.frequencies))
 
     return frequencies
 
 
-def _warm(change: Change) -> Change:
+def _warm(change: SimulatedChange) -> SimulatedChange:
     """The same, with YaRN's factor on queries and on keys."""
 
-    def warmed(x: float, site: Site, given: Given) -> Given:
+    def warmed(x: float, site: AttentionSite, given: Given) -> Given:
         assert site.layout is not None
         gain, given = YaRN(factor=x).gain, change(x, site, given)
         q = given.q.clone()
@@ -121,22 +121,22 @@ def _warm(change: Change) -> Change:
     return warmed
 
 
-def _unwritten(x: float, site: Site) -> Float[Tensor, " m"]:
+def _unwritten(x: float, site: AttentionSite) -> Float[Tensor, " m"]:
     m = len(site.frequencies)
     return site.frequencies * (torch.arange(m) < m - round(x))
 
 
-def _rounded(dtype: torch.dtype) -> Callable[[float, Site], Float[Tensor, " m"]]:
+def _rounded(dtype: torch.dtype) -> Callable[[float, AttentionSite], Float[Tensor, " m"]]:
     return lambda x, site: site.frequencies.to(dtype).double()
 
 
-def _low_angles(x: float, site: Site, given: Given) -> Given:
+def _low_angles(x: float, site: AttentionSite, given: Given) -> Given:
     angles = angles_of(given, site)
     low = places(given).bfloat16() * site.frequencies.to(given.q.device).bfloat16()
     return both_turned(given, site, low.double() - angles)
 
 
-def _low_tables(x: float, site: Site, given: Given) -> Given:
+def _low_tables(x: float, site: AttentionSite, given: Given) -> Given:
     assert site.layout is not None
     angles = angles_of(given, site)
     low = torch.complex(angles.float().cos().bfloat16().float(), angles.float().sin().bfloat16().float())
@@ -145,10 +145,10 @@ def _low_tables(x: float, site: Site, given: Given) -> Given:
     return replace(given, q=q, k=k)
 
 
-def _other_pairs(sides: str) -> Change:
+def _other_pairs(sides: str) -> SimulatedChange:
     """Turn the coordinates that the other layout pairs."""
 
-    def change(x: float, site: Site, given: Given) -> Given:
+    def change(x: float, site: AttentionSite, given: Given) -> Given:
         assert site.layout is not None
         other = replace(site.layout, pairing=PAIRINGS[site.layout.pairing])
         angles = angles_of(given, site)
@@ -163,7 +163,7 @@ def _other_pairs(sides: str) -> Change:
     return change
 
 
-def _partly(x: float, site: Site, given: Given) -> Given:
+def _partly(x: float, site: AttentionSite, given: Given) -> Given:
     """Turn another share of the coordinates, by the frequencies that a head of that width would have."""
     assert site.layout is not None
     width = round(x * given.q.shape[-1] / 2) * 2
@@ -174,5 +174,5 @@ def _partly(x: float, site: Site, given: Given) -> Given:
     return replace(given, q=turned(plain.q, layout, angles), k=turned(plain.k, layout, angles))
 
 
-def _reversed(x: float, site: Site, given: Given) -> Given:
+def _reversed(x: float, site: AttentionSite, given: Given) -> Given:
     return both_turned(given, site, -2 * angles_of(given, site))

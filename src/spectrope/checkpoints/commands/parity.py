@@ -33,7 +33,7 @@ class Parity(Checkpoints):
 
     Examples:
     $ spectrope parity path/to/checkpoint http://127.0.0.1:8080/v1
-    $ spectrope parity path/to/checkpoint "path/to/converted?dtype=bfloat16" --length 2048
+    $ spectrope parity path/to/checkpoint "path/to/converted?dtype=bfloat16"
     """
 
     first: Annotated[

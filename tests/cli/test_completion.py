@@ -10,7 +10,7 @@ from spectrope.cli import main
 from spectrope.cli.completion import completion
 
 OFFERED = [
-    ("spectrope co", 1, "compare"),
+    ("spectrope co", 1, "compare conform"),
     ("spectrope claims ru", 2, "run"),
     ("spectrope claims run --en", 3, "--engine"),
     ("spectrope compare --engine ", 3, "local ray"),

@@ -20,6 +20,7 @@ from spectrope.core import UnknownNameError
 ROOMS = {  # Folders of commands, and what help calls them.
     "cli": "Train and measure",
     "checkpoints": "Checkpoints",
+    "conformance": "Checkpoints",
     "fast": "Attention in linear time",
     "grokking": "Grokking, and claims of the papers",
     "study": "Grokking, and claims of the papers",

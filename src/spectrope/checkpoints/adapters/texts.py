@@ -1,5 +1,6 @@
 """A checkpoint's tokenizer, and which of its tokens may be drawn at random."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,13 @@ class Tokenizer:
     def padding(self) -> int:
         """Id to pad with; what it is does not matter, as it is masked."""
         return self.library.pad_token_id or 0
+
+    def ids_by_text(self) -> dict[str, int]:
+        """Ids of tokens by what they read as, without texts that several tokens share."""
+        ids = sorted(set(self.library.get_vocab().values()))
+        texts = [self.library.decode([token]) for token in ids]
+        shared = {text for text, count in Counter(texts).items() if count > 1}
+        return {text: token for text, token in zip(texts, ids, strict=True) if text not in shared}
 
     @property
     def mask(self) -> int | None:

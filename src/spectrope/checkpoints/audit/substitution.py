@@ -62,16 +62,16 @@ class Turned:
         t, known = x.shape[2], self.back[place]
         if known is not None:
             layout, factors = known
-            x = _multiplied(x, layout, 1 / factors[:t].to(x.device))
+            x = multiplied(x, layout, 1 / factors[:t].to(x.device))
         if self.angles is not None:
             angles = self.angles[:t].to(x.device)
-            x = _multiplied(x, self.layouts[place], torch.polar(torch.ones_like(angles), angles))
+            x = multiplied(x, self.layouts[place], torch.polar(torch.ones_like(angles), angles))
         return x
 
 
-def _multiplied(
-    x: Float[Tensor, "b 1 t d"], layout: Layout, factors: Complex[Tensor, "t m"]
-) -> Float[Tensor, "b 1 t d"]:
+def multiplied(
+    x: Float[Tensor, "b h t d"], layout: Layout, factors: Complex[Tensor, "t m"]
+) -> Float[Tensor, "b h t d"]:
     """Some pairs of x times factors, the other coordinates as they are."""
     stop = layout.start + layout.width
     part = multiply_pairs(x[..., layout.start : stop].float(), factors[None, None], layout.pairing)

@@ -1,0 +1,5 @@
+"""Two runtimes of one model: where their predictions differ, and which fault would make them differ so."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,147 @@
+"""A server that speaks OpenAI's completion protocol and reports log-probabilities."""
+
+import json
+import os
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from spectrope.checkpoints.parity.observed import NO_TOKEN, Observed
+from spectrope.checkpoints.parity.runtimes import Runtime
+from spectrope.core import ConfigError, UnsupportedError
+
+KEYS = ("SPECTROPE_API_KEY", "OPENAI_API_KEY")  # Environment variables that may hold a key, in this order.
+SECONDS = 120.0  # How long an answer may take.
+LARGEST = 1 << 24  # Bytes of an answer.
+TOKEN_ID = re.compile(r"token_id:(\d+)")  # As vLLM names tokens when asked to.
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Requests go where the user said, and nowhere else."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> None:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class Endpoint(Runtime):
+    """A completion endpoint, asked for one token after each prefix of a prompt.
+
+    Nothing but this address is contacted, without a proxy and without following redirections. A key is read
+    from the environment, and neither stored nor printed.
+
+    Args:
+        url: Of the API, such as http://127.0.0.1:8080/v1.
+        model: Name that the server knows the model by; "" sends none.
+        top: Most probable tokens asked for.
+        vocabulary: Token ids by text, for servers that name tokens by their text alone.
+    """
+
+    url: str
+    model: str = ""
+    top: int = 20
+    vocabulary: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        parts = urllib.parse.urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(f"Endpoint.url must be an http or https address; got {self.url!r}.")
+        if parts.username or parts.password:
+            raise ConfigError(
+                "Endpoint.url must not hold a password; keys are read from "
+                f"{' or '.join(KEYS)} in the environment."
+            )
+
+    @property
+    def name(self) -> str:
+        return self.url
+
+    def predict(self, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]) -> Observed:
+        rows = [
+            [self._after(prompt[: place + 1]) for place in places.tolist()] for prompt in prompts.tolist()
+        ]
+        width = max(len(found) for row in rows for found in row)
+        ids = torch.full((len(rows), len(places), width), NO_TOKEN)
+        logs = torch.full(ids.shape, -1e4, dtype=torch.float64)
+        for i, row in enumerate(rows):
+            for j, found in enumerate(row):
+                ids[i, j, : len(found)] = torch.tensor(list(found))
+                logs[i, j, : len(found)] = torch.tensor(list(found.values()), dtype=torch.float64)
+        return Observed(logs, ids)
+
+    def _after(self, tokens: list[int]) -> dict[int, float]:
+        """Log-probabilities of the most probable next tokens, by id."""
+        asked: dict[str, Any] = {
+            "prompt": tokens,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": self.top,
+            "return_tokens_as_token_ids": True,
+        }
+        answer = self._post(asked | ({"model": self.model} if self.model else {}))
+        found = self._read(answer)
+        if len(found) < 2:
+            raise UnsupportedError(
+                f"{self.url} reports {len(found)} log-probabilities of next tokens; parity needs at least 2, "
+                "so start the server with them switched on."
+            )
+        return found
+
+    def _post(self, asked: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if key := next((os.environ[name] for name in KEYS if os.environ.get(name)), ""):
+            headers["Authorization"] = f"Bearer {key}"
+        address = f"{self.url.rstrip('/')}/completions"
+        request = urllib.request.Request(address, json.dumps(asked).encode(), headers)
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
+        try:
+            with opener.open(request, timeout=SECONDS) as answer:
+                body = answer.read(LARGEST + 1)
+        except urllib.error.HTTPError as error:
+            raise ConfigError(f"{address} answered {error.code} {error.reason}: {_said(error)}") from None
+        except (OSError, ValueError) as error:  # urllib's own errors are of these kinds.
+            reason = getattr(error, "reason", error)
+            raise ConfigError(f"{address} cannot be reached: {reason}.") from None
+        if len(body) > LARGEST:
+            raise ConfigError(f"{address} answers with more than {LARGEST >> 20} MiB; that is no completion.")
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise ConfigError(f"{address} does not answer with JSON; is it a completion endpoint?") from None
+
+    def _read(self, answer: Any) -> dict[int, float]:
+        """The reported tokens of either form of OpenAI's protocol."""
+        try:
+            reported = answer["choices"][0]["logprobs"] or {}
+            if "content" in reported:
+                entries = reported["content"][0].get("top_logprobs", [])
+                pairs = [(one.get("id", one.get("token")), one["logprob"]) for one in entries]
+            else:
+                pairs = list((reported.get("top_logprobs") or [{}])[0].items())
+            found = {self._id(token): float(value) for token, value in pairs}
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+            raise ConfigError(
+                f"{self.url} answers in a form that is no completion with log-probabilities."
+            ) from None
+        return {token: value for token, value in found.items() if token is not None}
+
+    def _id(self, token: Any) -> int | None:
+        """The id of a token that is named by id or by text; None where the text is ambiguous or unknown."""
+        if isinstance(token, int) and not isinstance(token, bool):
+            return token
+        named = TOKEN_ID.fullmatch(str(token))
+        return int(named[1]) if named else self.vocabulary.get(str(token))
+
+
+def _said(error: urllib.error.HTTPError) -> str:
+    """The first line of a refusal."""
+    text = error.read(500).decode("utf-8", "replace").strip()
+    return (text.splitlines() or ["no reason"])[0][:200]

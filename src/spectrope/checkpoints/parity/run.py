@@ -1,0 +1,241 @@
+"""Compare two runtimes on the same prompts, and look for the cause of a difference."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from spectrope.checkpoints.adapters import drawable_tokens
+from spectrope.checkpoints.parity.cause import Causes, find_causes
+from spectrope.checkpoints.parity.observed import Observed, agreement, divergence, rank_correlations
+from spectrope.checkpoints.parity.runtimes import Runtime
+from spectrope.checkpoints.parity.sites import LocalCopy
+from spectrope.checkpoints.sequences import repeated_tokens
+from spectrope.console import Shown
+from spectrope.core import ConfigError, Watch, unwatched
+from spectrope.stats import mean_intervals
+
+TOP = 5  # Tokens of which agreement is counted.
+RANKED = 20  # Tokens whose order is correlated.
+PLACES = 48  # In a prompt, at most, after which tokens are predicted.
+SHOWN = 5  # Explanations in a table.
+SCHEMA = {"code": pl.String, "explanation": pl.String, "explained": pl.Float64, "log10_ratio": pl.Float64}
+ParityAnswer = Literal["same", "precision", "differs"]
+
+
+@dataclass(frozen=True, repr=False)
+class Parity(Shown):
+    """How two runtimes of one model differ.
+
+    Args:
+        names: Of the runtimes.
+        by_position: A row per range of positions: divergence in nats, agreement of the most probable tokens
+            and rank correlation, with 95 % intervals over prompts.
+        causes: What would explain the difference.
+        prompts: How many.
+        length: Tokens of each.
+    """
+
+    names: tuple[str, str]
+    by_position: pl.DataFrame
+    causes: Causes
+    prompts: int
+    length: int
+
+    @property
+    def divergence(self) -> float:
+        """Mean over all places, in nats."""
+        return float(np.average(self.by_position["divergence"], weights=self.by_position["places"]))
+
+    @property
+    def answer(self) -> ParityAnswer:
+        """Whether the runtimes predict the same."""
+        if self.causes.same:
+            return "same"
+        return "precision" if self.causes.only_precision else "differs"
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        title = f"{self.names[1]} against {self.names[0]}, {self.prompts} prompts of {self.length} tokens"
+        yield title, _as_text(self.by_position)
+        yield self.verdict
+        if self.causes.ranked:
+            yield "most likely explanations", self.to_frame().head(SHOWN)
+
+    @property
+    def verdict(self) -> str:
+        """What explains the difference."""
+        if self.causes.same:
+            return "The predictions are the same up to rounding."
+        cause = self.causes.cause
+        if cause is None and self.causes.only_precision:
+            size, made = self.causes.none.divergence, self.causes.precision_made
+            return (
+                f"No cause: the divergence of {size:.2g} nats is no more than lower precision makes of the "
+                f"local copy ({made:.2g}), and no simulated fault explains it."
+            )
+        if cause is None:
+            return "They differ by more than precision, and no simulated fault explains it."
+        text = f"Acts like {cause}"
+        if self.causes.rivals:
+            rivals = "; ".join(map(str, self.causes.rivals[:3]))
+            return f"{text}; not told apart from: {rivals}."
+        second = self.causes.next_best
+        if second is None:
+            return f"{text}."
+        return f"{text}; the next best explanation, {second[0]}, is {_times(second[1])} times less likely."
+
+    def to_frame(self) -> pl.DataFrame:
+        """Explanations, the most likely first; empty where predictions are the same."""
+        rows, none = self.causes.ranked, self.causes.none.divergence
+        best = rows[0].log_likelihood if rows else 0.0
+        return pl.DataFrame(
+            [
+                {
+                    "code": " or ".join(one.codes),
+                    "explanation": str(one).rpartition(" (")[0],
+                    "explained": 1 - one.divergence / none,
+                    "log10_ratio": (best - one.log_likelihood) / np.log(10),
+                }
+                for one in rows
+            ],
+            schema=SCHEMA,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, JSON-ready."""
+        causes = self.causes
+        return {
+            "runtimes": list(self.names),
+            "answer": self.answer,
+            "verdict": self.verdict,
+            "prompts": self.prompts,
+            "length": self.length,
+            "by_position": self.by_position.to_dicts(),
+            "cause": None if causes.cause is None else asdict(causes.cause),
+            "no_fault": asdict(causes.none),
+            "precision": [asdict(one) for one in causes.precision],
+            "explanations": [asdict(one) for one in causes.ranked[:20]],
+        }
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio < 1e4 else f"1e{int(np.log10(ratio))}"
+
+
+def prompts_of(model: nn.Module, n: int, length: int, seed: int = 0) -> Int[Tensor, "n t"]:
+    """Random tokens that repeat at random distances, so that predictions depend on positions.
+
+    Args:
+        model: Whose tokens are drawn.
+        n: Prompts.
+        length: Tokens of each.
+        seed: Of the tokens.
+    """
+    ids, _ = repeated_tokens(drawable_tokens(model), n, length, "distance", seed)
+    return ids
+
+
+def parity(
+    first: Runtime,
+    second: Runtime,
+    prompts: Int[Tensor, "n t"],
+    local: nn.Module,
+    *,
+    places: int = PLACES,
+    watch: Watch = unwatched,
+) -> Parity:
+    """Ask two runtimes for the same predictions; where they differ, simulate faults on the local copy.
+
+    Args:
+        first: The runtime that is held to be right.
+        second: The other.
+        prompts: Token ids, at least two prompts of at least 16 tokens.
+        local: A model of transformers with the same weights, in float32, on which faults are simulated.
+        places: Places in each prompt after which tokens are predicted, at most.
+        watch: Progress callback.
+
+    Raises:
+        ConfigError: If prompts are too few or too short.
+        UnsupportedError: If a runtime does not report what is needed.
+    """
+    n, length = prompts.shape
+    if n < 2 or length < 16:
+        raise ConfigError(f"parity needs at least 2 prompts of at least 16 tokens; got {n} of {length}.")
+    at = places_of(length, places)
+    seen = [runtime.predict(prompts, at) for runtime in (first, second)]
+    causes = find_causes(LocalCopy.of(local), prompts, at, seen[1], watch)
+    names = (first.name, second.name)
+    return Parity(names, _by_position(seen[0], seen[1], at), causes, n, length)
+
+
+def places_of(length: int, most: int = PLACES) -> Int[Tensor, " m"]:
+    """Places in a prompt, half of them at equal distances and half at equal ratios; the last is one."""
+    if length <= most:
+        return torch.arange(length)
+    even = torch.linspace(0, length - 1, most - most // 2)
+    ratios = torch.logspace(0, np.log10(length), most // 2) - 1
+    return torch.cat([even, ratios]).round().long().clamp(0, length - 1).unique()
+
+
+def _by_position(first: Observed, second: Observed, places: Int[Tensor, " m"]) -> pl.DataFrame:
+    """Measures of the difference over ranges of positions, each twice as long as the one before."""
+    measures = {
+        "divergence": divergence(second, first).numpy(),
+        "agreement": agreement(second, first, TOP).numpy(),
+        "rank": rank_correlations(second, first, RANKED),
+    }
+    rows, low = [], 0
+    for high in _ends(int(places[-1]) + 1):
+        inside = ((places >= low) & (places < high)).numpy()
+        if inside.any():
+            ranges = {name: _interval(x[:, inside]) for name, x in measures.items()}
+            rows.append({"from": low, "to": high - 1, "places": int(inside.sum())} | _columns(ranges))
+        low = high
+    return pl.DataFrame(rows)
+
+
+def _ends(length: int) -> list[int]:
+    return [*(2**k for k in range(4, 30) if 2**k < length), length]
+
+
+def _interval(x: Float[np.ndarray, "n m"]) -> Sequence[float | None]:
+    """Mean over places of each prompt, then over prompts with its interval."""
+    known = ~np.isnan(x)
+    means = np.where(known, x, 0.0).sum(1)[known.any(1)] / known.sum(1)[known.any(1)]
+    if len(means) < 2:
+        return (None, None, None)
+    interval = mean_intervals(means)
+    return tuple(map(float, (interval.estimate, interval.low, interval.high)))
+
+
+def _columns(ranges: dict[str, Sequence[float | None]]) -> dict[str, float | None]:
+    return {
+        name + part: value
+        for name, values in ranges.items()
+        for part, value in zip(("", "_low", "_high"), values, strict=True)
+    }
+
+
+def _as_text(by_position: pl.DataFrame) -> pl.DataFrame:
+    """The measures with their intervals in one column each."""
+    rows = by_position.to_dicts()
+    return pl.DataFrame(
+        {
+            "positions": [f"{row['from']} to {row['to']}" for row in rows],
+            "divergence in nats": [_with_interval(row, "divergence", ".2g") for row in rows],
+            f"top {TOP} agree": [_with_interval(row, "agreement", ".2f") for row in rows],
+            "rank correlation": [_with_interval(row, "rank", ".2f") for row in rows],
+        }
+    )
+
+
+def _with_interval(row: dict[str, Any], name: str, style: str) -> str:
+    if row[name] is None:
+        return "not reported"
+    value, low, high = (format(row[name + part] + 0.0, style) for part in ("", "_low", "_high"))
+    return f"{value} [{low}, {high}]"

@@ -1,0 +1,5 @@
+"""Implementations of rotary embeddings against an oracle in float64."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,30 @@
+"""How far a result is from the oracle, and what that is called."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from spectrope.conformance.cells import DTYPES, Cell
+from spectrope.conformance.oracle import FLOAT32, largest_angle, schedule_of
+
+CellVerdict = Literal["exact", "float32", "wrong", "fails", "not offered"]
+ROUNDINGS = 4  # Of the type, which a rotation may take.
+
+
+def error_of(
+    cell: Cell, y: Float[Tensor, "*b t d"], wanted: Float[Tensor, "*b t d"], x: Float[Tensor, "*b t d"]
+) -> float:
+    """The largest difference, as a share of the largest coordinate of the same vector; infinite for NaN."""
+    size = schedule_of(cell.scaling).gain * x.double().abs().amax(-1, keepdim=True)
+    share = float(((y.detach().double() - wanted).abs() / size).max())
+    return share if share == share else float("inf")
+
+
+def judged(cell: Cell, positions: Int[Tensor, "*axes t"], error: float) -> CellVerdict:
+    """The word for an error."""
+    exact = ROUNDINGS * torch.finfo(DTYPES[cell.dtype]).eps
+    if error <= exact:
+        return "exact"
+    return "float32" if error <= exact + FLOAT32 * largest_angle(cell, positions) else "wrong"

@@ -1,0 +1,198 @@
+"""Run a function through all cells, forwards and backwards."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from spectrope.conformance.cells import DTYPES, LAYOUTS, Cell, cells
+from spectrope.conformance.example import Example, smallest
+from spectrope.conformance.implementation import NotOffered, RotaryFunction
+from spectrope.conformance.measured import CellVerdict, error_of, judged
+from spectrope.conformance.oracle import rotated
+from spectrope.console import Shown
+from spectrope.core import ConfigError, Progress, Watch, reason, unwatched
+
+Direction = Literal["forward", "backward"]
+AXES = ("dtype", "start", "layout", "order", "width", "scaling", "sections", "direction")
+EXAMPLES = 12  # Printed; all are in the JSON.
+
+
+@dataclass(frozen=True)
+class Result:
+    """One cell in one direction.
+
+    Args:
+        cell: The cell.
+        direction: Values, or gradients.
+        verdict: "exact" up to the rounding of the type; "float32" where the error is that of angles in
+            float32; "wrong"; "not offered"; or "fails" where the function raises.
+        error: Largest error, as a share of the norm of a pair; None where nothing was returned.
+        note: What was raised, or what else is amiss.
+    """
+
+    cell: Cell
+    direction: Direction
+    verdict: CellVerdict
+    error: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Conformance(Shown):
+    """What a function does in all cells.
+
+    Args:
+        name: Of the function.
+        results: A result per cell and direction.
+        examples: A smallest example for each kind of failure.
+    """
+
+    name: str
+    results: tuple[Result, ...]
+    examples: tuple[Example, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing that the function offers is wrong or fails."""
+        return all(one.verdict not in ("wrong", "fails") for one in self.results)
+
+    def to_frame(self) -> pl.DataFrame:
+        """A row per cell and direction."""
+        return pl.DataFrame([_row(one) for one in self.results])
+
+    def summary(self) -> pl.DataFrame:
+        """How many cells of each value of each axis end in which way."""
+        rows, data = [], self.to_frame()
+        for axis in AXES:
+            for value in data[axis].unique(maintain_order=True):
+                some = data.filter(pl.col(axis) == value)
+                counts = {v: some.filter(pl.col("verdict") == v).height for v in CellVerdict.__args__}
+                rows.append({"axis": axis, "value": f"{value}"} | counts)
+        return pl.DataFrame(rows)
+
+    def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
+        yield f"{self.name}: {len(self.results)} cells", self.summary()
+        if self.ok:
+            yield "All that it offers agrees with float64, as far as its types and float32 angles allow."
+        for example in self.examples[:EXAMPLES]:
+            yield str(example)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, JSON-ready."""
+        return {
+            "name": self.name,
+            "ok": self.ok,
+            "cells": self.to_frame().to_dicts(),
+            "examples": [asdict(one) | {"code": str(one)} for one in self.examples],
+        }
+
+
+def _row(one: Result) -> dict[str, Any]:
+    tail = {"direction": one.direction, "verdict": one.verdict, "error": one.error, "note": one.note}
+    return asdict(one.cell) | tail
+
+
+def conform(
+    function: Callable[..., Tensor],
+    name: str = "",
+    *,
+    only: Iterable[Cell] | None = None,
+    watch: Watch = unwatched,
+) -> Conformance:
+    """Compare an implementation of rotary embeddings with the oracle in every cell.
+
+    Args:
+        function: Takes vectors (batch, heads, tokens, width) and positions (tokens,) and returns the rotated
+            vectors. Of the optional arguments `base`, `layout` ("interleaved" or "halves"), `width` (rotated
+            coordinates), `scaling` (as in a checkpoint's `rope_parameters`) and `sections` (pairs per axis of
+            positions with shape (3, tokens)) it is asked for those that it has a name for. Where it raises
+            `NotImplementedError`, the cell counts as not offered.
+        name: For reports.
+        only: Cells; None takes all.
+        watch: Progress callback.
+
+    Raises:
+        ConfigError: If it cannot be called so, or returns no tensor of the shape of the vectors.
+    """
+    tested = RotaryFunction.of(name or getattr(function, "__name__", "function"), function)
+    chosen = list(cells() if only is None else only)
+    layouts = set(LAYOUTS) if "layout" in tested.takes else {own_layout(tested)}
+    results: list[Result] = []
+    for done, cell in enumerate(chosen):
+        results += _both(tested, cell) if cell.layout in layouts else _absent(cell, "no argument layout")
+        if done % 32 == 0 or done + 1 == len(chosen):
+            watch(Progress("checking", done + 1, len(chosen)))
+    return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)))
+
+
+def own_layout(tested: RotaryFunction) -> str:
+    """The layout of a function that cannot be asked for one: that which is nearer to what it returns.
+
+    Raises:
+        ConfigError: If it fails on the plainest cell, or returns no tensor of the right shape.
+    """
+    cell = Cell()
+    x, positions = cell.vectors("x"), cell.positions()
+    try:
+        y = tested(x, positions, cell.asked())
+    except Exception as error:  # A user's function may raise anything.
+        raise ConfigError(f"{tested.name} fails on the plainest cell: {reason(error)}.") from None
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        what = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
+        raise ConfigError(f"{tested.name} must return a tensor with shape {tuple(x.shape)}; got {what}.")
+    by_layout = {one: replace(cell, layout=one) for one in LAYOUTS}
+    return min(LAYOUTS, key=lambda one: error_of(by_layout[one], y, rotated(by_layout[one], x, positions), x))
+
+
+def _absent(cell: Cell, why: str) -> list[Result]:
+    return [Result(cell, direction, "not offered", note=why) for direction in ("forward", "backward")]
+
+
+def _both(tested: RotaryFunction, cell: Cell) -> list[Result]:
+    """The values and the gradients of a cell."""
+    x, positions = cell.vectors("x").requires_grad_(), cell.positions()
+    before = x.detach().clone()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            y = tested(x, positions, cell.asked())
+    except NotOffered as why:
+        return _absent(cell, str(why))
+    except Exception as error:
+        return [Result(cell, one, "fails", note=reason(error)) for one in ("forward", "backward")]
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        return [Result(cell, one, "fails", note="another shape") for one in ("forward", "backward")]
+    notes = [] if y.dtype is DTYPES[cell.dtype] else [f"returns {y.dtype}".replace("torch.", "")]
+    if not torch.equal(before, x.detach()):
+        notes.append("changes its input")
+    error = error_of(cell, y, rotated(cell, before, positions), before)
+    verdict = "wrong" if "changes its input" in notes else judged(cell, positions, error)
+    return [Result(cell, "forward", verdict, error, "; ".join(notes)), _backward(cell, x, y)]
+
+
+def _backward(cell: Cell, x: Tensor, y: Tensor) -> Result:
+    """The gradient of the products with another vector, which is that vector rotated back."""
+    if not y.requires_grad:
+        return Result(cell, "backward", "not offered", note="not differentiable by torch")
+    g = cell.vectors("g")
+    try:
+        (gradient,) = torch.autograd.grad(y, x, g.to(y.dtype))
+    except Exception as error:
+        return Result(cell, "backward", "fails", note=reason(error))
+    error = error_of(cell, gradient, rotated(cell, g, cell.positions(), sense=-1), g)
+    return Result(cell, "backward", judged(cell, cell.positions(), error), error)
+
+
+def _examples(tested: RotaryFunction, results: Iterable[Result]) -> Iterator[Example]:
+    """A smallest example for the first failure with each value of dtype, scaling, sections and width."""
+    seen: set[tuple[Any, ...]] = set()
+    for one in results:
+        kind = (one.cell.dtype, one.cell.scaling, one.cell.sections, one.cell.width, one.direction, one.note)
+        if one.verdict in ("wrong", "fails") and kind not in seen:
+            seen.add(kind)
+            yield smallest(tested, one.cell, one.direction, one.error, one.note)

@@ -1,0 +1,152 @@
+"""Two runtimes compared, and the cause of a difference."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from tests.checkpoints.parity.induction import FOLDER, sequences
+from torch import Tensor
+
+from spectrope.checkpoints import open_model
+from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
+from spectrope.checkpoints.parity.faults import Simulation, simulations
+from spectrope.checkpoints.parity.observed import Observed
+from spectrope.checkpoints.parity.run import places_of
+from spectrope.core import ConfigError, UnsupportedError
+
+LENGTH, N = 64, 6
+FAMILIES = ("base", "window of", "no rotation")
+
+
+@pytest.fixture(scope="module")
+def local() -> Any:
+    return open_model(FOLDER, dtype="float32")
+
+
+@pytest.fixture(autouse=True)
+def few_families(monkeypatch: pytest.MonkeyPatch):
+    """Simulate some faults only, from fewer values, so that tests stay cheap."""
+
+    def some(*given: Any) -> list[Simulation]:
+        chosen = (one for one in simulations(*given) if one.name.startswith(FAMILIES))
+        return [replace(one, values=one.values[::6]) for one in chosen]
+
+    monkeypatch.setattr(cause, "simulations", some)
+    monkeypatch.setattr(cause, "STARTS", 1)
+    monkeypatch.setattr(cause, "_parts", lambda copy: [])
+
+
+@dataclass(frozen=True, eq=False)
+class Replay(Runtime):
+    """Predictions that were made before."""
+
+    seen: Observed
+
+    @property
+    def name(self) -> str:
+        return "replay"
+
+    def predict(self, prompts: Tensor, places: Tensor) -> Observed:
+        return self.seen
+
+
+def rebased(base: float) -> Any:
+    model: Any = open_model(FOLDER, dtype="float32")
+    parameters = {"rope_type": "default", "rope_theta": base}
+    config = type(model.config)(**(model.config.to_dict() | {"rope_parameters": parameters}))
+    model.model.rotary_emb = type(model.model.rotary_emb)(config)
+    return model
+
+
+def compared(local: Any, other: Runtime) -> Parity:
+    return parity(ModelRuntime(local), other, sequences(N, LENGTH, seed=3)[0], local, places=24)
+
+
+def test_a_wrong_base_is_named_with_its_value_and_its_next_best_explanation(local: Any):
+    found = compared(local, ModelRuntime(rebased(23456.0)))
+    named = found.causes.cause
+    assert found.answer == "differs"
+    assert named is not None
+    assert (named.codes, named.layers, named.onset) == (("SPE101",), (), 0)
+    assert named.value == pytest.approx(23456, rel=0.01)
+    assert found.causes.next_best is not None
+    assert found.causes.next_best[1] > 1000
+    assert "times less likely" in found.verdict
+    assert bool((found.by_position["divergence_low"] < found.by_position["divergence_high"]).all())
+    assert found.to_dict()["cause"]["codes"] == ("SPE101",)
+    assert "SPE101" in repr(found)
+
+
+def test_a_fault_that_begins_at_a_position_is_named_with_it(local: Any):
+    prompts, places = sequences(N, LENGTH, seed=3)[0], places_of(LENGTH, 24)
+    sound, wrong = (ModelRuntime(m).predict(prompts, places) for m in (local, rebased(200.0)))
+    late = (places >= 32)[None, :, None]
+    found = compared(local, Replay(Observed(torch.where(late, wrong.logs, sound.logs))))
+    named = found.causes.cause
+    assert named is not None
+    assert named.codes == ("SPE101",)
+    assert 24 <= named.onset <= 36
+    assert f"from position {named.onset}" in found.verdict
+
+
+def test_the_same_model_is_the_same_and_looks_for_nothing(local: Any):
+    found = compared(local, ModelRuntime(open_model(FOLDER, dtype="float32"), cached=True))
+    assert found.answer == "same"
+    assert found.causes.ranked == ()
+    assert found.causes.cause is None
+    assert found.verdict == "The predictions are the same up to rounding."
+
+
+def test_lower_precision_gives_no_cause(local: Any):
+    found = compared(local, ModelRuntime(open_model(FOLDER, dtype="bfloat16")))
+    assert found.answer == "precision"
+    assert found.causes.cause is None
+    assert found.verdict.startswith("No cause")
+
+
+def test_what_no_fault_explains_is_said_to_be_so(local: Any):
+    other: Any = open_model(FOLDER, dtype="float32")
+    for layer in other.model.layers:
+        layer.mlp.down_proj.weight.data *= 0.5
+    found = compared(local, ModelRuntime(other))
+    assert (found.answer, found.causes.cause) == ("differs", None)
+    assert "no simulated fault explains it" in found.verdict
+
+
+def test_equal_explanations_are_listed_as_rivals(local: Any):
+    one = cause.Explanation(("SPE101",), "base 5", 0.1, 10.0)
+    causes = cause.Causes((one, cause.Explanation(("SPE102",), "other", 0.1, 9.0)), none(), ())
+    assert [str(rival) for rival in causes.rivals] == ["other (SPE102)"]
+    assert causes.next_best is not None
+    assert causes.next_best[1] == pytest.approx(2.718281828)
+
+
+def none() -> cause.Explanation:
+    return cause.Explanation((), "no fault", 1.0, -20.0)
+
+
+def test_the_likelihood_counts_prompts_and_parameters():
+    left = torch.full((4, 3), 0.01, dtype=torch.float64)
+    plain, costly = cause.log_likelihood(left, 0), cause.log_likelihood(left, 2)
+    assert plain == pytest.approx(-2 * torch.tensor(0.01).log().item(), rel=1e-6)
+    assert plain - costly == pytest.approx(torch.tensor(4.0).log().item())
+    better = cause.log_likelihood(left / 10, 0)
+    assert better - plain == pytest.approx(2 * torch.tensor(10.0).log().item(), rel=1e-6)
+
+
+def test_prompts_must_suffice(local: Any):
+    with pytest.raises(ConfigError, match=r"at least 2 prompts of at least 16 tokens; got 1 of 64"):
+        parity(ModelRuntime(local), ModelRuntime(local), torch.zeros(1, 64, dtype=torch.int64), local)
+
+
+def test_a_model_without_a_head_is_refused(local: Any):
+    with pytest.raises(UnsupportedError, match="no head that predicts tokens"):
+        ModelRuntime(local.model, "body").predict(torch.zeros(2, 16, dtype=torch.int64), torch.arange(4))
+
+
+def test_prompts_repeat_and_places_reach_the_end(local: Any):
+    prompts = prompts_of(local, 3, 40)
+    assert prompts.shape == (3, 40)
+    assert places_of(1000)[-1] == 999
+    assert len(places_of(1000)) <= 48

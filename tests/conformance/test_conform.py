@@ -1,0 +1,196 @@
+"""Implementations of rotary embeddings against the oracle."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from spectrope.cli import main
+from spectrope.conformance import Cell, cells, conform
+from spectrope.conformance.cells import SCALINGS
+from spectrope.conformance.implementation import load
+from spectrope.conformance.oracle import rotated, schedule_of
+from spectrope.core import ConfigError
+
+GOOD = """
+import torch
+
+def apply_rope(x, positions, base=10000.0):
+    f = base ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])
+    a = positions[:, None] * f
+    c, s = (torch.cat([y, y], -1) for y in (a.cos(), a.sin()))
+    x1, x2 = x.double().chunk(2, -1)
+    return (x * c + torch.cat([-x2, x1], -1) * s).to(x.dtype)
+
+def in_its_type(x, positions):
+    f = (10000.0 ** (-torch.arange(0, x.shape[-1], 2).double() / x.shape[-1])).to(x.dtype)
+    a = positions[:, None].to(x.dtype) * f
+    c, s = (torch.cat([y, y], -1) for y in (a.cos(), a.sin()))
+    x1, x2 = x.chunk(2, -1)
+    return x * c + torch.cat([-x2, x1], -1) * s
+
+def of_one(x):
+    return x
+
+def short(x, positions):
+    return x[..., :2]
+"""
+SOME = [
+    cell for cell in cells() if cell.scaling == "none" and cell.width == 1 and cell.sections == "one axis"
+]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(GOOD, encoding="utf-8")
+    return path
+
+
+def everything(x: Tensor, positions: Tensor, **asked: Any) -> Tensor:
+    """The oracle's own formula by complex numbers, with all that can be asked for."""
+    width, parts = asked.get("width", x.shape[-1]), asked.get("sections")
+    kind = (asked.get("scaling") or {}).get("rope_type", "none")
+    frequencies = schedule_of(kind).frequencies(width)
+    axes = positions[None] if parts is None else positions
+    of_pair = torch.cat([torch.full((n,), i) for i, n in enumerate(parts or [width // 2])])
+    turn = torch.polar(torch.ones(()).double(), axes[of_pair].T * frequencies) * schedule_of(kind).gain
+    part, rest = x.double()[..., :width], x[..., width:]
+    if asked["layout"] == "interleaved":
+        out = torch.view_as_real(
+            torch.view_as_complex(part.unflatten(-1, (-1, 2)).contiguous()) * turn
+        ).flatten(-2)
+    else:
+        z = torch.complex(*part.chunk(2, -1)) * turn
+        out = torch.cat([z.real, z.imag], -1)
+    return torch.cat([out.to(x.dtype), rest], -1)
+
+
+def test_a_right_implementation_of_everything_passes_all_cells():
+    found = conform(everything, only=list(cells())[::7])
+    assert found.ok
+    assert {one.verdict for one in found.results} == {"exact"}
+    assert found.examples == ()
+
+
+def test_the_suite_covers_every_combination():
+    everywhere = list(cells())
+    assert len(everywhere) == len(set(everywhere)) == 3 * 4 * 2 * 2 * 3 * 4 * 2
+    assert max(int(cell.positions().max()) for cell in everywhere) == pytest.approx(1_000_000, abs=50)
+
+
+@pytest.mark.parametrize("kind", SCALINGS)
+def test_the_oracle_agrees_with_transformers(kind: str):
+    cell = Cell(scaling=kind)
+    parameters = {"rope_type": "default", "rope_theta": 10000.0} | SCALINGS[kind]
+    config = LlamaConfig(
+        hidden_size=64, num_attention_heads=1, max_position_embeddings=16384, rope_parameters=parameters
+    )
+    x, positions = cell.vectors("x"), cell.positions()
+    cos, sin = LlamaRotaryEmbedding(config)(x, positions[None])
+    half = torch.cat([-x[..., 32:], x[..., :32]], -1)
+    assert torch.allclose((x * cos + half * sin).double(), rotated(cell, x, positions), atol=1e-5)
+
+
+def test_a_layout_that_cannot_be_asked_for_is_found(file: Path):
+    found = conform(load(f"{file}:apply_rope").apply, only=SOME)
+    assert found.ok
+    verdicts = {
+        layout: {r.verdict for r in found.results if r.cell.layout == layout}
+        for layout in ("halves", "interleaved")
+    }
+    assert verdicts == {"halves": {"exact"}, "interleaved": {"not offered"}}
+
+
+def test_angles_in_low_precision_are_wrong_with_an_example_that_runs(file: Path):
+    apply = load(f"{file}:in_its_type").apply
+    found = conform(apply, only=SOME)
+    assert not found.ok
+    wrong = [one for one in found.results if one.verdict == "wrong"]
+    assert {one.cell.dtype for one in wrong} == {"bfloat16", "float16"}
+    assert {one.direction for one in wrong} == {"forward", "backward"}
+    example = found.examples[0]
+    space: dict[str, Any] = {"torch": torch, "apply_rope": apply}
+    exec(example.code, space)
+    place = int(example.said.partition("0, 0, 0, ")[2].partition("]")[0])
+    said = float(example.said.rpartition(" ")[2])
+    assert float(space["y"].detach()[0, 0, 0, place]) == pytest.approx(said, rel=1e-3)
+
+
+Function = Callable[..., Any]
+
+
+def raises(x: Tensor, positions: Tensor) -> Tensor:
+    if positions.max() > 5000:
+        raise IndexError("table too short")
+    return everything(x, positions, layout="halves")
+
+
+def in_place(x: Tensor, positions: Tensor) -> Tensor:
+    out = everything(x, positions, layout="halves")
+    with torch.no_grad():
+        x.mul_(0.5)
+    return out
+
+
+def refuses(x: Tensor, positions: Tensor) -> Tensor:
+    if positions.max() > 5000:
+        raise NotImplementedError("long")
+    return everything(x, positions, layout="halves").detach()
+
+
+@pytest.mark.parametrize(
+    ("function", "start", "verdict", "note"),
+    [
+        (raises, 131_072, "fails", "IndexError: table too short"),
+        (in_place, 0, "wrong", "changes its input"),
+        (refuses, 131_072, "not offered", "long"),
+    ],
+)
+def test_other_ways_to_fail(function: Function, start: int, verdict: str, note: str):
+    found = conform(function, only=[Cell(), Cell(start=start)])
+    assert (found.results[2].verdict, found.results[2].note) == (verdict, note)
+
+
+def test_what_torch_cannot_differentiate_is_not_offered_backwards():
+    found = conform(refuses, only=[Cell()])
+    assert [(one.direction, one.verdict) for one in found.results] == [
+        ("forward", "exact"),
+        ("backward", "not offered"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("{file}:missing", "has no 'missing'"),
+        ("{file}:of_one", r"must take \(x, positions\)"),
+        ("{file}:short", r"must return a tensor with shape \(1, 2, 12, 64\); got"),
+        ("{file}:torch", "is no function; got module"),
+        ("no_such_module:f", "no_such_module cannot be imported"),
+        ("json", "named as module:name"),
+        ("json:nothing", "json has no 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_line_with_code_2(
+    name: str, what: str, file: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["conform", name.format(file=file)]) == 2
+    said = capsys.readouterr().err
+    assert len(said.strip().splitlines()) == 1
+    with pytest.raises(ConfigError, match=what):
+        conform(load(name.format(file=file)).apply, name, only=[Cell()])
+
+
+def test_the_command_answers_by_its_exit_code(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+):
+    monkeypatch.setattr("spectrope.conformance.suite.cells", lambda: iter(SOME[:12]))
+    assert main(["conform", f"{file}:apply_rope"]) == 0
+    assert main(["conform", f"{file}:in_its_type", "--json"]) == 1
+    assert '"ok": false' in capsys.readouterr().out

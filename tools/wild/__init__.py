@@ -1,0 +1,1 @@
+"""Measure implementations of rotary embeddings in public libraries, each in an environment of its own."""

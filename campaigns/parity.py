@@ -12,6 +12,7 @@ draws others. The held draw has the seed 2026 and was made once, after both were
 
 import argparse
 import json
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -512,7 +513,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=HELD)
     parser.add_argument("--faults", type=int, default=DRAWN)
     given = parser.parse_args()
-    transformers.logging.set_verbosity(transformers.logging.CRITICAL)
+    transformers.logging.set_verbosity(logging.CRITICAL)
     held = (given.seed, given.faults) == (HELD, DRAWN)
     earlier, draw = stored(held), Draw(given.seed)
     done = list(earlier["rows"])

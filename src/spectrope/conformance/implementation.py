@@ -14,7 +14,7 @@ from torch import Tensor
 from spectrope.core import ConfigError, is_foreign, load_object, reason
 
 OPTIONAL = ("base", "layout", "width", "scaling", "sections")
-Apply = Callable[..., Tensor]
+Apply = Callable[..., Any]
 
 
 class NotOffered(Exception):  # noqa: N818 (an answer, not a fault)

@@ -24,7 +24,7 @@ LOCAL_HELP = "Checkpoint to simulate faults on (default: one of the two)."
 
 @dataclass(frozen=True, kw_only=True)
 class Parity(Checkpoints):
-    """Compare two runtimes of one model, and name the cause of a difference.
+    """Compare two runtimes of one model, and name what makes them differ.
 
     A runtime is a checkpoint, with settings of transformers behind it such as
     "?dtype=bfloat16&attention=eager", or the address of a server that completes prompts of token ids and
@@ -62,8 +62,8 @@ class Parity(Checkpoints):
             if value < least:
                 raise ConfigError(f"--{name} must be at least {least}; got {value}.")
         source = self._local_source()
-        local = None if source is None else replace(self, dtype="float32").open(source)
-        tokenizer = None if source is None else self.tokenizer(source)
+        local = replace(self, dtype="float32").open(source)
+        tokenizer = self.tokenizer(source)
         prompts = self._prompts(local, tokenizer)
         runtimes = [self._runtime(one, tokenizer) for one in (self.first, self.second)]
         with counted("simulating") as watch:
@@ -71,12 +71,15 @@ class Parity(Checkpoints):
         print_json(found.to_dict()) if self.json else show(found)
         return EXIT_CODES[found.answer]
 
-    def _local_source(self) -> str | None:
+    def _local_source(self) -> str:
         """The checkpoint on which faults are simulated."""
-        named = (self.local, self.first, self.second)
-        found = (one for one in named if one is not None and not is_address(one))
-        source = next(found, None)
-        return None if source is None else checkpoint_and_settings(source)[0]
+        for named in (self.local, self.first, self.second):
+            if named is not None and not is_address(named):
+                return checkpoint_and_settings(named)[0]
+        raise ConfigError(
+            "parity of two servers needs a checkpoint of their model, for its tokens and for the cause; "
+            "give --local."
+        )
 
     def _runtime(self, source: str, tokenizer: Tokenizer | None) -> Runtime:
         if is_address(source):
@@ -88,12 +91,7 @@ class Parity(Checkpoints):
         model.set_attn_implementation(settings.attention)  # pyright: ignore[reportCallIssue]
         return ModelRuntime(model, source, cached=settings.cache == "yes")
 
-    def _prompts(self, local: nn.Module | None, tokenizer: Tokenizer | None) -> Tensor:
-        if local is None:
-            raise ConfigError(
-                "parity of two servers needs a checkpoint of their model, for its tokens and for the cause; "
-                "give --local."
-            )
+    def _prompts(self, local: nn.Module, tokenizer: Tokenizer | None) -> Tensor:
         length = self.length or min(LONGEST, trained_length(local) or LONGEST)
         if length < 16:
             raise ConfigError(f"--length must be at least 16; got {length}.")

@@ -26,8 +26,6 @@ from spectrope.front.atlas import Atlas as MeasuredAtlas
 from spectrope.front.atlas import atlas
 from spectrope.store import Run, write_parquet
 
-LISTED = False
-
 
 @dataclass(frozen=True, kw_only=True)
 class Atlas(Checkpoints):

@@ -20,7 +20,6 @@ from spectrope.study.page.paper.page import write_paper
 from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import RESULTS
 
-LISTED = False
 WIDTH, COLUMNS = 320, 3
 Number = Annotated[tyro.conf.Positional[int], tyro.conf.arg(name="number", help="Its number in the paper.")]
 

@@ -1,5 +1,6 @@
 """What a simulated fault is, and the rotations that several of them apply."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -74,7 +75,7 @@ def unrotated(given: Given, site: AttentionSite) -> Given:
 
 def grid(low: float, high: float, n: int) -> tuple[float, ...]:
     """Values at equal ratios."""
-    return tuple(torch.logspace(*torch.tensor([low, high]).log10().tolist(), n, dtype=torch.float64).tolist())
+    return tuple(torch.logspace(math.log10(low), math.log10(high), n, dtype=torch.float64).tolist())
 
 
 def lengths(low: int, high: int) -> tuple[float, ...]:

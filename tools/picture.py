@@ -15,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "house.svg"
 PROGRAM = {"cli", "front"}
-APPLICATIONS = {"study", "checkpoints", "grokking", "fast"}
+APPLICATIONS = {"study", "checkpoints", "grokking", "fast", "conformance", "verify"}
 WIDTH, MARGIN, FLOOR, GAP = 880, 20, 52, 8
 FILLS = {"program": "#f3e9d8", "application": "#e3edf7", "library": "#eef2ea"}
 
@@ -43,7 +43,7 @@ def drawn(house: list[list[str]]) -> str:
     height = 2 * MARGIN + len(house) * (FLOOR + GAP) + 24
     boxes = [box for number, rooms in enumerate(house) for box in _floor(number, rooms)]
     legend = "A room imports what lies below it, and nothing above. "
-    legend += "Blue: the four applications, of which the library below knows nothing."
+    legend += "Blue: the six applications, of which the library below knows nothing."
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '

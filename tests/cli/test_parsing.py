@@ -18,7 +18,7 @@ CASES = {
     "spectrum rope --length 1.5": "spectrum --length takes a whole number; got '1.5'.",
     "train --epochs": "train --epochs takes a whole number; got nothing.",
     "train --precision bf99": "train --precision takes one of auto, float32, bfloat16; got 'bf99'.",
-    "audit": "audit needs MODEL: Checkpoint: a folder, or the id of a cached Hugging Face model.",
+    "audit": "audit needs MODEL: Checkpoint: a folder, a cached Hugging Face id, or a GGUF file.",
     "diff original": "diff needs SECOND: Second checkpoint.",
     "audit x y z": "audit takes no further argument; got y, z.",
     "claims": "claims is followed by one of list, show, pilots, run, harvest, report, audit. See",

@@ -10,12 +10,10 @@ from torch import Tensor
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from spectrope.cli import main
-from spectrope.conformance import Cell, cells, conform
+from spectrope.conformance import RotaryCell, cells, conform
 from spectrope.conformance.cells import SCALINGS
 from spectrope.conformance.implementation import load
 from spectrope.conformance.oracle import rotated, schedule_of
-from spectrope.core import ConfigError
 
 GOOD = """
 import torch
@@ -86,7 +84,7 @@ def test_the_suite_covers_every_combination():
 
 @pytest.mark.parametrize("kind", SCALINGS)
 def test_the_oracle_agrees_with_transformers(kind: str):
-    cell = Cell(scaling=kind)
+    cell = RotaryCell(scaling=kind)
     parameters = {"rope_type": "default", "rope_theta": 10000.0} | SCALINGS[kind]
     config = LlamaConfig(
         hidden_size=64, num_attention_heads=1, max_position_embeddings=16384, rope_parameters=parameters
@@ -153,44 +151,13 @@ def refuses(x: Tensor, positions: Tensor) -> Tensor:
     ],
 )
 def test_other_ways_to_fail(function: Function, start: int, verdict: str, note: str):
-    found = conform(function, only=[Cell(), Cell(start=start)])
+    found = conform(function, only=[RotaryCell(), RotaryCell(start=start)])
     assert (found.results[2].verdict, found.results[2].note) == (verdict, note)
 
 
 def test_what_torch_cannot_differentiate_is_not_offered_backwards():
-    found = conform(refuses, only=[Cell()])
+    found = conform(refuses, only=[RotaryCell()])
     assert [(one.direction, one.verdict) for one in found.results] == [
         ("forward", "exact"),
         ("backward", "not offered"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("name", "what"),
-    [
-        ("{file}:missing", "has no 'missing'"),
-        ("{file}:of_one", r"must take \(x, positions\)"),
-        ("{file}:short", r"must return a tensor with shape \(1, 2, 12, 64\); got"),
-        ("{file}:torch", "is no function; got module"),
-        ("no_such_module:f", "no_such_module cannot be imported"),
-        ("json", "named as module:name"),
-        ("json:nothing", "json has no 'nothing'"),
-    ],
-)
-def test_bad_input_is_one_line_with_code_2(
-    name: str, what: str, file: Path, capsys: pytest.CaptureFixture[str]
-):
-    assert main(["conform", name.format(file=file)]) == 2
-    said = capsys.readouterr().err
-    assert len(said.strip().splitlines()) == 1
-    with pytest.raises(ConfigError, match=what):
-        conform(load(name.format(file=file)).apply, name, only=[Cell()])
-
-
-def test_the_command_answers_by_its_exit_code(
-    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-):
-    monkeypatch.setattr("spectrope.conformance.suite.cells", lambda: iter(SOME[:12]))
-    assert main(["conform", f"{file}:apply_rope"]) == 0
-    assert main(["conform", f"{file}:in_its_type", "--json"]) == 1
-    assert '"ok": false' in capsys.readouterr().out

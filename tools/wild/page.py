@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-Cell = Mapping[str, Any]
+RotaryCell = Mapping[str, Any]
 NEAR = 4096  # Positions up to which what has nothing to do with precision is judged.
 ORDER = (
     "wrong",
@@ -16,7 +16,7 @@ SHORT = {"not offered": "–", "fails": "fails", "exact": "exact", "float32": "f
 EXAMPLES = 4  # Of a library, on the page.
 
 
-def plain(cell: Cell, *apart: str) -> bool:
+def plain(cell: RotaryCell, *apart: str) -> bool:
     """Whether a cell is the usual one in all respects but some."""
     usual = {
         "order": "consecutive",
@@ -28,12 +28,12 @@ def plain(cell: Cell, *apart: str) -> bool:
     return all(cell[axis] == value for axis, value in usual.items() if axis not in apart)
 
 
-def near(cell: Cell) -> bool:
+def near(cell: RotaryCell) -> bool:
     """Whether precision is no matter."""
     return cell["dtype"] == "float32" and cell["start"] <= NEAR
 
 
-def of_type(dtype: str, low: int, high: int) -> Callable[[Cell], bool]:
+def of_type(dtype: str, low: int, high: int) -> Callable[[RotaryCell], bool]:
     """Plain cells of a type at some positions."""
     return lambda cell: plain(cell) and cell["dtype"] == dtype and low <= cell["start"] <= high
 
@@ -44,7 +44,7 @@ PRECISION = {
     for dtype in ("float32", "bfloat16", "float16")
     for words, ends in POSITIONS.items()
 }
-FEATURES: dict[str, Callable[[Cell], bool]] = {
+FEATURES: dict[str, Callable[[RotaryCell], bool]] = {
     "halves": lambda c: plain(c) and near(c) and c["layout"] == "halves",
     "interleaved": lambda c: plain(c) and near(c) and c["layout"] == "interleaved",
     "from 4,096 on": lambda c: plain(c) and near(c) and c["start"] == NEAR,
@@ -59,7 +59,7 @@ FEATURES: dict[str, Callable[[Cell], bool]] = {
 }
 
 
-def worst(cells: Iterable[Cell]) -> str:
+def worst(cells: Iterable[RotaryCell]) -> str:
     """The worst verdict of some cells that are offered, with its largest error."""
     some = list(cells)
     offered = [cell for cell in some if cell["verdict"] != "not offered"] or some
@@ -70,7 +70,7 @@ def worst(cells: Iterable[Cell]) -> str:
     return "**not finite**" if None in errors else f"**{max(errors):.2g}**"
 
 
-def columns(cells: Iterable[Cell]) -> dict[str, str]:
+def columns(cells: Iterable[RotaryCell]) -> dict[str, str]:
     """What a library's row says."""
     some = list(cells)
     return {name: worst(filter(of, some)) for name, of in (PRECISION | FEATURES).items()}
@@ -101,7 +101,7 @@ def table(records: list[dict[str, Any]], names: tuple[str, ...]) -> str:
 
 def examples(record: dict[str, Any]) -> str:
     """The smallest failures of a library."""
-    blocks = [f"```python\n{one['code']}\n```\n" for one in record["examples"][:EXAMPLES]]
+    blocks = [f"```py\n{one['code']}\n```\n" for one in record["examples"][:EXAMPLES]]
     rest = len(record["examples"]) - EXAMPLES
     more = f"{rest} more kinds of failing cells are in `tools/wild/results`.\n" if rest > 0 else ""
     return (

@@ -1,4 +1,4 @@
-"""Implementations of rotary embeddings against an oracle in float64."""
+"""Rotary embeddings against an oracle in float64."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
 """Implementations of rotary embeddings against an oracle in float64."""
 
-__all__ = ["Cell", "Conformance", "cells", "conform"]
+__all__ = ["Conformance", "RotaryCell", "cells", "conform"]
 
-from .cells import Cell, cells
+from .cells import RotaryCell, cells
 from .suite import Conformance, conform

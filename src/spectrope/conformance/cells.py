@@ -35,7 +35,7 @@ SECTIONS = ("one axis", "three axes")
 
 
 @dataclass(frozen=True)
-class Cell:
+class RotaryCell:
     """One combination.
 
     Args:
@@ -96,9 +96,9 @@ class Cell:
         return asked
 
 
-def cells() -> Iterator[Cell]:
+def cells() -> Iterator[RotaryCell]:
     """All combinations, the plainest first."""
     for sections, scaling, width, layout, order, start, dtype in product(
         SECTIONS, SCALINGS, WIDTHS, LAYOUTS, ORDERS, STARTS, DTYPES
     ):
-        yield Cell(dtype, start, layout, order, width, scaling, sections)
+        yield RotaryCell(dtype, start, layout, order, width, scaling, sections)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spectrope.conformance.cells import HEAD_DIM, Cell
+from spectrope.conformance.cells import HEAD_DIM, RotaryCell
 from spectrope.conformance.implementation import RotaryFunction
 from spectrope.conformance.measured import error_of, judged
 from spectrope.conformance.oracle import rotated
@@ -26,7 +26,7 @@ class Example:
     """
 
     name: str
-    cell: Cell
+    cell: RotaryCell
     direction: str
     code: str
     said: str
@@ -35,7 +35,9 @@ class Example:
         return f"{self.code}\n# {self.said}"
 
 
-def smallest(tested: RotaryFunction, cell: Cell, direction: str, error: float | None, note: str) -> Example:
+def smallest(
+    tested: RotaryFunction, cell: RotaryCell, direction: str, error: float | None, note: str
+) -> Example:
     """One token and one coordinate where they fail, else the cell's vectors."""
     asked = ", ".join(f"{k}={v!r}" for k, v in cell.asked().items() if k in tested.takes and k != "base")
     call = f"apply_rope(x, positions{', ' + asked if asked else ''})"
@@ -58,7 +60,7 @@ def smallest(tested: RotaryFunction, cell: Cell, direction: str, error: float | 
     return Example(tested.name, cell, direction, _whole(cell, call), said)
 
 
-def _whole(cell: Cell, call: str) -> str:
+def _whole(cell: RotaryCell, call: str) -> str:
     shape = tuple(cell.vectors("x").shape)
     lines = [
         f"x = torch.randn{shape}.to(torch.{cell.dtype}).requires_grad_()",
@@ -68,7 +70,9 @@ def _whole(cell: Cell, call: str) -> str:
     return "\n".join(lines)
 
 
-def _tried(tested: RotaryFunction, cell: Cell, positions: Tensor, coordinate: int, direction: str) -> str:
+def _tried(
+    tested: RotaryFunction, cell: RotaryCell, positions: Tensor, coordinate: int, direction: str
+) -> str:
     """What is wrong with a single coordinate of a single token, "" if nothing is."""
     unit = torch.zeros(1, 1, 1, HEAD_DIM, dtype=cell.vectors("x").dtype)
     unit[..., coordinate] = 1

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.conformance.cells import DTYPES, Cell
+from spectrope.conformance.cells import DTYPES, RotaryCell
 from spectrope.conformance.oracle import FLOAT32, largest_angle, schedule_of
 
 CellVerdict = Literal["exact", "float32", "wrong", "fails", "not offered"]
@@ -14,7 +14,7 @@ ROUNDINGS = 4  # Of the type, which a rotation may take.
 
 
 def error_of(
-    cell: Cell, y: Float[Tensor, "*b t d"], wanted: Float[Tensor, "*b t d"], x: Float[Tensor, "*b t d"]
+    cell: RotaryCell, y: Float[Tensor, "*b t d"], wanted: Float[Tensor, "*b t d"], x: Float[Tensor, "*b t d"]
 ) -> float:
     """The largest difference, as a share of the largest coordinate of the same vector; infinite for NaN."""
     size = schedule_of(cell.scaling).gain * x.double().abs().amax(-1, keepdim=True)
@@ -22,7 +22,7 @@ def error_of(
     return share if share == share else float("inf")
 
 
-def judged(cell: Cell, positions: Int[Tensor, "*axes t"], error: float) -> CellVerdict:
+def judged(cell: RotaryCell, positions: Int[Tensor, "*axes t"], error: float) -> CellVerdict:
     """The word for an error."""
     exact = ROUNDINGS * torch.finfo(DTYPES[cell.dtype]).eps
     if error <= exact:

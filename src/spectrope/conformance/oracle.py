@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from spectrope.conformance.cells import BASE, SCALINGS, Cell
+from spectrope.conformance.cells import BASE, SCALINGS, RotaryCell
 from spectrope.encodings import Geometric, Linear, Llama3, Schedule, YaRN
 
 FLOAT32 = 2.0**-22  # Error of an angle of 1 radian per position computed in float32, per position.
@@ -22,7 +22,7 @@ def schedule_of(scaling: str) -> Schedule:
     return kinds[kind](base=BASE, **fields)
 
 
-def angles(cell: Cell, positions: Int[Tensor, "*axes t"]) -> Float[Tensor, "t m"]:
+def angles(cell: RotaryCell, positions: Int[Tensor, "*axes t"]) -> Float[Tensor, "t m"]:
     """Radians by which each pair turns at each position."""
     frequencies = schedule_of(cell.scaling).frequencies(cell.rotated)
     if cell.parts is None:
@@ -32,7 +32,7 @@ def angles(cell: Cell, positions: Int[Tensor, "*axes t"]) -> Float[Tensor, "t m"
 
 
 def rotated(
-    cell: Cell, x: Float[Tensor, "*b t d"], positions: Int[Tensor, "*axes t"], sense: int = 1
+    cell: RotaryCell, x: Float[Tensor, "*b t d"], positions: Int[Tensor, "*axes t"], sense: int = 1
 ) -> Float[Tensor, "*b t d"]:
     r"""The rotation of a cell, or with sense -1 what its gradient takes: the rotation back.
 
@@ -51,6 +51,6 @@ def rotated(
     return torch.cat([turned, rest], -1)
 
 
-def largest_angle(cell: Cell, positions: Int[Tensor, "*axes t"]) -> float:
+def largest_angle(cell: RotaryCell, positions: Int[Tensor, "*axes t"]) -> float:
     """The largest angle, in radians, on which the error of float32 depends."""
     return float(angles(cell, positions).abs().max())

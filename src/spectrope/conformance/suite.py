@@ -9,7 +9,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from spectrope.conformance.cells import DTYPES, LAYOUTS, Cell, cells
+from spectrope.conformance.cells import DTYPES, LAYOUTS, RotaryCell, cells
 from spectrope.conformance.example import Example, smallest
 from spectrope.conformance.implementation import NotOffered, RotaryFunction
 from spectrope.conformance.measured import CellVerdict, error_of, judged
@@ -35,7 +35,7 @@ class Result:
         note: What was raised, or what else is amiss.
     """
 
-    cell: Cell
+    cell: RotaryCell
     direction: Direction
     verdict: CellVerdict
     error: float | None = None
@@ -101,7 +101,7 @@ def conform(
     function: Callable[..., Tensor],
     name: str = "",
     *,
-    only: Iterable[Cell] | None = None,
+    only: Iterable[RotaryCell] | None = None,
     watch: Watch = unwatched,
 ) -> Conformance:
     """Compare an implementation of rotary embeddings with the oracle in every cell.
@@ -136,7 +136,7 @@ def own_layout(tested: RotaryFunction) -> str:
     Raises:
         ConfigError: If it fails on the plainest cell, or returns no tensor of the right shape.
     """
-    cell = Cell()
+    cell = RotaryCell()
     x, positions = cell.vectors("x"), cell.positions()
     try:
         y = tested(x, positions, cell.asked())
@@ -149,11 +149,11 @@ def own_layout(tested: RotaryFunction) -> str:
     return min(LAYOUTS, key=lambda one: error_of(by_layout[one], y, rotated(by_layout[one], x, positions), x))
 
 
-def _absent(cell: Cell, why: str) -> list[Result]:
+def _absent(cell: RotaryCell, why: str) -> list[Result]:
     return [Result(cell, direction, "not offered", note=why) for direction in ("forward", "backward")]
 
 
-def _both(tested: RotaryFunction, cell: Cell) -> list[Result]:
+def _both(tested: RotaryFunction, cell: RotaryCell) -> list[Result]:
     """The values and the gradients of a cell."""
     x, positions = cell.vectors("x").requires_grad_(), cell.positions()
     before = x.detach().clone()
@@ -175,7 +175,7 @@ def _both(tested: RotaryFunction, cell: Cell) -> list[Result]:
     return [Result(cell, "forward", verdict, error, "; ".join(notes)), _backward(cell, x, y)]
 
 
-def _backward(cell: Cell, x: Tensor, y: Tensor) -> Result:
+def _backward(cell: RotaryCell, x: Tensor, y: Tensor) -> Result:
     """The gradient of the products with another vector, which is that vector rotated back."""
     if not y.requires_grad:
         return Result(cell, "backward", "not offered", note="not differentiable by torch")

@@ -130,6 +130,14 @@ def atlas(
     Raises:
         ConfigError: If there is no such target, or an argument does not go with it.
         UnsupportedError: If its positions are neither rotations nor biases of the lag.
+
+    Example:
+        >>> import spectrope as sp
+        >>> plan = sp.experiment("distance", "rope", epochs=1, n_examples=60).with_(n_layers=1, n_heads=4)
+        >>> run = sp.train(plan, watch=sp.unwatched)
+        >>> found = sp.atlas(run, bands=2, examples=20, watch=sp.unwatched)
+        >>> found.to_frame()["intervention"].unique().sort().to_list()[:3]
+        ['content-only', 'freeze-band', 'keep-band']
     """
     place = choose_device(device)
     settings = AtlasSettings(bands=bands, threshold=threshold)

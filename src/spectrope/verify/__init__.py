@@ -1,5 +1,6 @@
-"""Check certificates with interval arithmetic, without torch and without the code that wrote them.
+"""Check certificates with interval arithmetic, without torch.
 
+Nothing here is shared with the code that wrote them.
 `spectrope verify cert.json`, or `python -m spectrope.verify cert.json` where only python-flint and
 lazy-loader are installed beside the package.
 """

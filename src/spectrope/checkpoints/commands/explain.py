@@ -8,6 +8,8 @@ import tyro
 from spectrope.checkpoints.audit.catalogue import fault
 from spectrope.console import JsonOption, print_json, say
 
+LISTED = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Explain:

@@ -8,7 +8,7 @@ from tests.checkpoints.audit.families import FAMILIES
 from torch import nn
 
 from spectrope.checkpoints.adapters import Inputs, evaluating
-from spectrope.checkpoints.adapters.hooks import idle_feed_forwards
+from spectrope.checkpoints.adapters.hooks import idle_feed_forwards, idle_head
 from spectrope.checkpoints.probes import constant_content as probe
 from spectrope.checkpoints.probes.constant_content import attention_modules, constant_content
 
@@ -46,6 +46,17 @@ def test_most_of_a_llama_stands_still_and_runs_again_afterwards():
     assert tokens[1:] == [1]  # After those of `attention_modules`.
     hook.remove()
     assert torch.equal(model(**inputs).logits, before)
+
+
+def test_a_head_that_stands_still_gives_every_token_the_same_logit():
+    model = FAMILIES["gpt2"]().eval()
+    inputs = Inputs(batch=1, length=4).of(model)
+    before = model(**inputs).logits
+    with idle_head(model):
+        assert not model(**inputs).logits.any()
+    assert torch.equal(model(**inputs).logits, before)
+    with idle_head(model.transformer):
+        assert model.transformer(**inputs).last_hidden_state.any()
 
 
 class Block(nn.Module):

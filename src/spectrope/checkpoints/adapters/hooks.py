@@ -152,6 +152,17 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
         yield
 
 
+@contextlib.contextmanager
+def idle_head(model: nn.Module) -> Iterator[None]:
+    """Let a linear output head predict equal logits while the block runs, where tokens do not matter."""
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if not isinstance(head, nn.Linear):
+        yield
+        return
+    with running(head, lambda x: x.new_zeros(*x.shape[:-1], head.out_features)):
+        yield
+
+
 def _idle(forward: Callable[..., Any]) -> Callable[..., Any]:
     """Zeros in the place of a function of hidden states that keeps the shape of one token."""
     keeps_shape: bool | None = None

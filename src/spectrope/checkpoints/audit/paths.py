@@ -14,7 +14,6 @@ from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.records import PathRecord
-from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.checkpoints.probes.constant_token import constant_token
 from spectrope.checkpoints.probes.served import Served, kernel_rows, served
 
@@ -214,15 +213,16 @@ def _record(path: str, findings: list[Discrepancy]) -> PathRecord:
     return PathRecord(path, "differs" if kept else "matches", kept)
 
 
-def path_records(model: nn.Module, noise: float, seed: int) -> tuple[PathRecord, ...]:
+def path_records(model: nn.Module, modules: list[str], noise: float, seed: int) -> tuple[PathRecord, ...]:
     """Check every way of serving that a whole model has.
 
     Args:
         model: In evaluation mode.
+        modules: Dotted names of its attention modules.
         noise: Relative rounding error of its arithmetic.
         seed: Of the constant content.
     """
-    modules, tokens = attention_modules(model), min(TOKENS, trained_length(model) or TOKENS)
+    tokens = min(TOKENS, trained_length(model) or TOKENS)
     absolutes = constant_token(model, modules, tokens)
     tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
     return tuple(Paths(model, modules, tables, noise, seed, tokens).check())

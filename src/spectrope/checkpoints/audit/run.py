@@ -95,6 +95,8 @@ def audit(
     shown = counted("auditing") if watch is None else contextlib.nullcontext(watch)
     with evaluating(model), runs_at(length, model), shown as watch:
         modules = attention_modules(inner)
+        prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
+        whole = [f"{prefix}{name}" for name in modules]
         absolutes = constant_token(inner, modules, length)
         records: list[LayerRecord] = []
         remedies: dict[str, list[Remedy]] = {}
@@ -115,7 +117,7 @@ def audit(
 
         watch(Progress("audit", 0, len(modules)))
         unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
-        served = path_records(model, noise, seed) if paths else ()
+        served = path_records(model, whole, noise, seed) if paths else ()
         compared = compare_scales(records, declaration, noise)
         every = [remedies_of(one, remedies[one.module], inner) for one in compared]
         trained = trained_length(model)

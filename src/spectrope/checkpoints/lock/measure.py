@@ -16,7 +16,7 @@ from spectrope.checkpoints.audit.paths import AGREE
 from spectrope.checkpoints.audit.records import AbsoluteRecord, HeadRecord, LayerRecord
 from spectrope.checkpoints.audit.run import audit, default_length
 from spectrope.checkpoints.lock.records import Lock, LockedEmbeddings, LockedHead, LockedLayer, LockedPath
-from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
+from spectrope.checkpoints.probes.constant_content import LayerKernel, constant_content
 from spectrope.core import Watch
 
 LIBRARIES = ("spectrope", "torch", "transformers", "safetensors")
@@ -60,7 +60,7 @@ def lock(
     """
     length = min(default_length(model), LOCK_LENGTH) if length is None else length
     found = audit(model, length=length, paths=paths, batch=contents, watch=watch)
-    norms = _norms(model, contents)
+    norms = _norms(model, [one.module for one in found.layers], contents)
     config: Any = model.config
     source = str(getattr(config, "_name_or_path", "") or "")
     return Lock(
@@ -100,7 +100,7 @@ def _digest(folder: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 
-def _norms(model: nn.Module, contents: int) -> Norms:
+def _norms(model: nn.Module, modules: list[str], contents: int) -> Norms:
     """Norms of the queries and keys of every head, for the content that the audit's kernels are of."""
     inner = getattr(model, "base_model", model)
     norms: dict[str, tuple[Tensor, Tensor]] = {}
@@ -110,7 +110,7 @@ def _norms(model: nn.Module, contents: int) -> Norms:
         norms[kernel.call.module] = q.norm(dim=-1), k.norm(dim=-1).repeat_interleave(len(q) // len(k))
 
     with evaluating(model), runs_at(8, model):
-        constant_content(inner, attention_modules(inner), 8, receive, contents=contents)
+        constant_content(inner, modules, 8, receive, contents=contents)
     return norms
 
 

@@ -13,6 +13,7 @@ from spectrope.checkpoints.adapters import (
     after,
     before,
     idle_feed_forwards,
+    idle_head,
     recorded,
     states_of,
     with_states,
@@ -64,6 +65,7 @@ def served(
 
     with (
         idle_feed_forwards(model, modules),
+        idle_head(model),
         before(model, modules, replace),
         after(model, tables, look_up),
         recorded(model, receive),

@@ -155,7 +155,8 @@ def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator
 @contextlib.contextmanager
 def idle_head(model: nn.Module) -> Iterator[None]:
     """Let a linear output head predict equal logits while the block runs, where tokens do not matter."""
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    find: Any = getattr(model, "get_output_embeddings", lambda: None)
+    head = find()
     if not isinstance(head, nn.Linear):
         yield
         return

@@ -19,6 +19,7 @@ CASES = {
     "train --epochs": "train --epochs takes a whole number; got nothing.",
     "train --precision bf99": "train --precision takes one of auto, float32, bfloat16; got 'bf99'.",
     "audit": "audit needs MODEL: Checkpoint: a folder, a cached Hugging Face id, or a GGUF file.",
+    "paper table x": "paper table takes a whole number as NUMBER; got 'x'.",
     "diff original": "diff needs SECOND: Second checkpoint.",
     "audit x y z": "audit takes no further argument; got y, z.",
     "claims": "claims is followed by one of list, show, pilots, run, harvest, report, audit. See",

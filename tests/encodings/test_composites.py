@@ -119,7 +119,10 @@ def test_coordinates_at_odd_widths_are_turned_too():
     ("config", "message"),
     [
         (lambda: PerHead.Config(groups=()), "groups must be at least one group"),
-        (lambda: PerHead.Config(groups=(Group(heads=17),)), "groups must be of 16 heads at most together"),
+        (
+            lambda: PerHead.Config(groups=(Group(heads=17),)),
+            r"groups must be of 16 heads at most together; got 17\.",
+        ),
         (lambda: Group(heads=0), "heads must be at least 1"),
         (lambda: PerLayer.Config(layers=()), "layers must be at least one encoding"),
         (lambda: PartialDims.Config(fraction=0.0), "fraction must be above 0 and at most 1"),

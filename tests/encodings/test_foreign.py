@@ -94,7 +94,9 @@ def test_mistakes_get_one_line(tmp_path):
         ENCODINGS.resolve(f"{file}:number")
     with pytest.raises(ConfigError, match=r"Nameless is not registered as encoding; declare it as `class N"):
         ENCODINGS.resolve(f"{file}:Nameless")
-    with pytest.raises(ConfigError, match=r"none\.py is no file; classes of your own are named as"):
+    with pytest.raises(
+        ConfigError, match=r"none\.py is no file; a class or function of your own is named as"
+    ):
         ENCODINGS.resolve(f"{tmp_path}/none.py:Mine")
     (tmp_path / "broken.py").write_text("import nothing_of_that_name")
     where = r"cannot be run: .*broken\.py, line 1: ModuleNotFoundError: No module named"

@@ -18,6 +18,7 @@ from spectrope.core import SpectropeError
 
 KINDS = {"N": "a whole number", "X": "a number"}  # What help calls the value of an option, in words.
 OPTION = re.compile(r"--[\w-]+")
+NO_INTEGER = re.compile(r"invalid literal for int\(\) with base 10: ('.*?')")
 CHOICES = re.compile(r"Expected one of \((.*?),?\)")
 
 
@@ -76,7 +77,8 @@ class _Complaint:
 
     def line(self) -> str:
         """Who, what is expected, what was typed, and the way out."""
-        kinds = (self._action, self._unknown_option, self._bad_value, self._missing, self._stray)
+        values = self._bad_value, self._bad_number
+        kinds = (self._action, self._unknown_option, *values, self._missing, self._stray)
         told = next((line for kind in kinds if (line := kind())), f"{self._name}: {self.text}")
         return f"{told}{'' if told.endswith('?') else '.'} See `{self.typed} --help`."
 
@@ -109,6 +111,14 @@ class _Complaint:
             return ""
         values = " ".join(map(repr, _values(option.name, self.arguments))) or "nothing"
         return f"{self._name} {option.name} takes {self._expected(option)}; got {values}"
+
+    def _bad_number(self) -> str:
+        """A positional argument that is no whole number."""
+        given = NO_INTEGER.search(self.text)
+        place = next((option for option in self.page.options if option.positional), None)
+        if given is None or place is None:
+            return ""
+        return f"{self._name} takes a whole number as {place.name}; got {given[1]}"
 
     def _expected(self, option: Option) -> str:
         """What an option takes, in words."""

@@ -53,7 +53,9 @@ def load_file(path: Path) -> str:
     if path in _loaded:
         return _loaded[path]
     if not path.is_file():
-        raise ConfigError(f"{path} is no file; classes of your own are named as path/to/file.py:ClassName.")
+        raise ConfigError(
+            f"{path} is no file; a class or function of your own is named as path/to/file.py:Name."
+        )
     name = f"spectrope_foreign_{len(_loaded)}_{path.stem}"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     spec = importlib.util.spec_from_file_location(name, path, loader=_Uncompiled(name, str(path)))

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from spectrope.core import OneOf, require, require_least
+from spectrope.core import ConfigError, OneOf, require, require_least
 from spectrope.encodings.base import ENCODINGS, Context, Encoding, EncodingConfig, Form, Side, Sized
 from spectrope.encodings.composite import Composite, layered, require_no_input
 from spectrope.encodings.nope import NoPE
@@ -47,8 +47,10 @@ class PerHead(Composite, name="per_head"):
 
         def __post_init__(self) -> None:
             require(len(self.groups) > 0, self, "groups", "at least one group")
-            rule = f"of {self.n_heads} heads at most together"
-            require(sum(group.heads for group in self.groups) <= self.n_heads, self, "groups", rule)
+            if (heads := sum(group.heads for group in self.groups)) > self.n_heads:
+                raise ConfigError(
+                    f"PerHead.Config.groups must be of {self.n_heads} heads at most together; got {heads}."
+                )
 
         @property
         def encodings(self) -> tuple[EncodingConfig, ...]:

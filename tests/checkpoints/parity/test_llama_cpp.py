@@ -1,16 +1,15 @@
 """A llama.cpp server, which is not ours, on loopback."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.checkpoints.parity.few import few_families
 from tests.checkpoints.parity.induction import FOLDER, sequences
 from tests.checkpoints.parity.llama_cpp import serving, write_gguf
 
 from spectrope.checkpoints import open_model
-from spectrope.checkpoints.parity import Endpoint, ModelRuntime, Parity, cause, parity
-from spectrope.checkpoints.parity.faults import Simulation, simulations
+from spectrope.checkpoints.parity import Endpoint, ModelRuntime, Parity, parity
 
 FAMILIES = ("base", "window of", "sines and cosines")
 
@@ -28,16 +27,8 @@ def converted(local: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def few_families(monkeypatch: pytest.MonkeyPatch):
-    """Simulate some faults only, from fewer values, so that tests stay cheap."""
-
-    def some(*given: Any) -> list[Simulation]:
-        chosen = (one for one in simulations(*given) if one.name.startswith(FAMILIES))
-        return [replace(one, values=one.values[::6]) for one in chosen]
-
-    monkeypatch.setattr(cause, "simulations", some)
-    monkeypatch.setattr(cause, "STARTS", 1)
-    monkeypatch.setattr(cause, "_parts", lambda copy: [])
+def few(monkeypatch: pytest.MonkeyPatch):
+    few_families(monkeypatch, FAMILIES)
 
 
 def compared(local: Any, url: str) -> Parity:

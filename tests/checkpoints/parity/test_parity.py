@@ -1,16 +1,16 @@
 """Two runtimes compared, and the cause of a difference."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
+from tests.checkpoints.parity.few import few_families
 from tests.checkpoints.parity.induction import FOLDER, sequences
 from torch import Tensor
 
 from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime, Parity, Runtime, cause, parity, prompts_of
-from spectrope.checkpoints.parity.faults import Simulation, simulations
 from spectrope.checkpoints.parity.observed import Observed
 from spectrope.checkpoints.parity.run import places_of
 from spectrope.core import ConfigError, UnsupportedError
@@ -25,16 +25,8 @@ def local() -> Any:
 
 
 @pytest.fixture(autouse=True)
-def few_families(monkeypatch: pytest.MonkeyPatch):
-    """Simulate some faults only, from fewer values, so that tests stay cheap."""
-
-    def some(*given: Any) -> list[Simulation]:
-        chosen = (one for one in simulations(*given) if one.name.startswith(FAMILIES))
-        return [replace(one, values=one.values[::6]) for one in chosen]
-
-    monkeypatch.setattr(cause, "simulations", some)
-    monkeypatch.setattr(cause, "STARTS", 1)
-    monkeypatch.setattr(cause, "_parts", lambda copy: [])
+def few(monkeypatch: pytest.MonkeyPatch):
+    few_families(monkeypatch, FAMILIES)
 
 
 @dataclass(frozen=True, eq=False)

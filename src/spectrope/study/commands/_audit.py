@@ -1,0 +1,81 @@
+"""`spectrope claims audit`: whether rows are younger than the plan, and made in its order."""
+
+from dataclasses import asdict, dataclass
+
+from spectrope.console import JsonOption, ScaleOption, print_json, say, table
+from spectrope.core import StoreError
+from spectrope.study.audit import audit
+from spectrope.study.commands._common import Results
+from spectrope.study.plan import plan
+from spectrope.study.rows import StudyRows
+from spectrope.study.schedule import out_of_turn
+from spectrope.study.study import RESULTS
+
+FEW_LATE = 3  # Runs out of turn that are named.
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditRows:
+    """Check by commits and hashes that results are younger than the plan, and list its later versions.
+
+    Examples:
+    $ spectrope claims audit
+    $ spectrope claims audit --scale mini
+    """
+
+    scale: ScaleOption = "mid"
+    rows: Results = RESULTS
+    json: JsonOption = False
+
+    def run(self) -> None:
+        """Print the plan's versions and what the rows' commits say.
+
+        Raises:
+            StoreError: If rows of a planned scale are not all younger than the plan, or cannot be read.
+        """
+        audited = audit(self.rows / f"{self.scale}.jsonl")
+        if self.json:
+            print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
+        columns = ("SHA-256", "commit", "date", "rows by then", "subject")
+        table(
+            "Versions of the plan, and runs made under each",
+            (*columns[:4], "runs", "subject"),
+            [
+                (
+                    one.digest,
+                    one.commit,
+                    one.when,
+                    str(one.rows),
+                    str(audited.under.get(one.digest, 0)),
+                    one.subject,
+                )
+                for one in audited.versions
+            ],
+        )
+        if audited.analysis:
+            table(
+                "Versions of the analysis since the first row",
+                columns,
+                [(one.digest, one.commit, one.when, str(one.rows), one.subject) for one in audited.analysis],
+            )
+        say(
+            f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
+            f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
+            f"without the plan. {audited.waiting} rows are not committed yet; {audited.misplaced} contradict "
+            "the history: their commit is no ancestor of the one that added them, or they ended before the "
+            "former or after the latter."
+        )
+        late = out_of_turn(StudyRows.load(self.rows / f"{self.scale}.jsonl"), self.scale)
+        if late:
+            labels = ", ".join(row.experiment.label for row in late[:FEW_LATE])
+            more = f" and {len(late) - FEW_LATE} more" if len(late) > FEW_LATE else ""
+            say(f"Ended before an earlier run of the plan began, or without it: {labels}{more}.")
+        if self.scale not in plan():
+            say(f"The plan does not cover {self.scale}: all of these are exploratory.")
+        elif not audited.passes:
+            raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
+        else:
+            say(
+                "Each row is of a clean commit that has the plan. What a row says of its commit is believed "
+                "as far as the history of the file of rows does not contradict it."
+            )

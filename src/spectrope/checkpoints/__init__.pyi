@@ -3,6 +3,7 @@
 __all__ = [
     "LENGTH",
     "AblatedModel",
+    "BatchOption",
     "CheckpointAtlas",
     "CheckpointFill",
     "CheckpointSubject",
@@ -11,7 +12,11 @@ __all__ = [
     "ModelSpectrum",
     "ModelTerms",
     "OwnModel",
+    "SomeLayersOption",
+    "TaskOption",
+    "TextsOption",
     "Tokenizer",
+    "TokensOption",
     "ablate_model",
     "atlas_checkpoint",
     "evaluating",
@@ -39,5 +44,5 @@ from .adapters.structure import is_checkpoint
 from .adapters.texts import Tokenizer
 from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint
-from .options import Checkpoints
+from .options import BatchOption, Checkpoints, SomeLayersOption, TaskOption, TextsOption, TokensOption
 from .spectrum_show import LENGTH, ModelSpectrum, ModelTerms, sequences_for, spectrum_of_model

@@ -21,6 +21,17 @@ LayersOption = Annotated[
     tyro.conf.arg(metavar="RANGE", help="Layers to load and measure, such as 0:4, -2: or 7 (default: all)."),
 ]
 
+# Of commands that also measure runs.
+TaskOption = Annotated[str | None, tyro.conf.arg(help="For checkpoints: induction (default) or distance.")]
+TextsOption = Annotated[
+    Path | None, tyro.conf.arg(help="For checkpoints: file with one text per line."), RARE
+]
+TokensOption = Annotated[int, tyro.conf.arg(help="For checkpoints: tokens per sequence."), RARE]
+SomeLayersOption = Annotated[
+    str | None, tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4.")
+]
+BatchOption = Annotated[int | None, tyro.conf.arg(help="For checkpoints: sequences per batch."), RARE]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:

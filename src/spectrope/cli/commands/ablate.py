@@ -1,12 +1,19 @@
 """`spectrope ablate`: measure how much each head of a run or a checkpoint matters."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
-from spectrope.checkpoints import AblatedModel, Checkpoints
+from spectrope.checkpoints import (
+    AblatedModel,
+    BatchOption,
+    Checkpoints,
+    SomeLayersOption,
+    TaskOption,
+    TextsOption,
+    TokensOption,
+)
 from spectrope.console import (
     RARE,
     ROOT,
@@ -86,18 +93,11 @@ class Ablate(Checkpoints, RayOptions):
     threshold: Annotated[
         float, tyro.conf.arg(help="Adaptive: stop once |drop| is clearly above or below, in points."), RARE
     ] = 5.0
-    task: Annotated[
-        str | None,
-        tyro.conf.arg(help="For checkpoints: induction (default) or distance."),
-    ] = None
-    texts: Annotated[
-        Path | None, tyro.conf.arg(help="For checkpoints: file with one text per line."), RARE
-    ] = None
-    length: Annotated[int, tyro.conf.arg(help="For checkpoints: tokens per sequence."), RARE] = 64
-    layers: Annotated[
-        str | None, tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4.")
-    ] = None
-    batch: Annotated[int | None, tyro.conf.arg(help="For checkpoints: sequences per batch."), RARE] = None
+    task: TaskOption = None
+    texts: TextsOption = None
+    length: TokensOption = 64
+    layers: SomeLayersOption = None
+    batch: BatchOption = None
     json: JsonOption = False
     own: Own = ()
     runs: RunsRoot = ROOT

@@ -7,9 +7,15 @@ from typing import Annotated, Literal
 
 import tyro
 
-from spectrope.checkpoints import Checkpoints
+from spectrope.checkpoints import (
+    BatchOption,
+    Checkpoints,
+    SomeLayersOption,
+    TaskOption,
+    TextsOption,
+    TokensOption,
+)
 from spectrope.console import (
-    RARE,
     ROOT,
     JsonOption,
     Own,
@@ -56,17 +62,11 @@ class Atlas(Checkpoints):
         int | None,
         tyro.conf.arg(help="Held-out examples (default: 2000), or sequences for a checkpoint (32)."),
     ] = None
-    task: Annotated[str | None, tyro.conf.arg(help="For checkpoints: induction (default) or distance.")] = (
-        None
-    )
-    texts: Annotated[
-        Path | None, tyro.conf.arg(help="For checkpoints: file with one text per line."), RARE
-    ] = None
-    length: Annotated[int, tyro.conf.arg(help="For checkpoints: tokens per sequence."), RARE] = 64
-    layers: Annotated[
-        str | None, tyro.conf.arg(metavar="RANGE", help="For checkpoints: layers to measure, such as 0:4.")
-    ] = None
-    batch: Annotated[int | None, tyro.conf.arg(help="For checkpoints: sequences per batch."), RARE] = None
+    task: TaskOption = None
+    texts: TextsOption = None
+    length: TokensOption = 64
+    layers: SomeLayersOption = None
+    batch: BatchOption = None
     out: Annotated[
         Path | None,
         tyro.conf.arg(

@@ -31,7 +31,7 @@ class Implementation:
         forms: Supported forms of encodings.
         requires: Laws that the encoding must declare.
         dropout: Whether it supports dropout of the pattern.
-        limit: Any other restriction, as words that follow the implementation's name, or None.
+        limit: Any other restriction, as text that follows the implementation's name, or None.
         exact: Whether it computes softmax attention up to rounding, rather than within a certified tolerance.
     """
 
@@ -49,7 +49,7 @@ class Implementation:
         noise: Noise | None,
         dtype: torch.dtype = torch.float32,
     ) -> str | None:
-        """Why this implementation cannot serve, or None if it can."""
+        """Why this implementation cannot be used, or None if it can."""
         if encoding.form not in self.forms:
             return f"cannot compute form {encoding.form.name}"
         if missing := self.requires - encoding.tags:
@@ -108,7 +108,7 @@ def reference(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: 
 
 
 def by_parts(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
-    """Each group of heads of a mixture by the fastest implementation for it."""
+    """Compute each group of heads of a mixture with the fastest implementation for it."""
     outputs = []
     for heads, part in encoding.parts():
         of_part = ctx.of_heads(heads)
@@ -149,7 +149,7 @@ def additive_mask(ctx: Context, causal: bool) -> Tensor | None:
 
 
 def additive_bias(ctx: Context, encoding: Encoding, causal: bool) -> tuple[Tensor | None, bool]:
-    """An encoding's bias and the mask as torch's fused kernel takes them.
+    """Combine an encoding's bias and the mask for torch's fused kernel.
 
     Returns:
         Their sum, broadcastable to (b, h, i, j), or None; and whether the kernel must mask later keys itself.

@@ -1,4 +1,4 @@
-"""The causal atlas of a checkpoint: every intervention on every head and frequency band."""
+"""Causal atlas of a checkpoint: every intervention on every head and frequency band."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -86,7 +86,8 @@ def atlas_checkpoint(
         layers: Layers whose heads to change.
         settings: Bands and threshold.
         adaptive: Whether sequences are sampled until each cell is called, instead of all being used.
-        batch: Sequences in one batch, changed copies included; None takes what fills the device.
+        batch: Number of sequences per batch, including changed copies; None chooses a batch that fills the
+            device.
         watch: Called with the cells done.
 
     Raises:
@@ -171,7 +172,8 @@ class _Measure:
         return self._table(columns, loss.estimate, n), scores[0], int(n.sum())
 
     def sampled(self) -> tuple[pl.DataFrame, np.ndarray, int]:
-        """As many sequences as each call takes; the intervals of accuracy hold for all cells at once."""
+        """Use only as many sequences as each decision needs; the intervals of accuracy hold for all cells
+        simultaneously."""
         n, count = len(self.data), len(self.cells)
         aim = Threshold(self.settings.threshold / 100)
         ledger = Ledger.blank(count, n, aim, 0.05 / count, np.float64)

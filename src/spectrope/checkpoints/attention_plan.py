@@ -15,7 +15,7 @@ from spectrope.fast import LayerPlans, PlanAim
 
 
 class Added(Encoding):
-    """A bias of which only the table is known that a checkpoint adds, none of its laws."""
+    """A bias that a checkpoint adds, of which only the values are known."""
 
     form = Form.DOT_PLUS_BIAS
     tags = frozenset()

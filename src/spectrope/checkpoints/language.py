@@ -30,9 +30,8 @@ from spectrope.store import disk_errors
 def task_sequences(
     model: nn.Module, task: str, n: int, length: int, tokenizer: Tokenizer | None = None, seed: int = 0
 ) -> Sequences:
-    """Random tokens of a model that repeat, and what follows from it.
-
-    In a model with two stacks the encoder reads the first half, and the decoder is asked for the second.
+    """Repeating random tokens with their prediction targets. In encoder-decoder models, the encoder reads the
+    first half, and the decoder predicts the second.
 
     Args:
         model: A Hugging Face model.
@@ -52,9 +51,9 @@ def task_sequences(
 def text_sequences(
     model: nn.Module, texts: Sequence[str], length: int, tokenizer: Tokenizer, seed: int = 0
 ) -> Sequences:
-    """Texts, of which every token is to be predicted, or hidden ones where the model sees both ways.
-
-    Behind an encoder, which reads the first half of each text, a decoder is asked for all of the second.
+    """Texts in which every token is predicted, or only masked tokens if the model is bidirectional. In
+    encoder-decoder models, the encoder reads the first half of each text, and the decoder predicts the
+    second.
 
     Args:
         model: A Hugging Face model.
@@ -80,7 +79,7 @@ def text_sequences(
 def token_sequences(
     model: nn.Module, ids: Int[Tensor, "n t"], tokenizer: Tokenizer | None = None, seed: int = 0
 ) -> Sequences:
-    """Tokens without padding, each to be predicted, or hidden ones where the model sees both ways.
+    """Tokens without padding; every token is predicted, or only masked tokens if the model is bidirectional.
 
     Args:
         model: A Hugging Face model or an `OwnModel`.
@@ -154,8 +153,8 @@ def _mask(model: nn.Module, tokenizer: Tokenizer | None) -> int | None:
         return hidden
     if tokenizer is None or tokenizer.mask is None:
         raise ConfigError(
-            f"{type(model).__name__} sees both ways, so tokens must be hidden from it; give a tokenizer "
-            "with a mask token, or mask_token of sp.OwnModel."
+            f"{type(model).__name__} is bidirectional, so tokens must be masked; give a tokenizer with a "
+            f"mask token, or mask_token of sp.OwnModel."
         )
     check_tokenizer(model, tokenizer)
     return tokenizer.mask

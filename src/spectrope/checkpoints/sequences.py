@@ -78,7 +78,7 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Continuations(Sequences):
-    """Sequences that a decoder is to continue after an encoder has read their beginnings.
+    """Sequences that a decoder continues after an encoder has read their beginnings.
 
     `ids` are what enters the decoder: the token before each place, with the start token first.
 
@@ -141,7 +141,7 @@ def predicting(
     mask: int | None = None,
     seed: int = 0,
 ) -> Sequences:
-    """Sequences whose wanted tokens are to be predicted.
+    """Sequences in which the selected tokens are predicted.
 
     Args:
         ids: Token ids.

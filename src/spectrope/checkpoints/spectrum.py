@@ -59,8 +59,8 @@ def checkpoint_spectrum(
 
     Tables "spectrum", "kernel", "shares" and, where all coordinates turn, "bands" are those of a run's
     `spectrum`. In a model with two stacks a column "role" says which attention is meant; attention to another
-    sequence has no lags and is left out. What rotation does is measured with constant content and undone;
-    nothing is permuted where the model's code shows masked logits alone with a bias in them.
+    sequence has no lags and is left out. The rotation is measured with constant content and undone. There is
+    no permutation test if the model's code only exposes masked logits that include a bias.
 
     Args:
         model: A Hugging Face model.

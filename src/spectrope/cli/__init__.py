@@ -37,9 +37,9 @@ BAD_INPUT, LOST, CRASHED, INTERRUPTED, BROKEN_PIPE = 2, 4, 70, 130, 141
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    A command whose `run` returns a number ends with it, so that 1 is an answer of `audit` and `diff` alone; a
-    user's mistake is one line and code 2, a lost worker or cluster 4, an interruption 130. A fault of the
-    program ends with 70, and a command whose output pipe is closed with 141.
+    If the `run` method of a command returns a number, it is the exit code; 1 always means the answer "no".
+    Errors that a user can fix print one line and exit with 2, a lost worker or cluster with 4, an
+    interruption with 130, a bug with 70, and a closed output pipe with 141.
     """
     keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):

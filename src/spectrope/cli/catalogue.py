@@ -52,7 +52,7 @@ class Command:
 
     @property
     def line(self) -> str:
-        """Its line of help, read from the file without running it."""
+        """Summary for the list of commands, read from the file without executing it."""
         classes = (
             node for node in self._body() if isinstance(node, ast.ClassDef) and node.name == self.class_name
         )

@@ -76,7 +76,7 @@ class _Complaint:
     text: str
 
     def line(self) -> str:
-        """Who, what is expected, what was typed, and the way out."""
+        """One-line message: the option, what is expected, what was typed, and how to correct it."""
         values = self._bad_value, self._bad_number
         kinds = (self._action, self._unknown_option, *values, self._missing, self._stray)
         told = next((line for kind in kinds if (line := kind())), f"{self._name}: {self.text}")

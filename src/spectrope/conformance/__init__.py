@@ -1,4 +1,4 @@
-"""Rotary embeddings against an oracle in float64."""
+"""Conformance tests of rotary embeddings against a float64 reference."""
 
 import lazy_loader
 

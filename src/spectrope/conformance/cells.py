@@ -1,4 +1,4 @@
-"""The cells of the suite: combinations of what a rotary embedding can be asked for."""
+"""Cells of the suite: combinations of options of a rotary embedding."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,10 +42,11 @@ class RotaryCell:
         dtype: Of the vectors.
         start: The smallest position that may occur.
         layout: Whether neighbours form pairs, or coordinates half of the rotated width apart.
-        order: Whether positions count up by one, or jump and repeat, as in packed sequences.
+        order: Whether positions increase by one, or jump and repeat, as in packed sequences.
         width: Rotated share of a head.
         scaling: Of the frequencies; a name in `SCALINGS`.
-        sections: Whether positions are numbers, or triples whose parts each turn a section of the pairs.
+        sections: Whether positions are numbers, or triples, each component of which rotates one section of
+            the pairs.
     """
 
     dtype: str = "float32"
@@ -85,7 +86,7 @@ class RotaryCell:
         return torch.randn(1, 2, TOKENS, HEAD_DIM, generator=generator).to(DTYPES[self.dtype])
 
     def asked(self) -> dict[str, Any]:
-        """Arguments beside the vectors and the positions, where they are not the usual ones."""
+        """Arguments other than vectors and positions that differ from their defaults."""
         asked: dict[str, Any] = {"base": BASE, "layout": self.layout}
         if self.width != 1:
             asked["width"] = self.rotated

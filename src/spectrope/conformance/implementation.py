@@ -1,4 +1,4 @@
-"""A function under test: where it is, and what it can be asked for."""
+"""A function under test: how to load it, and which options it offers."""
 
 import importlib
 import inspect
@@ -18,7 +18,7 @@ Apply = Callable[..., Any]
 
 
 class NotOffered(Exception):  # noqa: N818 (an answer, not a fault)
-    """The function cannot be asked for what a cell needs."""
+    """The function does not offer an option that a cell needs."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class RotaryFunction:
     Args:
         name: How it was named.
         apply: The function.
-        takes: The optional arguments that it has a name for.
+        takes: Names of its optional arguments.
     """
 
     name: str
@@ -64,7 +64,7 @@ class RotaryFunction:
     def __call__(
         self, x: Float[Tensor, "b h t d"], positions: Int[Tensor, "*axes t"], asked: dict[str, Any]
     ) -> Tensor:
-        """Call the function with what it takes of what is asked.
+        """Call the function with those of the requested arguments that it accepts.
 
         Raises:
             NotOffered: If it has no argument for something that is asked, or raises `NotImplementedError`.

@@ -1,4 +1,4 @@
-"""How far a result is from the oracle, and what that is called."""
+"""Error of a result relative to the reference, and its classification."""
 
 from typing import Literal
 
@@ -23,7 +23,7 @@ def error_of(
 
 
 def judged(cell: RotaryCell, positions: Int[Tensor, "*axes t"], error: float) -> CellVerdict:
-    """The word for an error."""
+    """Classify an error."""
     exact = ROUNDINGS * torch.finfo(DTYPES[cell.dtype]).eps
     if error <= exact:
         return "exact"

@@ -58,7 +58,7 @@ class Conformance(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing that the function offers is wrong or fails."""
+        """Whether no offered cell is wrong or fails."""
         return all(one.verdict not in ("wrong", "fails") for one in self.results)
 
     def to_frame(self) -> pl.DataFrame:
@@ -78,7 +78,8 @@ class Conformance(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield f"{self.name}: {len(self.results)} cells", self.summary()
         if self.ok:
-            yield "All that it offers agrees with float64, as far as its types and float32 angles allow."
+            yield "All offered cases agree with the float64 reference, up to the rounding of their types "
+            "and of float32 angles."
         for example in self.examples[:EXAMPLES]:
             yield str(example)
 
@@ -108,10 +109,10 @@ def conform(
 
     Args:
         function: Takes vectors (batch, heads, tokens, width) and positions (tokens,) and returns the rotated
-            vectors. Of the optional arguments `base`, `layout` ("interleaved" or "halves"), `width` (rotated
-            coordinates), `scaling` (as in a checkpoint's `rope_parameters`) and `sections` (pairs per axis of
-            positions with shape (3, tokens)) it is asked for those that it has a name for. Where it raises
-            `NotImplementedError`, the cell counts as not offered.
+            vectors. It may have the optional arguments `base`, `layout` ("interleaved" or "halves"), `width`
+            (rotated coordinates), `scaling` (as in a checkpoint's `rope_parameters`) and `sections` (pairs
+            per axis of positions with shape (3, tokens)). If it raises `NotImplementedError`, the cell counts
+            as not offered.
         name: For reports.
         only: Cells; None takes all.
         watch: Progress callback.
@@ -131,7 +132,7 @@ def conform(
 
 
 def own_layout(tested: RotaryFunction) -> str:
-    """The layout of a function that cannot be asked for one: that which is nearer to what it returns.
+    """Detect the layout of a function without the argument `layout`: the one that is closer to its output.
 
     Raises:
         ConfigError: If it fails on the plainest cell, or returns no tensor of the right shape.

@@ -17,7 +17,7 @@ MOST_ROWS = 1000  # Of a table in a notebook; `to_frame` has them all.
 
 
 class Shown(ABC):
-    """A result of text and tables, displayed alike in a notebook, at a prompt and by a command."""
+    """A result of text and tables, displayed in the same way in a notebook, at a prompt and by a command."""
 
     @abstractmethod
     def parts(self) -> Iterable["str | tuple[str, pl.DataFrame]"]:

@@ -27,7 +27,7 @@ class RayOptions:
     ] = "local"
     address: Annotated[
         str | None,
-        tyro.conf.arg(help="Address of the Ray cluster, such as auto (default: start one)."),
+        tyro.conf.arg(help="Address of the Ray cluster, such as auto (default: start one on this machine)."),
         RARE,
     ] = None
     gpus: Annotated[
@@ -39,7 +39,7 @@ class RayOptions:
 
     @property
     def computes_on(self) -> Device:
-        """The device of a run: on Ray, `--gpus` says it."""
+        """The device of a run; on Ray, it follows from `--gpus`."""
         return "cpu" if self.engine == "ray" and not self.gpus else self.device
 
     def ray(self, workers: int = 1) -> Ray | None:
@@ -71,7 +71,7 @@ class EngineOptions(RayOptions):
 
     @property
     def n_workers(self) -> int:
-        """Runs at a time that are asked for.
+        """Requested number of parallel runs.
 
         Raises:
             ConfigError: If there are none.
@@ -80,7 +80,7 @@ class EngineOptions(RayOptions):
         return os.cpu_count() or 1 if self.workers is None else self.workers
 
     def arguments(self) -> dict[str, Any]:
-        """The same as arguments of `spectrope.lab.execute`.
+        """The options as arguments of `spectrope.lab.execute`.
 
         Raises:
             ConfigError: If an option belongs to the other engine.

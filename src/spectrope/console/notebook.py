@@ -39,7 +39,7 @@ class NotebookBars:
     Args:
         display: IPython's.
         labels: One per job.
-        words: What is said of a job's progress beside its bar.
+        words: Text about a job's progress, shown next to its bar.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Bars:
 
 
 def stage_of(progress: Progress) -> str:
-    """What is being done, and the accuracy so far, in a few words."""
+    """Short description of the current stage, with the latest accuracy."""
     accuracy = "" if progress.accuracy is None else f", held-out {100 * progress.accuracy:.1f} %"
     return STAGES.get(progress.stage, progress.stage) + accuracy
 

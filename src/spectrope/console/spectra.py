@@ -13,7 +13,7 @@ TESTED = "toeplitz"  # The quantity that has a p-value, and by which heads are o
 def head_parts(
     table: pl.DataFrame, data: str, labels: Sequence[str]
 ) -> Iterator[str | tuple[str, pl.DataFrame]]:
-    """The heads with the largest Toeplitz share, after a line that says what the columns are.
+    """The heads with the largest Toeplitz share, preceded by a line that explains the columns.
 
     Args:
         table: Table "spectrum".
@@ -34,7 +34,7 @@ def head_parts(
 
 
 def term_parts(tables: Mapping[str, pl.DataFrame]) -> Iterator[str | tuple[str, pl.DataFrame]]:
-    """The terms of logits, as means over the heads of each layer, and what the assumptions leave out.
+    """The terms of logits, as means over the heads of each layer, and the deviations from the assumptions.
 
     Args:
         tables: As `term_tables` makes them.

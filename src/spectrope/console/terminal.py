@@ -20,7 +20,8 @@ NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 class Piped(Console):
-    """Rich ends a program whose pipe is closed with exit code 1, which is an answer of `audit` and `diff`."""
+    """Console with its own exit code for a closed pipe: Rich would exit with 1, which means "no" for `audit`
+    and `diff`."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

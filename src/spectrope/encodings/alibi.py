@@ -15,7 +15,8 @@ from spectrope.encodings.parts import Constant
 def alibi_slopes(n_heads: int) -> Float[Tensor, " h"]:
     r"""The authors' slopes: :math:`m_h = 2^{-8h/H}`, h = 1, ..., H, for H a power of two.
 
-    Other head counts take the slopes of the power of two below, then every other one of the power above.
+    For other numbers of heads, the slopes are those of the next smaller power of two, followed by every
+    second slope of the next larger one.
     """
     below = 1 << (n_heads.bit_length() - 1)
     whole = 2.0 ** (-8 / below * torch.arange(1, below + 1, dtype=torch.float64))
@@ -32,7 +33,7 @@ class ALiBi(LagBias, name="alibi"):
     r"""Subtracts a multiple of the distance from each logit, with a slope per head:
     :math:`b_h(n) = -m_h |n|`, or :math:`-m_h \max(n, 0)`.
 
-    Slopes follow the authors' code, also where `n_heads` is no power of two.
+    Slopes follow the authors' code, also if `n_heads` is not a power of two.
 
     References:
         Train Short, Test Long: Attention with Linear Biases (Press et al., 2022).
@@ -42,7 +43,7 @@ class ALiBi(LagBias, name="alibi"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(EncodingConfig):
-        """How steep each head's bias is."""
+        """Configuration of the slopes."""
 
         n_heads: int = 16
         slopes: Literal["standard", "exponential"] = "standard"  # R5 has exp(-h / n_heads).

@@ -34,7 +34,7 @@ class PlaneRotary(Encoding):
 
 
 class AxialRoPE(PlaneRotary, name="axial_rope"):
-    r"""RoPE on several axes, each of which turns coordinate pairs of its own:
+    r"""RoPE on several axes, each of which rotates its own coordinate pairs:
     :math:`\omega_j = \mathrm{base}^{-2j/(d/a)}` on axis j mod a, 0 on
     others.
 
@@ -76,12 +76,13 @@ class AxialRoPE(PlaneRotary, name="axial_rope"):
 
 
 class MixedRoPE(PlaneRotary, name="mixed_rope"):
-    r"""RoPE in the plane, in which both coordinates turn every pair:
+    r"""Two-dimensional RoPE in which both coordinates rotate every pair:
     :math:`R(x, (u, v))_j = x_j e^{i(u\omega^u_{hj} + v\omega^v_{hj})}`.
 
-    Diagonal directions can so be told apart, which axial frequencies cannot. Frequencies are those of a head
-    of half the width, :math:`\mathrm{base}^{-4j/d}` in two orthogonal directions, turned by a random angle
-    per head; trained as they are, per head and layer, unless fixed. A plain position p stands for (p, p).
+    This distinguishes diagonal directions, which axial frequencies cannot. Frequencies start as those of a
+    head of half the width, :math:`\mathrm{base}^{-4j/d}` in two orthogonal directions, rotated by a random
+    angle per head. Unless fixed, they are trained directly, per head and layer. A plain position p stands for
+    (p, p).
 
     References:
         Rotary Position Embedding for Vision Transformer (Heo et al., 2024), mixed learnable frequencies.
@@ -140,10 +141,11 @@ class MRoPE(PlaneRotary, name="mrope"):
     r"""RoPE whose coordinate pairs are divided among time, height and width:
     :math:`R(x, p)_j = x_j e^{i p_{s(j)} \omega_j}`.
 
-    Frequencies are RoPE's of the whole width; s says which of the three coordinates turns a pair. In
-    "sections", the first pairs turn with time, the next with height, the last with width. "interleaved" deals
-    pairs out in turn until height and width have theirs, and leaves the rest to time. A plain position p
-    stands for (p, p, p): on text this is RoPE. `mrope_positions` numbers a picture between texts.
+    Frequencies are RoPE's for the whole width; s(j) is the coordinate that rotates pair j. With "sections",
+    the first pairs rotate with time, the next with height, and the last with width. "interleaved" assigns
+    pairs to the three in turn until height and width have theirs; the rest rotate with time. A plain position
+    p means (p, p, p), so on text this is RoPE. `mrope_positions` computes positions for an image between
+    texts.
 
     References:
         Qwen2-VL (Wang et al., 2024), M-RoPE; interleaved as in Qwen3-VL's class in transformers.

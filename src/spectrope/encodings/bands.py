@@ -1,4 +1,5 @@
-"""Frequency bands of an encoding, and encodings in which one band is removed, frozen or kept alone."""
+"""Frequency bands of an encoding, and encodings in which one band is removed or frozen, or all others are
+removed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class RotatingPairs:
     coordinates: Int[Tensor, "m 2"]
 
     def members(self, band: Band) -> Int[Tensor, " k"]:
-        """Numbers of the pairs of a band; pairs that do not turn at all are in none."""
+        """Numbers of the pairs in a band; pairs that do not rotate belong to no band."""
         order = self.frequencies.abs().argsort(descending=True, stable=True)
         order = order[self.frequencies[order] != 0]
         chosen = band.among(len(order))
@@ -67,7 +68,7 @@ class RotatingPairs:
 
 @torch.no_grad()
 def rotating_pairs(encoding: Encoding, width: int) -> RotatingPairs:
-    """The pairs of one head that an encoding turns, none for an encoding without rotation.
+    """The pairs of one head that an encoding rotates; empty for an encoding without rotation.
 
     Args:
         encoding: Encoding of the head.
@@ -129,9 +130,9 @@ class Banded(Encoding):
 
     Logits of a rotation are sums over pairs of
     :math:`\mathrm{Re}(q_j \bar k_j e^{i(m-n)\omega_j})/\sqrt d`. In changed pairs the lag :math:`m-n` is
-    replaced by a constant: 0 where the rotation is removed, a mean lag where it is frozen. Of a bias of the
-    lag, the changed Fourier components are left out. A frozen component is a constant, which the softmax
-    cancels, so that removing and freezing are the same there.
+    replaced by a constant: 0 where the rotation is removed, a mean lag where it is frozen. For a lag bias,
+    the changed Fourier components are removed. A frozen component would be a constant, which cancels in the
+    softmax, so removing and freezing are equivalent there.
 
     Args:
         inner: The encoding.
@@ -220,10 +221,10 @@ def _changed(
 
 
 class SparesSink(Encoding):
-    """An encoding under which all keys but the first get the logits of one encoding, the first of another.
+    """An encoding that uses one encoding for the first key and another for all others.
 
-    Attention to the first token often serves as a sink. Sparing it tells what an intervention costs through
-    that key apart from what it costs through all others.
+    Attention to the first token often serves as a sink. Leaving it unchanged separates the effect of an
+    intervention on that key from its effect on all others.
 
     Args:
         changed: Encoding of all other keys.

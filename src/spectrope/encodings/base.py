@@ -1,4 +1,4 @@
-"""What a positional encoding may do in a Transformer, and the laws by which kernels may rely on it."""
+"""Interface of positional encodings, and the laws on which attention kernels rely."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
@@ -28,10 +28,10 @@ ENCODINGS: Registry[type["Encoding"]] = Registry("encoding", "spectrope.encoding
 
 
 class Sized(Configured):
-    """Base of configurations, to be frozen dataclasses, some of whose fields a model decides."""
+    """Base of configurations with fields that a model sets; subclasses are frozen dataclasses."""
 
     def fitted(self: C, **sizes: Any) -> C:
-        """This configuration with the fields that the model decides, at any depth, taken from the model.
+        """Return this configuration with the fields that the model sets, at any depth, filled in.
 
         Args:
             sizes: `d_model`, `n_heads`, `head_dim`, `max_length` and `causal` of the model.
@@ -49,11 +49,11 @@ class EncodingConfig(Sized):
     kind: ClassVar[str]
 
     def build(self) -> "Encoding":
-        """The encoding that this configuration describes, as one layer uses it."""
+        """Build the encoding of one layer from this configuration."""
         return ENCODINGS[self.kind](self)
 
     def build_layers(self, n_layers: int) -> "list[Encoding]":
-        """The encoding of each layer: one object n_layers times where its scope is MODEL."""
+        """Build the encoding of each layer: the same object n_layers times if its scope is MODEL."""
         with initial_weights():
             first = self.build()
             if first.scope is Scope.MODEL:
@@ -80,8 +80,8 @@ class Encoding(FromConfig, SeededModule):
     given by `rotate`, :math:`b` by `bias` and :math:`s` by `logit_scale`; inputs to the first layer pass
     through `embed`.
 
-    A class states its form, tags and scope, and whether what it does to some tokens is the same however many
-    follow (`prefix_consistent`); an instance whose configuration decides these overrides them.
+    A class declares its form, tags and scope, and whether its effect on a prefix is independent of later
+    tokens (`prefix_consistent`). Instances override these if they depend on the configuration.
 
     An encoding is built from its configuration, or from the fields of that, and acts on plain tensors:
 
@@ -95,10 +95,10 @@ class Encoding(FromConfig, SeededModule):
 
     Args:
         config: The encoding's own configuration, an instance of its `Config`.
-        fields: Fields of that configuration, where none is given; the others keep their defaults.
+        fields: Fields of the configuration, if no `config` is given; all others keep their defaults.
 
     Raises:
-        ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
+        ConfigError: If both are given, `config` has another type, or a field is unknown or breaks a rule.
     """
 
     registry = ENCODINGS
@@ -131,7 +131,7 @@ class Encoding(FromConfig, SeededModule):
         self.setup(self.config)
 
     def extra_repr(self) -> str:
-        """Its configuration, in the representation of the module."""
+        """The configuration, shown in the representation of the module."""
         return ", ".join(f"{one.name}={getattr(self.config, one.name)!r}" for one in fields(self.config))
 
     def setup(self, config: Any) -> None:
@@ -147,7 +147,7 @@ class Encoding(FromConfig, SeededModule):
         x_q: Tensor | None = None,
         x_k: Tensor | None = None,
     ) -> Float[Tensor, "b h i j"]:
-        """Attention logits of plain queries and keys, before the mask; `embed`, if any, comes before them.
+        """Attention logits of queries and keys, before the mask; `embed`, if any, must be applied before.
 
         Args:
             q: Queries before rotation.
@@ -176,7 +176,8 @@ class Encoding(FromConfig, SeededModule):
 
     @property
     def factors(self) -> bool:
-        """Whether `logits` are those of `rotate` and `bias`, whatever the form says of the values."""
+        """Whether `logits` are determined by `rotate` and `bias`, even if the form is GENERAL because of the
+        values."""
         return type(self).logits is Encoding.logits
 
     @property
@@ -191,11 +192,12 @@ class Encoding(FromConfig, SeededModule):
 
     @property
     def pairwise(self) -> bool:
-        """Whether a logit depends on tokens through its own query and key alone."""
+        """Whether a logit depends on tokens only through its own query and key."""
         return Tag.CONTENT_FREE in self.tags
 
     def seen(self, pos: Tensor) -> Tensor:
-        """Positions as `embed` and `rotate` take them: with axes where it reads several, else the order."""
+        """Positions as `embed` and `rotate` expect them: with axes if the encoding reads several, otherwise
+        the order."""
         return pos if self.axes > 1 else order(pos)
 
     def embed(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b t c"]:
@@ -203,7 +205,7 @@ class Encoding(FromConfig, SeededModule):
         return x
 
     def scaled(self, q: Float[Tensor, "b h i d"]) -> Float[Tensor, "b h i d"]:
-        """Queries times the factor on products, which `rotate` leaves to this."""
+        """Queries multiplied by the factor on products, which `rotate` does not apply."""
         return q * self.logit_scale if self.scales else q
 
     def rotate(self, x: Float[Tensor, "b h t d"], pos: Tensor, side: Side) -> Float[Tensor, "b h t d"]:
@@ -211,13 +213,13 @@ class Encoding(FromConfig, SeededModule):
         return x
 
     def bias(self, ctx: Context) -> Tensor | None:
-        """What is added to the logits, broadcastable to (b, h, i, j), or None."""
+        """Bias added to the logits, broadcastable to (b, h, i, j), or None."""
         return None
 
     def lag_bias(self, lag: Tensor) -> Tensor:
         """Bias per head, in logit units, of lags with any shape (*n,): returns (*n, h).
 
-        Encodings of form DOT_PLUS_LAG have one; those that derive from `LagBias` define nothing else. Lags
+        Encodings of form DOT_PLUS_LAG define it; subclasses of `LagBias` need no other method. Lags
         may be whole or fractional; the bias is computed in float32 at least, in float64 for such lags.
         """
         raise UnsupportedError(f"{type(self).__name__} has no bias of the lag alone.")
@@ -236,7 +238,7 @@ class Encoding(FromConfig, SeededModule):
         return pattern @ v
 
     def parts(self) -> Iterator[tuple[slice, "Encoding"]]:
-        """(heads, encoding) pairs, each of which may run on a kernel of its own."""
+        """Pairs (heads, encoding), each of which may run on a different kernel."""
         yield slice(None), self
 
 
@@ -263,7 +265,7 @@ class LagBias(Encoding):
 
 @dataclass(frozen=True)
 class CatalogueEntry:
-    """What the catalogue says of one encoding or attention, read from its class and docstring."""
+    """Catalogue entry of an encoding or an attention layer, read from its class and docstring."""
 
     name: str
     family: str

@@ -16,11 +16,11 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class Blend(Encoding, name="blend"):
-    r"""Adds rotated logits, times a factor per head, to unrotated ones:
+    r"""Adds logits with rotation, times a factor per head, to logits without rotation:
     :math:`q_i k_j + \alpha_h R(q_i, i) R(k_j, j)`.
 
-    Both are divided by :math:`\sqrt d`. In the paper's terms, logits under :math:`\alpha G_e + J`, with the
-    same queries and keys in both: what latent attention does with two sets of them.
+    Both are divided by :math:`\sqrt d`. In the paper's terms, these are logits under :math:`\alpha G_e + J`.
+    Both terms share the same queries and keys, whereas latent attention uses separate ones.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Eq. 12, with J, all ones, where it

@@ -15,7 +15,7 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class ComplexFormer(Encoding, name="complexformer"):
-    r"""Scales the angle between contents and the rotation by position, per head:
+    r"""Scales the content angle and the rotation angle of each coordinate pair by trained factors per head:
     :math:`\sum_j |q_j||k_j|\cos(a_h\angle(q_j, k_j) + s_h (m-n)\omega_j)`.
 
     With pairs of coordinates in polar form, a rotation by RoPE adds :math:`(m-n)\omega_j` to the angle

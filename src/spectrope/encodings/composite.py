@@ -11,7 +11,8 @@ from spectrope.encodings.base import Encoding, EncodingConfig, Scope, Tag
 
 
 class Composite(Encoding):
-    """Base of encodings made of others: of their least special form, with the laws that all of them keep.
+    """Base of encodings composed of others: its form is the most general form of its parts, its laws are
+    those that all parts satisfy.
 
     Args:
         config: The composite's own configuration.
@@ -32,7 +33,7 @@ class Composite(Encoding):
         """The encodings that a configuration names."""
 
     def compose(self, config: Any, terms: Sequence[Encoding]) -> None:
-        """Take encodings over, and derive from them what the whole is."""
+        """Store the terms, and derive the properties of the composite from them."""
         self.form = max((term.form for term in terms), key=lambda form: form.value)
         self.tags = joint_tags(terms)
         shared = all(term.scope is Scope.MODEL for term in terms)
@@ -58,7 +59,7 @@ class Composite(Encoding):
         return any(term.scales for term in self.terms)
 
     def acts_on(self, width: int) -> range:
-        """Coordinates of queries and keys that its terms turn, of so many."""
+        """Number of coordinates of queries and keys that its terms rotate."""
         return range(width)
 
     @property
@@ -68,7 +69,7 @@ class Composite(Encoding):
 
 
 def joint_tags(terms: Sequence[Encoding]) -> frozenset[Tag]:
-    """The laws that all terms keep, and LEARNED where any term is."""
+    """The laws that all terms satisfy, and LEARNED if any term is trained."""
     tags = [term.tags for term in terms]
     return (frozenset.intersection(*tags) - {Tag.LEARNED}) | (frozenset.union(*tags) & {Tag.LEARNED})
 
@@ -79,7 +80,7 @@ def layered(parts: Sequence[EncodingConfig], n_layers: int) -> Iterator[tuple[En
 
 
 def require_no_input(terms: Sequence[Encoding], config: EncodingConfig, field: str) -> None:
-    """Refuse terms that add to the input, which heads and layers cannot have one by one.
+    """Refuse terms that add to the input, because these cannot differ between heads or layers.
 
     Raises:
         ConfigError: If a term, or anything in it, changes the hidden states that enter the first layer.

@@ -1,4 +1,4 @@
-"""What an encoding may look at in a layer, and the words in which it says how kernels may compute it."""
+"""Inputs of an encoding in one layer, and its form, laws and scope."""
 
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -13,7 +13,7 @@ Side = Literal["query", "key"]
 
 
 class Form(Enum):
-    """How an encoding enters the logits; a kernel states which forms it can compute."""
+    """How an encoding enters the logits; a kernel declares which forms it can compute."""
 
     DOT = auto()  # scale * <rotate(scaled(q), i), rotate(k, j)>
     DOT_PLUS_LAG = auto()  # ... plus a bias of the head and of the lag i - j alone
@@ -22,7 +22,7 @@ class Form(Enum):
 
 
 class Tag(Enum):
-    """Laws. Contract tests show that a declared one holds and that an undeclared one fails."""
+    """Laws of an encoding. Contract tests verify that declared laws hold and undeclared ones fail."""
 
     SHIFT_INVARIANT = auto()  # adding a constant to every position changes no logit
     CONTENT_FREE = auto()  # what is added, rotated or biased depends on positions, never on tokens
@@ -47,7 +47,7 @@ class Context:
         q_pos: Positions of the queries, with shape (b or 1, i); with axes (b or 1, i, 1 + axes), the order
             of the tokens first.
         k_pos: Positions of the keys, likewise.
-        x_q: Hidden states of the query side, with shape (b, i, c), where the caller has them.
+        x_q: Hidden states of the query side, with shape (b, i, c), if available.
         x_k: Hidden states of the key side, with shape (b, j, c), where the caller has them.
         mask: True where attention is allowed, broadcastable to (b, h, i, j); None allows all.
 
@@ -79,13 +79,14 @@ class Context:
         return self.q.shape[-1] ** -0.5
 
     def on_axes(self, axes: int) -> "Context":
-        """What an encoding that reads so many coordinates of a position sees: of one, the order alone."""
+        """Context for an encoding that reads this many position coordinates; for one, only the order of
+        tokens."""
         if axes > 1 or self.q_pos.ndim < 3:
             return self
         return replace(self, q_pos=order(self.q_pos), k_pos=order(self.k_pos))
 
     def of_heads(self, heads: slice) -> "Context":
-        """What some of the heads see."""
+        """Context restricted to some of the heads."""
         mask = self.mask
         if mask is not None and mask.ndim > 2 and mask.shape[-3] > 1:
             mask = mask[..., heads, :, :]

@@ -10,12 +10,12 @@ from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Sc
 
 
 class CoPE(Encoding, name="cope"):
-    r"""Adds a trained bias that depends on how many tokens the query counts from the key on:
+    r"""Adds a trained bias that depends on a gated count of the tokens from key to query:
     :math:`b_{ij} = q_i\,e(p_{ij})/\sqrt d`.
 
-    The count is :math:`p_{ij} = \sum_{l=j}^{i} \sigma(q_i k_l/\sqrt d)`; it is fractional, so :math:`e`
-    interpolates between the rows of a trained table, the last of which serves all larger counts. Keys after
-    the query count for nothing, masked or not.
+    The count is :math:`p_{ij} = \sum_{l=j}^{i} \sigma(q_i k_l/\sqrt d)`. It is fractional, so :math:`e`
+    interpolates between the rows of a trained table; the last row is used for all larger counts. Keys after
+    the query are not counted, whether or not they are masked.
 
     References:
         Contextual Position Encoding: Learning to Count What's Important (Golovneva et al., 2024);

@@ -16,8 +16,8 @@ class DeBERTa(Encoding, name="deberta"):
     :math:`q_i k_j + q_i K_{c(i-j)} + k_j Q_{c(i-j)}`.
 
     All three are divided by :math:`\sqrt{3d}`. K and Q project one trained table of 2k clipped lags,
-    :math:`c(n) = n + k` within [0, 2k - 1]. Each layer has a table of its own here; the authors share it.
-    The last lag is i - j as in their code; Eq. 4 has j - i.
+    :math:`c(n) = n + k` within [0, 2k - 1]. Here each layer has its own table; the authors' layers share one.
+    The lag of the last term is i - j, as in their code; Eq. 4 has j - i.
 
     References:
         DeBERTa: Decoding-enhanced BERT with Disentangled Attention (He et al., 2021).

@@ -1,4 +1,4 @@
-"""Biases that grow with what happened between two tokens: the forgetting Transformer and CABLE."""
+"""Biases that accumulate over the tokens between query and key: the Forgetting Transformer and CABLE."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ from spectrope.encodings.base import Context, Encoding, EncodingConfig, Form, Sc
 class Decay(Encoding):
     r"""Base of biases :math:`b_{ij} = -|c_i - c_j|`, where c sums a gate over the tokens up to each.
 
-    Queries are taken to be the last tokens among the keys. Where nothing masks the future, it decays as the
-    past does.
+    Queries are assumed to be the last tokens among the keys. Without a causal mask, future keys decay in the
+    same way as past ones.
 
     Configurations have `d_model`, the width of the hidden states, and `n_heads`, each of which has a gate.
     """
@@ -37,10 +37,12 @@ class Decay(Encoding):
         """The bias of every head.
 
         Raises:
-            UnsupportedError: If the caller has no hidden states to show.
+            UnsupportedError: If the context contains no hidden states.
         """
         if ctx.x_k is None:
-            raise UnsupportedError(f"{type(self).__name__} looks at hidden states, and there are none here.")
+            raise UnsupportedError(
+                f"{type(self).__name__} needs hidden states, but the context contains none."
+            )
         steps = self.steps(ctx.x_k)
         total = steps.to(torch.promote_types(steps.dtype, torch.float32)).cumsum(1).transpose(1, 2)
         rows = total[..., -ctx.q.shape[-2] :]
@@ -73,8 +75,8 @@ class CABLE(Decay, name="cable"):
     r"""Subtracts a positive, content-dependent step for each token between query and key:
     :math:`\sum_{l=j+1}^{i} s(w_h x_l + \beta_h)`.
 
-    With softplus s, as here, this is FoX with the sign of its gate turned around; the two differ in where
-    training starts.
+    With s = softplus, as here, this equals FoX with the opposite sign inside the gate; the two differ only in
+    their initialisation.
 
     References:
         Context-aware Biases for Length Extrapolation (Veisi et al., 2025); the authors' code.

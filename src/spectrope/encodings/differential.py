@@ -16,16 +16,17 @@ from spectrope.encodings.rope import RoPE
 
 
 class Differential(Composite, name="differential"):
-    r"""Subtracts the pattern of a second head, times a trained factor, from that of a first:
+    r"""Subtracts a second attention pattern, times a trained factor, from a first one:
     :math:`(A_{2g} - \lambda A_{2g+1})\,[V_{2g}, V_{2g+1}]`.
 
-    Both heads of pair g read by the same difference of patterns, each its own values. What they read is
-    divided by the root mean square of both together and multiplied by :math:`1 - \lambda_0`. The share is
-    :math:`\lambda = e^{u_1 \cdot v_1} - e^{u_2 \cdot v_2} + \lambda_0` with trained vectors, whose start is
-    normal with `std`. The inner encoding acts on queries and keys of all heads.
+    Both heads of pair g use the same difference of patterns, each with its own values. Their outputs are
+    divided by their joint root mean square and multiplied by :math:`1 - \lambda_0`. The factor is
+    :math:`\lambda = e^{u_1 \cdot v_1} - e^{u_2 \cdot v_2} + \lambda_0` with trained vectors, which are
+    initialised from a normal distribution with standard deviation `std`. The inner encoding acts on queries
+    and keys of all heads.
 
-    The paper lets :math:`\lambda_0` grow with depth, from 0.2 in the first layer to 0.8; it is one number
-    here.
+    In the paper, :math:`\lambda_0` grows with depth, from 0.2 in the first layer to 0.8; here it is the same
+    in all layers.
 
     References:
         Differential Transformer (Ye et al., 2025), Eq. 1 to 3.

@@ -1,4 +1,4 @@
-"""What docstrings of encodings and their parts say, for the catalogue."""
+"""Parse the docstrings of encodings and their parts, for the catalogue."""
 
 import re
 

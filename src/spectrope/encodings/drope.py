@@ -15,12 +15,12 @@ class DRoPE(Encoding, name="drope"):
     r"""Rotates all coordinate pairs by one angle, the heading of an agent:
     :math:`R(x, p)_j = x_j e^{i\omega p}`.
 
-    RoPE's frequencies differ, so that a heading of :math:`2\pi` more is another position. With one frequency
-    for all pairs, the "uniform identity scalar", logits depend on the difference of headings modulo
+    RoPE's frequencies differ, so headings that differ by :math:`2\pi` are different positions. With one
+    frequency for all pairs, the "uniform identity scalar", logits depend on the difference of headings modulo
     :math:`2\pi/\omega`: :math:`L_{mn} = \mathrm{Re}(e^{i\omega(m-n)} \sum_j q_j \bar k_j)/\sqrt d`.
 
-    Positions are headings in radians where `omega` is 1; tokens of a sequence lie on a circle then. Beside
-    `rope` in a `PerHead`, this is the head-by-head form of the paper.
+    If `omega` is 1, positions are headings in radians, and the tokens of a sequence lie on a circle. Combined
+    with `rope` in a `PerHead`, this is the head-by-head form of the paper.
 
     References:
         DRoPE: Directional Rotary Position Embedding for Efficient Agent Interaction Modeling (Zhao et al.,

@@ -15,9 +15,9 @@ class FactorisedTable(LagBias, name="factorised"):
     :math:`b_h(n) = u_h^\top v_{h,\,n}`, for :math:`|n| <`
     max_length.
 
-    A control: a position acts additively, as in `RelativeTable`, yet through a product of two trained
-    factors, as content does through queries and keys. How one head outgrows the others can so be put down to
-    the product or to the coupling of content with position.
+    A control: position acts additively, as in `RelativeTable`, but through a product of two trained factors,
+    as content does through queries and keys. It shows whether one head outgrows the others because of the
+    product or because of the coupling of content with position.
 
     Raises:
         UnsupportedError: When it meets a lag that its table does not hold.

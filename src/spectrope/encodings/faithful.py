@@ -1,4 +1,4 @@
-"""Absolute positions that lose nothing: the discrete Fourier transform of the position."""
+"""Lossless absolute positions: the discrete Fourier transform of the position."""
 
 import math
 from dataclasses import dataclass
@@ -17,12 +17,10 @@ class Faithful(Encoding, name="faithful"):
     :math:`x_p + \sqrt{2/S}(\cos p\omega_k, \sin p\omega_k)_k`.
 
     Frequencies :math:`\omega_k = 2\pi k/S` are those of sequences of S positions. The coefficients are those
-    of the function that is 1 at the position and 0 elsewhere, in the real orthonormal basis, in which the
-    constant and, for even S, the alternating function have weight :math:`\sqrt{1/S}`. The first S coordinates
-    carry them, so that the position can be read back exactly; positions are taken modulo S.
-
-    Where the model is narrower than S, nothing can be faithful: it takes as many frequencies as it has room
-    for, equally spaced.
+    of the indicator function of the position, in the real orthonormal Fourier basis, in which the constant
+    and, for even S, the alternating function have weight :math:`\sqrt{1/S}`. They are added to the first S
+    coordinates, so the position can be recovered exactly; positions are taken modulo S. If the model is
+    narrower than S, this is impossible; as many equally spaced frequencies are used as fit.
 
     References:
         Improving Transformers using Faithful Positional Encoding (Idé et al., 2024); the order of coordinates

@@ -18,10 +18,10 @@ class FoPE(Encoding, name="fope"):
     r"""RoPE in which each coordinate pair mixes several frequencies:
     :math:`x_j \sum_k a_{jk} \cos p\omega_k + i a'_{jk} \sin p\omega_k`.
 
-    Pairs that make less than one turn in `max_length` are not turned at all, and their frequencies not mixed.
-    Coefficients start at the identity plus Xavier noise, per head, apart for sines and cosines. (The authors'
-    code multiplies the pairs that are not turned by 1 + i, where the paper's zero frequency gives 1; and it
-    mixes into half of the pairs at most.)
+    Pairs that complete less than one turn in `max_length` are not rotated, and their frequencies are not
+    mixed. Coefficients start at the identity plus Xavier noise, per head, separately for sines and cosines.
+    (The authors' code multiplies the unrotated pairs by 1 + i, whereas the paper's zero frequency gives 1;
+    and it mixes frequencies into at most half of the pairs.)
 
     References:
         Fourier Position Embedding: Enhancing Attention's Periodic Extension for Length Generalization (Hua

@@ -17,9 +17,9 @@ class GRAPE(Encoding, name="grape"):
     :math:`R_h(p) = \exp(p \sum_j \omega_{hj} L_{hj})`.
 
     :math:`L_{hj} = u v^\top - v u^\top` is the generator of the plane of two orthonormal vectors u and v;
-    planes of one head are orthogonal, so that the generators commute. Planes are the columns of the
-    exponential of a trained skew-symmetric matrix, and frequencies exponentials of trained logarithms. At the
-    start they are pairs of coordinates and RoPE's frequencies: this is then RoPE.
+    planes of one head are orthogonal, so that the generators commute. Planes are given by the columns of the
+    exponential of a trained skew-symmetric matrix, and frequencies by exponentials of trained logarithms.
+    They are initialised to coordinate pairs and RoPE's frequencies, so training starts from RoPE.
 
     References:
         Group Representational Position Encoding (Zhang et al., 2026), multiplicative, with commuting planes.
@@ -49,7 +49,7 @@ class GRAPE(Encoding, name="grape"):
         self.skew = nn.Parameter(torch.zeros(config.n_heads, config.head_dim, config.head_dim))
 
     def planes(self) -> Float[Tensor, "h d d"]:
-        """Orthonormal columns, two after two a plane of each head."""
+        """Orthonormal columns; each consecutive pair of columns spans one plane of the head."""
         dtype = torch.promote_types(self.skew.dtype, torch.float32)
         return torch.linalg.matrix_exp((self.skew - self.skew.mT).to(dtype))
 

@@ -17,10 +17,10 @@ class GRAPEPath(Encoding, name="grape_ap"):
     :math:`m_h \sum_{l=j+1}^{i} \ln\sigma(p_i^\top R_{l} \hat p_l/w)`.
 
     :math:`p = W_h x` has width w, :math:`\hat p` is p divided by its root mean square, :math:`R_l` turns all
-    pairs by l radians, l a token's position, and :math:`m_h` are ALiBi's slopes. Where the gate depends on l
-    alone this is `fox` with slopes 1, and where it is constant `alibi`: the tests compute both, and RoPE, as
-    products of the group elements that the paper names. Queries are taken to be the last tokens among the
-    keys; the bias is 0 for keys after the query.
+    pairs by l radians, l a token's position, and :math:`m_h` are ALiBi's slopes. If the gate depends only on
+    l, this is `fox` for slopes 1; if it is constant, it is `alibi`. The tests compute both, and RoPE, as
+    products of the group elements named in the paper. Queries are taken to be the last tokens among the keys;
+    the bias is 0 for keys after the query.
 
     References:
         Group Representational Position Encoding (Zhang et al., 2026), additive, path integral; the authors'
@@ -54,10 +54,10 @@ class GRAPEPath(Encoding, name="grape_ap"):
         """The bias of every head.
 
         Raises:
-            UnsupportedError: If the caller has no hidden states to show.
+            UnsupportedError: If the context contains no hidden states.
         """
         if ctx.x_k is None:
-            raise UnsupportedError("GRAPEPath looks at hidden states, and there are none here.")
+            raise UnsupportedError("GRAPEPath needs hidden states, but the context contains none.")
         with own_precision(ctx.q):
             dtype = torch.promote_types(self.projection.weight.dtype, torch.float32)
             p = self.projection(ctx.x_k.to(self.projection.weight.dtype)).to(dtype)

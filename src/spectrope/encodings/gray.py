@@ -20,13 +20,13 @@ class GrayCode(Encoding, name="gray"):
     r"""Adds a multiple of the number of bits in which the Gray codes of two positions agree:
     :math:`b_{ij} = a\,(B - |g(i) \oplus g(j)|)`.
 
-    :math:`g(p) = p \oplus \lfloor p/2 \rfloor` on B bits. Positions a power of two apart differ in as many
-    bits wherever they are: one bit for neighbours, two for all other powers. For other distances the number
-    varies with the place, so that this is relative in part only.
+    :math:`g(p) = p \oplus \lfloor p/2 \rfloor` on B bits. For positions that are a power of two apart, the
+    number of differing bits is constant: one for neighbours, two for all other powers. For other distances it
+    depends on the positions, so this encoding is only partly relative.
 
-    This is the term that the code adds to the products of binary queries and keys which are concatenated with
-    it and compared bit by bit. Spiking neurons are not implemented: queries and keys are real here, and the
-    amplitude is ours.
+    In the original method, the code is concatenated to binary queries and keys, which are compared bit by
+    bit; this is the term that it adds to their products. Spiking neurons are not implemented: queries and
+    keys are real here, and the amplitude is ours.
 
     References:
         Toward Relative Positional Encoding in Spiking Transformers (Lv et al., 2025), Gray-PE.

@@ -15,7 +15,7 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class HARoPE(Encoding, name="harope"):
-    r"""RoPE after a trained map of coordinates per head: :math:`R(A_h x, p)`.
+    r"""RoPE after a trained linear map of each head's coordinates: :math:`R(A_h x, p)`.
 
     The map is :math:`A_h = U_h\,\mathrm{diag}(e^{s_h})\,V_h^\top`, the same for queries and keys. U and V are
     exponentials of skew-symmetric matrices; all starts at the identity, which is RoPE.

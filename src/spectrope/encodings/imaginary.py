@@ -1,4 +1,4 @@
-"""RoPE++: heads that read the imaginary part of the rotated product."""
+"""RoPE++: heads that use the imaginary part of the rotated product."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -20,9 +20,9 @@ class RoPEPlusPlus(Encoding, name="rope_pp"):
 
     Head h of the first half is RoPE, which takes the real part of that sum. Head h of the second half takes
     the imaginary part of the same queries and keys, those of its counterpart, by turning queries back a
-    quarter turn. Its own projections of queries and keys are not used, so that the two share them, as in the
-    paper; were they its own, a quarter turn could be absorbed by them and nothing would be new. Values are
-    each head's own here; in the paper they are shared as well.
+    quarter turn. Its own query and key projections are not used, so the two heads share theirs, as in the
+    paper; separate projections could absorb the quarter turn, and the head would be equivalent to RoPE.
+    Values are each head's own here; in the paper they are shared as well.
 
     References:
         Beyond Real: Imaginary Extension of Rotary Position Embeddings for Long-Context LLMs (Liu et al.,

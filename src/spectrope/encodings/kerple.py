@@ -13,7 +13,8 @@ LEAST = 0.01  # The authors keep both parameters from here on.
 
 
 class Kerple(LagBias):
-    """Base of the two kernels: two trained numbers per head, kept in a range where the kernel is valid."""
+    """Base of the two kernels: two trained parameters per head, kept in the range in which the kernel is
+    valid."""
 
     family = "relative bias"
     tags = LagBias.tags | {Tag.LEARNED}
@@ -26,15 +27,16 @@ class Kerple(LagBias):
 
 
 def kept_within(parameter: Tensor, most: float = float("inf")) -> Tensor:
-    """The parameter, clamped; gradients pass as if it were not, so that no head is stuck at an end."""
+    """Clamp a parameter, but pass gradients through unchanged, so that no head remains stuck at a bound."""
     return parameter + (parameter.clamp(LEAST, most) - parameter).detach()
 
 
 class KerpleLog(Kerple, name="kerple_log"):
-    r"""Subtracts the logarithm of the distance, with two trained numbers per head:
+    r"""Subtracts the logarithm of the distance, with two trained parameters per head:
     :math:`b_h(n) = -r_h \ln(1 + s_h |n|)`.
 
-    Both numbers are positive and start uniform, r on [0, 2) and s on [0, 1), as in the authors' code.
+    Both parameters are positive and initialised uniformly, r on [0, 2) and s on [0, 1), as in the authors'
+    code.
 
     References:
         KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),
@@ -59,10 +61,11 @@ class KerpleLog(Kerple, name="kerple_log"):
 
 
 class KerplePower(Kerple, name="kerple_power"):
-    r"""Subtracts a power of the distance, with two trained numbers per head:
+    r"""Subtracts a power of the distance, with two trained parameters per head:
     :math:`b_h(n) = -r_h |n|^{s_h}`, s at most 2.
 
-    Both numbers are positive and start uniform, r on [0, 1) and s on [0, 2), as in the authors' code.
+    Both parameters are positive and initialised uniformly, r on [0, 1) and s on [0, 2), as in the authors'
+    code.
 
     References:
         KERPLE: Kernelized Relative Positional Embedding for Length Extrapolation (Chi et al., 2022),

@@ -1,4 +1,4 @@
-"""Measures whether an encoding keeps the laws that it declares, and breaks those that it does not."""
+"""Test whether an encoding satisfies exactly the laws that it declares."""
 
 import copy
 import math
@@ -19,7 +19,7 @@ EXACT = 1e-8  # Largest relative deviation that rounding of float64 explains.
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """A small model to try an encoding in; its configuration must have been fitted to these."""
+    """Sizes of a small model in which an encoding is tested; its configuration must be fitted to them."""
 
     d_model: int = 32
     n_heads: int = 4
@@ -32,15 +32,15 @@ class Sizes:
 class LawCheck:
     """One law: whether the encoding declares it, and how far it is from holding.
 
-    A law that is broken stays broken in a finer precision; one that seems broken by the rounding of float32
-    does not. So each is measured twice: as the encoding is, between float64 inputs and outputs, and with
-    everything that it computes in float32 widened to float64.
+    A violated law remains violated in higher precision; an apparent violation caused by float32 rounding does
+    not. Each law is therefore measured twice with float64 inputs and outputs: with the encoding unchanged,
+    and with all its float32 computations widened to float64.
 
     Args:
         law: The law.
-        declared: Whether the encoding's tags hold it.
+        declared: Whether the encoding's tags contain it.
         error: Largest deviation, relative to the largest value compared; infinite where it cannot hold.
-        widened_error: The same with everything widened to float64.
+        widened_error: The same deviation with everything widened to float64.
     """
 
     law: Tag
@@ -74,18 +74,18 @@ class LawCheck:
 
 
 def laws_of(name: str, sizes: Sizes | None = None) -> list[LawCheck]:
-    """Every law tried on a registered encoding with its default configuration, in a model of these sizes."""
+    """Test every law on a registered encoding with its default configuration, in a model of these sizes."""
     sizes = sizes or Sizes()
     return check_laws(ENCODINGS.config(name)().fitted(**asdict(sizes)).build(), sizes)
 
 
 def check_laws(encoding: Encoding, sizes: Sizes | None = None, seed: int = 0) -> list[LawCheck]:
-    """Try every law on random contents in float64, with parameters moved away from their initial values.
+    """Test every law on random contents in float64, with perturbed parameters.
 
     Args:
         encoding: Built for these sizes; it is copied, never changed.
         sizes: The model to try it in.
-        seed: Names the contents.
+        seed: Seed of the contents.
 
     Returns:
         One check per member of `Tag`.
@@ -157,7 +157,7 @@ class LawTrial:
         return Context(q, k, pos, pos, x, x)
 
     def logits(self, x: Float[Tensor, "b t c"], pos: Tensor) -> Float[Tensor, "b h i j"]:
-        """Logits that a query and a key projection of x take, where a causal model sees them."""
+        """Logits of x under random query and key projections, at the entries that a causal model sees."""
         logits = self.encoding.logits(self.context(x, pos))
         return logits.tril() if self.sizes.causal else logits
 
@@ -171,7 +171,7 @@ def relative_error(a: Tensor, b: Tensor) -> float:
 
 
 def shift_error(trial: LawTrial) -> float:
-    """Change of the logits when positions move by 17, and by 100,003 where the encoding reaches that."""
+    """Change of the logits when positions are shifted by 17, and by 100,003 if the encoding supports that."""
     x = trial.contents()
     here = trial.logits(x, trial.pos)
     near = relative_error(here, trial.logits(x, trial.pos + 17))
@@ -182,7 +182,7 @@ def shift_error(trial: LawTrial) -> float:
 
 
 def content_error(trial: LawTrial) -> float:
-    r"""How far the encoding is from depending on positions alone.
+    r"""Deviation of the encoding from depending only on positions.
 
     Neither what `embed` adds nor `bias` may depend on tokens; logits must be a bilinear form :math:`B(q, k)`
     of queries and keys plus a term of the positions.

@@ -15,7 +15,7 @@ class Learned(Encoding, name="learned"):
     r"""Adds a trained vector per position to the input: :math:`x_p + e_p`, for :math:`0 \le p <` max_length.
 
     Raises:
-        UnsupportedError: When it meets a position that its table does not hold.
+        UnsupportedError: If a position lies outside the table.
 
     References:
         Convolutional Sequence to Sequence Learning (Gehring et al., 2017).

@@ -16,14 +16,13 @@ from spectrope.encodings.retnet import RetNet
 
 
 class LinearAttention(Composite, name="linear_attention"):
-    r"""Weighs values by products of positive features in place of a softmax:
+    r"""Weights values by products of positive features instead of a softmax:
     :math:`L_{ij} = \ln\langle\phi(q_i), \phi(k_j)\rangle + b_{ij}`.
 
     Softmax of these logits is linear attention, :math:`\phi(q_i)^\top \phi(k_j) e^{b_{ij}}` over its sum,
     with :math:`\phi(x) = 1 + \mathrm{elu}(x)`. The bias is the logarithm of a decay: `retnet` decays by a
-    fixed power of the lag, `fox` by a gate of every token in between, `nope` not at all. It is computed
-    here from all pairs, as everything in comparisons is; the recurrence in linear time gives the same
-    numbers.
+    fixed power of the lag, `fox` by a gate of every token in between, `nope` not at all. Here, as in all
+    comparisons, it is computed from all pairs; the linear-time recurrence gives the same values.
 
     Retention in the paper of RetNet neither makes features positive nor divides by their sum, but normalises
     outputs.

@@ -1,4 +1,4 @@
-"""Biases that a spiking network can compute: whole logarithms of the distance."""
+"""Biases that a spiking network can compute: integer-valued logarithms of the distance."""
 
 import math
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from spectrope.encodings.base import EncodingConfig, LagBias
 
 
 class LogDistance(LagBias, name="log_distance"):
-    r"""Adds a whole number that falls with the logarithm of the distance:
+    r"""Adds an integer that decreases with the logarithm of the distance:
     :math:`b_h(n) = a\max(0, B - \lceil \log_2(1+|n|) \rceil)`.
 
-    B is the number of bits of the longest trained distance; what lies beyond gets 0, as the most distant
-    token does. A whole number is what a binary attention map can be added to. Spiking neurons are not
+    B is the number of bits of the longest trained distance; greater distances get 0, like the most distant
+    token. The bias is an integer so that it can be added to a binary attention map. Spiking neurons are not
     implemented.
 
     References:

@@ -1,4 +1,4 @@
-"""Rotary position embedding with the error of a public code."""
+"""Rotary position embedding with an error of one public implementation."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -15,13 +15,13 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class MisreadRoPE(Encoding, name="misread_rope"):
-    r"""RoPE whose table of sines and cosines is read in the wrong order, as in a public code:
+    r"""RoPE whose table of sines and cosines is read in the wrong order, as in one public implementation:
     :math:`R(x, p)_j = x_j (e_{2j+1} + \mathrm{i}\,e_{2j})`.
 
     The table of position p holds the sines of all angles :math:`p\,\omega_j`, then their cosines: :math:`e =
-    [\sin p\omega;\, \cos p\omega]`. Its even entries are taken for sines and its odd ones for cosines, so
-    that the first half of the pairs has sines for both and the other half cosines for both: no rotation,
-    though every pair is still multiplied by a complex number of the position alone (R11).
+    [\sin p\omega;\, \cos p\omega]`. Its even entries are taken for sines and its odd ones for cosines, so the
+    first half of the pairs uses sines for both, and the other half cosines for both. This is not a rotation,
+    but every pair is still multiplied by a complex number that depends only on the position (R11).
 
     References:
         The public code of Unpacking Positional Encoding in Transformers (Gu et al., 2025), latent attention.

@@ -1,4 +1,4 @@
-"""Encodings with a name of their own that combine an encoding with a schedule or a position rule."""
+"""Named combinations of an encoding with a schedule or a position rule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Named:
-    """One of them.
+    """A named combination.
 
     Args:
         spec: What the name stands for, as `experiment` reads it.
@@ -22,17 +22,17 @@ class Named:
 NAMED: Mapping[str, Named] = {
     "shape": Named(
         "sinusoidal@shifted",
-        "Shifts training sequences at random.",
+        "Shifts the positions of training sequences at random.",
         "SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021).",
     ),
     "randomised": Named(
         "sinusoidal@random_subset",
-        "Draws positions of training from a longer range.",
+        "Draws training positions from a longer range.",
         "Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023).",
     ),
     "p_rope": Named(
         "rope:proportional",
-        "Stops the lowest frequencies of RoPE.",
+        "Sets the lowest frequencies of RoPE to zero.",
         "Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).",
     ),
 }

@@ -6,7 +6,7 @@ from spectrope.encodings.base import Encoding, EncodingConfig
 
 
 class NoPE(Encoding, name="nope"):
-    r"""No positional encoding: logits depend on content alone, and the mask is all that tells order:
+    r"""No positional encoding: logits depend only on content, and only the causal mask provides order:
     :math:`L_{ij} = \langle q_i, k_j\rangle/\sqrt d`.
 
     References:

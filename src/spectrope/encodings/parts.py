@@ -1,4 +1,4 @@
-"""What encodings are built from: constants, pairs of coordinates as complex numbers, tables of positions."""
+"""Building blocks of encodings: constants, coordinate pairs as complex numbers, position tables."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -14,7 +14,7 @@ from spectrope.core import ConfigError, UnsupportedError
 class Constant(nn.Module):
     """A tensor that follows its module between devices and keeps its dtype under `.half()` and the like.
 
-    Frequencies rounded to bfloat16 would turn a token at position 1000 by the wrong angle.
+    With frequencies rounded to bfloat16, a token at position 1000 would be rotated by a wrong angle.
 
     Args:
         value: The tensor.
@@ -95,8 +95,8 @@ def lookup(table: Float[Tensor, "n c"], index: Tensor, owner: object) -> Tensor:
         The rows, with shape (*s, c).
 
     Raises:
-        UnsupportedError: If an index lies outside the table. On CUDA, where looking would stall the device,
-            torch's own device-side assertion stops the program instead.
+        UnsupportedError: If an index lies outside the table. On CUDA, where this check would stall the
+            device, torch's device-side assertion stops the program instead.
     """
     try:
         if not index.is_floating_point():
@@ -106,8 +106,8 @@ def lookup(table: Float[Tensor, "n c"], index: Tensor, owner: object) -> Tensor:
         return torch.lerp(F.embedding(below, table), F.embedding(above, table), weight)
     except IndexError:
         raise UnsupportedError(
-            f"{type(owner).__name__} has a table of {len(table)} rows and was asked for one outside it; "
-            "raise max_length, or take an encoding that extends beyond its training length."
+            f"{type(owner).__name__} has a table of {len(table)} rows, but a position outside it was "
+            f"requested; raise max_length, or use an encoding that extends beyond its training length."
         ) from None
 
 

@@ -16,10 +16,10 @@ class PaTH(Encoding, name="path"):
     r"""Multiplies keys by a product of Householder matrices of the tokens up to the query:
     :math:`q_i^\top H_i \cdots H_{j+1} k_j/\sqrt d`.
 
-    :math:`H_l = I - \beta_l w_l w_l^\top` with a unit vector and a :math:`\beta` in (0, 2) that each token
-    makes of its hidden state: w by two thin projections, a causal convolution over tokens and a SiLU.
-    The products are taken at once, by one triangular solve per head. Queries are taken to be the last tokens
-    among the keys; logits of the future are 0, so the model must mask it.
+    :math:`H_l = I - \beta_l w_l w_l^\top` where the unit vector w and :math:`\beta` in (0, 2) are computed
+    from the hidden state of each token: w by two low-rank projections, a causal convolution over tokens and a
+    SiLU. All products are computed together, with one triangular solve per head. Queries are taken to be the
+    last tokens among the keys; logits of the future are 0, so the model must mask it.
 
     References:
         PaTH Attention: Position Encoding via Accumulating Householder Transformations (Yang et al., 2025);
@@ -67,10 +67,10 @@ class PaTH(Encoding, name="path"):
         """Attention logits of the past.
 
         Raises:
-            UnsupportedError: If the caller has no hidden states to show.
+            UnsupportedError: If the context contains no hidden states.
         """
         if ctx.x_k is None:
-            raise UnsupportedError("PaTH looks at hidden states, and there are none here.")
+            raise UnsupportedError("PaTH needs hidden states, but the context contains none.")
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
         w, strength = (part.to(dtype) for part in self.reflections(ctx.x_k))
         q, k, past = ctx.q.to(dtype), ctx.k.to(dtype), ctx.k.shape[-2] - ctx.q.shape[-2]

@@ -18,8 +18,8 @@ class PerLayer(Composite, name="per_layer"):
     r"""Uses a different encoding in each layer, in a repeating order:
     :math:`L^{(\ell)} = L^{(\ell)}_{e(\ell \bmod n)}`.
 
-    The default leaves every fourth layer without positions, as SmolLM3 and Llama 4 do. Where one encoding is
-    wanted, this is the one of the first layer; `build_layers` gives all.
+    The default leaves every fourth layer without positions, as SmolLM3 and Llama 4 do. `build` returns the
+    encoding of the first layer, and `build_layers` those of all layers.
 
     References:
         RoPE to NoPE and Back Again: A New Hybrid Attention Strategy (Yang et al., 2025).

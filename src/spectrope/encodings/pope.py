@@ -17,9 +17,9 @@ class PoPE(Encoding, name="pope"):
     r"""Takes magnitudes from content and phases from position:
     :math:`\sum_c s(q_c) s(k_c) \cos((i-j)\omega_c + \delta_c)`.
 
-    s is softplus. Every one of the d coordinates has a frequency :math:`\omega_c = \mathrm{base}^{-c/d}` of
-    its own, where RoPE has one per pair, and the phase of a key no longer depends on what it contains. The
-    biases :math:`\delta` are trained per head, start at 0 and are kept in :math:`[-2\pi, 0]`. Divided by
+    s is softplus. Each of the d coordinates has its own frequency :math:`\omega_c = \mathrm{base}^{-c/d}`,
+    whereas RoPE has one per pair, and the phase of a key does not depend on its content. The biases
+    :math:`\delta` are trained per head, start at 0 and are kept in :math:`[-2\pi, 0]`. Divided by
     :math:`\sqrt d` as everywhere here.
 
     References:

@@ -12,13 +12,13 @@ from spectrope.encodings.parts import lookup
 
 
 class RandomVectors(Encoding, name="random"):
-    r"""Adds a random vector per position to the input, which is not trained:
+    r"""Adds a fixed random vector per position to the input:
     :math:`x_p + e_p`, :math:`e_p \sim \mathcal N(0, I)`.
 
-    The vectors depend on the seed alone and are saved with the model.
+    The vectors depend only on the seed and are saved with the model.
 
     Raises:
-        UnsupportedError: When it meets a position that its table does not hold.
+        UnsupportedError: If a position lies outside the table.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 4.1.

@@ -14,9 +14,9 @@ class RetNet(LagBias, name="retnet"):
     r"""Multiplies attention weights by a constant per head to the power of the distance:
     :math:`b_h(n) = |n| \ln\gamma_h`, :math:`\gamma_h = 1 - 2^{-5-h}`.
 
-    Added to logits, the logarithm of a decay: under `linear_attention` it is the decay of retention, which
-    multiplies products of queries and keys by :math:`\gamma^{i-j}`; under softmax, ALiBi with other
-    slopes. A decay that tokens gate is `fox` in the place of this.
+    The bias is the logarithm of a decay. With `linear_attention`, it is the decay of retention, which
+    multiplies products of queries and keys by :math:`\gamma^{i-j}`; with softmax attention, it is ALiBi with
+    other slopes. For a decay that tokens control, use `fox` instead.
 
     References:
         Retentive Network: A Successor to Transformer for Large Language Models (Sun et al., 2023), Eq. 8.

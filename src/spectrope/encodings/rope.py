@@ -18,7 +18,7 @@ class RoPE(Encoding, name="rope"):
     r"""Rotates coordinate pairs of queries and keys by angles proportional to position:
     :math:`R(x, p)_j = x_j e^{i p\omega_j}`.
 
-    With :math:`x_j` the j-th pair as a complex number, logits depend on positions through the lag alone:
+    With :math:`x_j` the j-th pair as a complex number, logits depend on positions only through the lag:
     :math:`L_{mn} = \mathrm{Re} \sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
 
     References:

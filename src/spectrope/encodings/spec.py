@@ -1,4 +1,4 @@
-"""Encodings in a line of text: a name, with settings behind colons."""
+"""Parse encodings from text: a name, with settings after colons."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from spectrope.encodings.positions.base import POSITIONS, Positions
 
 
 def parse_encoding(spec: str) -> EncodingConfig:
-    """The configuration that a line describes.
+    """Parse the configuration of an encoding from text.
 
     - `rope`: an encoding by its registered name, or `path/to/file.py:Class`, with its defaults.
     - `rope:yarn,factor=8`: a schedule, a position rule or another part by its name, with its fields.
@@ -62,7 +62,7 @@ def parse_encoding(spec: str) -> EncodingConfig:
 
 
 def parse_positions(spec: str) -> Positions:
-    """The position rule that a text describes: its name, with fields behind commas.
+    """Parse a position rule from text: its name, with fields after commas.
 
     Args:
         spec: Such as `shifted` or `random_subset,longest=256`.

@@ -21,9 +21,9 @@ class Sum(Composite, name="sum"):
     r"""Applies several encodings together:
     rotations one after the other, biases added: :math:`\sum_s b^{(s)}`.
 
-    One part may be of form GENERAL; where it computes logits by itself, the others may add biases to them
-    but not rotate. Rotations in different planes do not commute: logits under two of them depend on more than
-    the lag, though under each alone they do not.
+    One part may be of form GENERAL; if it computes the logits itself, the others may add biases to them but
+    must not rotate. Rotations in different planes do not commute, so logits with two of them can depend on
+    more than the lag, even if those with either one depend only on the lag.
 
     References:
         Unpacking Positional Encoding in Transformers (Gu et al., 2025), Sec. 5.2, for RoPE with an absolute

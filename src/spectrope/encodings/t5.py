@@ -13,15 +13,16 @@ from spectrope.encodings.parts import lookup
 
 
 def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance: int) -> Int[Tensor, "..."]:
-    r"""Bucket of each lag: one per lag when near, then in proportion to its logarithm, one for all the rest.
+    r"""Bucket of each lag: one per lag for small lags, then logarithmically spaced, and one for all larger
+    lags.
 
     With E buckets for exact lags and as many again for the others, bucket
     :math:`E + \lfloor E \log(n/E) / \log(D/E) \rfloor` holds lag :math:`n \ge E`, where D is `max_distance`.
-    Logarithms are taken in float32, as the authors' code takes them, so that ties break alike.
+    Logarithms are computed in float32, as in the authors' code, so that lags at bucket boundaries agree.
 
     Args:
         lag: Query position minus key position, of any shape; a fraction counts as its whole part.
-        bidirectional: Whether the future has the upper half of the buckets, or shares bucket 0.
+        bidirectional: Whether future lags use the upper half of the buckets, or share bucket 0.
         n_buckets: Number of buckets.
         max_distance: Lag from which all share the last bucket.
     """

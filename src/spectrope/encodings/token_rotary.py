@@ -1,4 +1,4 @@
-"""Rotations whose angles tokens accumulate: CARoPE and Selective RoPE."""
+"""Rotations whose angles accumulate over tokens: CARoPE and Selective RoPE."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from spectrope.encodings.schedules.base import geometric
 
 
 class TokenRotary(Encoding):
-    r"""Base of rotations by the sum of what tokens contribute:
+    r"""Base of rotations by angles that accumulate over tokens:
     :math:`\varphi_j(t) = \sum_{l \le t} f_j(x_l)`.
 
     Logits are :math:`\mathrm{Re}\sum_j q_j \bar k_j e^{i(\varphi_j(m) - \varphi_j(n))}/\sqrt d`: they
@@ -38,10 +38,12 @@ class TokenRotary(Encoding):
         """Attention logits.
 
         Raises:
-            UnsupportedError: If the caller has no hidden states to show.
+            UnsupportedError: If the context contains no hidden states.
         """
         if ctx.x_k is None:
-            raise UnsupportedError(f"{type(self).__name__} looks at hidden states, and there are none here.")
+            raise UnsupportedError(
+                f"{type(self).__name__} needs hidden states, but the context contains none."
+            )
         angles = self.steps(ctx.x_k).double().cumsum(2)
         turn = torch.polar(torch.ones_like(angles), angles)
         dtype = torch.promote_types(ctx.q.dtype, torch.float32)
@@ -60,7 +62,7 @@ class CARoPE(TokenRotary, name="carope"):
     r"""RoPE whose frequencies depend on the tokens, per head:
     :math:`\varphi_{hj}(t) = \sum_{l \le t} f_h(x_l)^{\,j}`.
 
-    RoPE turns pair j by :math:`\theta^j` per token; here each token has a :math:`\theta` of its own per head,
+    RoPE rotates pair j by :math:`\theta^j` per token; here each token has its own :math:`\theta` per head,
     :math:`f_h(x) = 1/(1 + \mathrm{softplus}(w_h x))`, which lies between 0 and 1. Pairs are counted from
     0, so that the first turns by one radian per token, as RoPE's does.
 
@@ -92,7 +94,7 @@ class CARoPE(TokenRotary, name="carope"):
 
 
 class SelectiveRoPE(TokenRotary, name="selective_rope"):
-    r"""RoPE whose angles are sums of learned functions of the tokens:
+    r"""RoPE whose angles are cumulative sums of learned functions of the tokens:
     :math:`\varphi_{hj}(t) = \tau_j \sum_{l \le t} g_h(x_l) (c * W x)_{hj,l}`.
 
     W has a low rank and sees normalised hidden states, c is a causal convolution over tokens per pair, g is a

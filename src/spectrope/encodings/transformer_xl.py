@@ -11,12 +11,12 @@ from spectrope.encodings.schedules.geometric import Geometric
 
 
 class TransformerXL(Encoding, name="transformer_xl"):
-    r"""Adds a score of the lag by sinusoids, with trained query biases for content and lag:
+    r"""Adds a score of the query with sinusoids of the lag, with trained query biases for content and lag:
     :math:`((q_i + u) k_j + (q_i + v) W r_{i-j})/\sqrt d`.
 
     :math:`r_n = (\sin n\omega, \cos n\omega)` has the width of the model; u, v and W are trained, per
-    layer. The product with :math:`r_{i-j}` is taken between sines and cosines of the query's position and
-    those of the key's, which needs no vector per pair.
+    layer. The product with :math:`r_{i-j}` is computed from the sines and cosines of the positions of query
+    and key, which requires no vector per pair of tokens.
 
     References:
         Transformer-XL: Attentive Language Models beyond a Fixed-Length Context (Dai et al., 2019), Sec. 3.3.
@@ -29,7 +29,7 @@ class TransformerXL(Encoding, name="transformer_xl"):
 
     @dataclass(frozen=True, kw_only=True)
     class Config(EncodingConfig):
-        """Sizes, frequencies and start of the trained numbers."""
+        """Sizes, frequencies and initial values of the trained parameters."""
 
         d_model: int = 256  # Width of the sinusoidal vectors.
         n_heads: int = 16

@@ -12,14 +12,15 @@ from spectrope.encodings.parts import lookup
 
 
 class TUPE(Encoding, name="tupe"):
-    r"""Adds a score of positions by projections of their own to that of contents:
+    r"""Adds a score of positions, with separate projections, to the score of contents:
     :math:`(q_i k_j + (U p_i)(V p_j))/\sqrt{2d}`.
 
-    :math:`p` are normalised trained vectors of absolute positions; all layers share the scores. Beside a
-    `T5` table in a `Sum`, this is TUPE-R. The special treatment of a [CLS] token is left out: there is none.
+    :math:`p` are normalised trained vectors of absolute positions; all layers share the scores. Together with
+    a `T5` table in a `Sum`, this is TUPE-R. The special treatment of [CLS] is omitted, because there is no
+    such token.
 
     Raises:
-        UnsupportedError: When it meets a position that its table does not hold.
+        UnsupportedError: If a position lies outside the table.
 
     References:
         Rethinking Positional Encoding in Language Pre-training (Ke et al., 2021); the authors' code.

@@ -15,8 +15,8 @@ class Wavelet(Encoding, name="wavelet"):
     :math:`\psi_c(n) = r((n - b_c)/a_c)`.
 
     :math:`r(u) = (1 - u^2) e^{-u^2/2}` is the Ricker wavelet. Coordinate c has one of S scales
-    :math:`a = 2^0, \dots, 2^{S-1}` and a shift :math:`b`, a whole number of scales: the windows of one
-    scale lie side by side, and no window of the largest scale is reached beyond its last shift. Nothing is
+    :math:`a = 2^0, \dots, 2^{S-1}` and a shift :math:`b`, a multiple of its scale, so the windows of one
+    scale are adjacent, and lags beyond the last shift of the largest scale are not covered. Nothing is
     trained.
 
     References:

@@ -36,14 +36,14 @@ def weierstrass(z: Complex[Tensor, "*n"]) -> tuple[Tensor, Tensor]:
 
 
 class Weierstrass(Encoding, name="weierstrass"):
-    r"""Adds a map of an elliptic function of the place in the plane to the input:
+    r"""Adds a linear map of an elliptic function of the two-dimensional position to the input:
     :math:`x_p + W f(\wp(z_p), \wp'(z_p))`.
 
-    :math:`z = ((u + \tfrac12) + i(v + \tfrac12))/(2S)` for rows u and columns v, so that a picture of S
-    rows lies in a quarter of the cell and no place on a pole. :math:`\wp` belongs to the square lattice
-    with periods 1 and i. Real and imaginary parts of it and of its derivative are the four features; f is
-    the inverse hyperbolic sine, which tames them near the pole. W is trained. A plain position p stands
-    for the place (p, p).
+    :math:`z = ((u + \tfrac12) + i(v + \tfrac12))/(2S)` for rows u and columns v, so that an image of S rows
+    lies in a quarter of the cell and no position coincides with a pole. :math:`\wp` belongs to the square
+    lattice with periods 1 and i. Real and imaginary parts of it and of its derivative are the four features;
+    f is the inverse hyperbolic sine, which limits their growth near the pole. W is trained. A plain position
+    p stands for the place (p, p).
 
     References:
         Weierstrass Positional Encoding for Vision Transformers (Xin et al., 2026): the four features of

@@ -18,8 +18,8 @@ class XPos(Encoding, name="xpos"):
     r"""RoPE whose products decay exponentially with the lag:
     :math:`R(q, p)_j = q_j\,\zeta_j^{p/B} e^{i p\omega_j}`.
 
-    Keys carry the inverse power, so that logits depend on the lag alone. The rates are :math:`\zeta_j = (2j/d
-    + \gamma)/(1 + \gamma)`. The powers overflow float32 some 35,000 positions from the origin.
+    Keys are scaled by the inverse power, so logits depend only on the lag. The rates are :math:`\zeta_j =
+    (2j/d + \gamma)/(1 + \gamma)`. The powers overflow float32 at about 35,000 positions from the origin.
 
     References:
         A Length-Extrapolatable Transformer (Sun et al., 2023); constants of the authors' torchscale.

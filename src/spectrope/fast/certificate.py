@@ -153,14 +153,14 @@ class RoundingSetting:
 
 @dataclass(frozen=True)
 class Premises:
-    """What a certificate was computed from, so that others can check it.
+    """Inputs of a certificate, from which it can be checked.
 
     Args:
         reach: No centred logit is larger in modulus, in logit units.
         norm: A bound of the product of a query's and a key's norm, in logit units.
         remainder: What the coordinates left out may add to a logit.
         setting: Lengths and dtypes.
-        steps: Roundings that a term of a sum passes at most.
+        steps: Maximum number of roundings of a term of a sum.
         lags: Of the weights of lags, where sums are taken by FFT.
     """
 
@@ -174,7 +174,7 @@ class Premises:
 
 @dataclass(frozen=True)
 class Certificate:
-    r"""A polynomial and a proof of how far attention with it is from exact attention.
+    r"""A polynomial, with a proven bound on the difference between attention with it and exact attention.
 
     Args:
         polynomial: Of exp, on a range that holds every logit.
@@ -246,7 +246,7 @@ def mean_error(epsilon: float) -> float:
 def rounding_bound(
     polynomial: ExpPolynomial, norm: float, rank: int, setting: RoundingSetting
 ) -> float | None:
-    r"""What floating point adds to an output, in units of max|v|, or None where nothing is certain.
+    r"""Bound on the rounding error of an output, in units of max|v|, or None if there is none.
 
     Every term :math:`w_\alpha q^\alpha k_j^\alpha v_j` passes at most m roundings: those of its g factors and
     its weight, of the sum over a chunk, of the state's sum over chunks and its decays, and of the sum over
@@ -279,7 +279,7 @@ def roundings(polynomial: ExpPolynomial, rank: int, setting: RoundingSetting) ->
 
 
 def rounded_up(reach: float) -> float:
-    """The next power of 1.01: ranges of which few differ."""
+    """Round up to the next power of 1.01, so that few ranges differ."""
     if not 0 < reach < math.inf:
         return STEP**-2000 if reach == 0 else math.inf
     return STEP ** math.ceil(math.log(reach) / math.log(STEP) - 1e-9)

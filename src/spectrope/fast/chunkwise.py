@@ -137,7 +137,8 @@ def chunkwise_sums(
 
 
 def dense_chunks(start: int, chunk: int) -> int:
-    """Chunks behind a target's own whose pairs are computed densely: lags below `start` have any weight."""
+    """Number of preceding chunks whose pairs are computed densely, because lags below `start` can have any
+    weight."""
     return max(0, -(-(start - 1) // chunk))
 
 

@@ -1,4 +1,4 @@
-"""How long a call takes, on machines that others use too."""
+"""Timing of calls on shared machines."""
 
 import time
 from collections.abc import Callable

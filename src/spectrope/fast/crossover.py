@@ -1,4 +1,4 @@
-"""Where fast attention overtakes exact attention: time and memory by length, error by degree."""
+"""Crossover of fast and exact attention: time and memory by length, error by degree."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -110,7 +110,7 @@ class DegreeError:
 
 @dataclass(frozen=True)
 class KernelRefusal:
-    """Why a kernel does not serve a head from some length on."""
+    """Why a kernel cannot compute a head from some length on."""
 
     kernel: str
     length: int
@@ -122,8 +122,9 @@ def timings(
 ) -> Iterator[KernelTiming | KernelRefusal]:
     """Time kernels at every length, forward and with the backward pass.
 
-    The plan of `polynomial` is made before and not counted. Those by FFT make their own in every call, for a
-    tolerance of 1e-2. A kernel that refuses a length is left out of longer ones too.
+    The plan of `polynomial` is made in advance and its time is not counted. The FFT kernels make their own
+    plan in every call, for a tolerance of 1e-2. A kernel that refuses a length is not tried at greater
+    lengths.
 
     Args:
         head: What is computed.
@@ -197,7 +198,8 @@ def _with_grad(forward: Callable[[], Tensor], leaves: Sequence[Tensor]) -> Calla
 
 
 def crossover(timings: Sequence[KernelTiming], kernel: str, direction: str) -> float | None:
-    """The length from which a kernel is faster than the exact one, on a straight log-log line between two.
+    """Length from which a kernel is faster than the exact one, by log-log interpolation between measured
+    lengths.
 
     None if it is slower at the longest length; the shortest length if it is faster at all of them.
     """
@@ -216,7 +218,8 @@ def crossover(timings: Sequence[KernelTiming], kernel: str, direction: str) -> f
 def exponent(
     timings: Sequence[KernelTiming], kernel: str, direction: str, quantity: str = "seconds"
 ) -> float | None:
-    """By which power of the length a kernel's time ("seconds") or memory ("mib") grows, by least squares.
+    """Exponent with which a kernel's time ("seconds") or memory ("mib") grows with the length, by least
+    squares.
 
     None where there are fewer than two lengths.
     """

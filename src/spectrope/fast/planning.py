@@ -1,4 +1,4 @@
-"""Which heads get polynomial attention: by its certified error and its predicted cost."""
+"""Choose polynomial or exact attention for each head, by certified error and predicted cost."""
 
 import math
 from collections.abc import Iterator
@@ -29,10 +29,11 @@ class HeadPlan:
     Args:
         head: Number of the head, from 0.
         reach_bound: No centred logit is larger in modulus, in logit units; NaN where nothing was measured.
-        certificate: That of the fewest features which keep the tolerance, if any do, by the cheaper kernel.
+        certificate: The certificate with the fewest features within the tolerance, if any, for the cheaper
+            kernel.
         polynomial_cost_estimate: Predicted cost of polynomial attention, where there is a certificate.
         exact_cost_estimate: Predicted cost of exact attention, in the same unit.
-        choice: The cheapest one of those that keep the tolerance.
+        choice: The cheapest kind of attention within the tolerance.
         reason: Why it is exact, or empty.
         kernel: How sums of the certificate's polynomial are taken: over blocks, or by FFT.
     """
@@ -124,9 +125,8 @@ def forecast(
     causal: bool,
     costs: CostModel = DEFAULT,
 ) -> tuple[HeadPlan, ...]:
-    """What `plan` would choose for one sequence of another length, if logits reach as far there as here.
-
-    That they do is an assumption; a plan for the sequence itself measures it.
+    """Predict what `plan` would choose for one sequence of another length with the same range of logits. The
+    equal range is an assumption; a plan for the sequence itself measures the range.
 
     Args:
         ctx: Queries, keys, positions and mask of the layer, on which ranges are measured.

@@ -10,8 +10,8 @@ which is a Toeplitz matrix again. So the matrix of weights is
 :math:`\sum_m w_m D_{\phi_m(q)}\,T_m\,D_{\psi_m(k)}`, and FFT applies each term.
 
 RoPE's relative rotation is a product of one of the query and one of the key. `toeplitz_fft` and `polynomial`
-take these first and need fewer terms. The algorithm here needs no such product: where its factors overflow,
-as those of xPos do far from the origin, the entries of W stay bounded.
+take these first and need fewer terms. The algorithm here needs no such product. If its factors overflow, as
+those of xPos do far from the origin, the entries of W remain bounded.
 
 References:
     Fast RoPE Attention: Combining the Polynomial Method and Fast Fourier Transform (Alman and Song, 2025),

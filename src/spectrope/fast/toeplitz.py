@@ -133,7 +133,7 @@ def visible(x: Tensor, keys: Tensor | None) -> Tensor:
 
 
 def sees_nothing(ctx: Context, keys: Tensor | None, causal: bool) -> Bool[Tensor, "b i"]:
-    """Queries that attend to no key."""
+    """Mask of queries that attend to no key."""
     n_q, n_k = ctx.q.shape[-2], ctx.k.shape[-2]
     seen = torch.ones(len(ctx.q), n_k, device=ctx.q.device) if keys is None else keys.double()
     if not causal:

@@ -1,4 +1,5 @@
-"""Weights of lags as entries of Toeplitz matrices, and what their products by FFT lose to rounding."""
+"""Weights of lags as entries of Toeplitz matrices, and bounds on the rounding error of their products by
+FFT."""
 
 import math
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def lag_sizes(ctx: Context, encoding: Encoding, causal: bool) -> LagSizes:
 
 
 def transform_bound(certificate: Certificate, norm: float, lags: LagSizes) -> float:
-    r"""What transforms add to an output, in units of max|v|.
+    r"""Bound on the error that transforms add to an output, in units of max|v|.
 
     A transform of L points is taken to lose at most :math:`\rho = 16 u \log_2 L` of a vector's 2-norm
     (Higham, 2002, Thm. 24.2, with a wide margin for radices other than 2). Then a convolution of t with x is

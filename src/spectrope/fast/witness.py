@@ -13,7 +13,7 @@ from spectrope.store import Certified
 def certified_plan(
     heads: Sequence[tuple[int, HeadPlan]], tolerance: float, length: int, tokens: int
 ) -> Certified | None:
-    """What a plan proves of the heads that it serves by a fast kernel; None where it serves none.
+    """Certificate of the heads that a plan computes with a fast kernel; None if there are none.
 
     Args:
         heads: Number of the layer and plan of each head.

@@ -1,4 +1,4 @@
-"""Figures and pages, drawn from run folders alone."""
+"""Figures and pages, drawn only from the contents of run folders."""
 
 import lazy_loader
 

@@ -26,32 +26,32 @@ BARS = "▁▂▃▄▅▆▇█"
 TITLES: Mapping[str, tuple[str, str]] = {
     "remove-band": (
         "Without a band's rotation",
-        "Positions no longer act through this band of frequencies: its pairs see all keys at lag 0, or its "
-        "waves are taken out of the bias. A cell that costs needs this band.",
+        "Positions no longer act through this frequency band: its pairs treat all keys as if at lag 0, or "
+        "its Fourier components are removed from the bias. A cell with a cost needs this band.",
     ),
     "freeze-band": (
         "With a band frozen at the mean lag",
-        "The band's pairs see all keys at the lag at which the head attends on average. What costs here "
-        "needs the band to vary with the lag, not only to have a typical angle.",
+        "The band's pairs treat all keys as if at the mean lag of the head's attention. A cell with a cost "
+        "needs the band to vary with the lag, not only its typical angle.",
     ),
     "keep-band": (
         "With this band only",
-        "All other bands lose their rotation. A cell that costs little does its work by this band alone.",
+        "The rotation of all other bands is removed. A head with a low cost here works with this band alone.",
     ),
     "remove-band-off-sink": (
         "Without a band's rotation, first token spared",
-        "As in the first figure, but attention logits of the first token stay as they were. What costs in "
-        "the first figure and not here came from disturbing attention to the first token, a sink.",
+        "As in the first figure, but the logits of the first token are unchanged. A cost in the first "
+        "figure that is missing here was caused by disturbing the attention to the first token, a sink.",
     ),
-    "zero": ("Without the head", "The head's output is zero: what the head is worth altogether."),
+    "zero": ("Without the head", "The head's output is set to zero: the total effect of the head."),
     "position-only": (
         "Position alone",
-        "Queries and keys are replaced by their means: the head attends by position only. A head that costs "
-        "nothing here does its work by position.",
+        "Queries and keys are replaced by their means: the head attends by position only. A head without a "
+        "cost here works by position.",
     ),
     "content-only": (
         "Content alone",
-        "All lags are 0: the head attends by content only. What costs here needs positions.",
+        "All lags are 0: the head attends by content only. A head with a cost here needs positions.",
     ),
 }
 HEADS_SHOWN = 24
@@ -60,8 +60,9 @@ LEAST = 1 / 3  # Share of a head's attention from which on it gives the head a r
 HEADS = (
     "Heads by what their removal costs. A head with at least a third of its attention on the first token is "
     "a sink, on the previous token a previous-token head, on what followed an earlier occurrence of the "
-    "current token an induction head. A position head costs without its positions (content alone). Where "
-    "several heads do the same work, removing one of them costs little. Bars show mean attention at lags 0, "
+    "current token an induction head. A position head has a cost if its positions are removed (content "
+    "only). If several heads do the same work, removing one of them costs little. Bars show mean attention "
+    "at lags 0, "
     "1, 2 and so on. Costs are drops in points of accuracy; the costliest band is named with the cost of its "
     "removal."
 )
@@ -73,7 +74,7 @@ class AtlasTables:
 
     Args:
         name: Name of the model.
-        told: What it was measured on, in words.
+        told: Description of the data it was measured on.
         bands: Name of each band, highest frequencies first.
         cells: A row per cell: layer, head, intervention, band, drop, low, high, n and call.
         heads: A row per head: layer, head, reach, sink, previous, induction, kernel and examples.

@@ -18,7 +18,7 @@ EMPHASIS = "emphasis"  # The parameter that holds the encoding to be shown above
 
 @dataclass(frozen=True)
 class Marks:
-    """One kind of mark over some rows.
+    """One layer of marks, with its rows.
 
     Args:
         rows: The data, JSON-ready.

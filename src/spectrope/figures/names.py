@@ -121,8 +121,8 @@ DIVERGING = (*reversed(GAIN), ZERO, *LOSS)  # Of drops: below zero, zero, above.
 def styles(encodings: Sequence[str]) -> dict[str, Style]:
     """The style of each encoding.
 
-    Those that are not well known take the spare ones, then those of well-known encodings that are absent,
-    then the same colours with other dashes.
+    Other encodings use the spare styles, then those of absent well-known encodings, and then the same colours
+    with other dashes.
     """
     free = [*SPARE, *(style for name, style in KNOWN.items() if name not in encodings)]
     others = [name for name in encodings if name not in KNOWN]

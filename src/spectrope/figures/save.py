@@ -33,7 +33,7 @@ def figure_spec(runs: Sequence[Run], name: str) -> tuple[str, dict[str, Any]]:
     Args:
         runs: Finished runs.
         name: A registered figure, such as "accuracy", "heatmap" or "kernel", or one in a file
-            (`file.py:Class`), which is run.
+            (`file.py:Class`), which is executed.
 
     Raises:
         UnknownNameError: If no figure has that name.

@@ -80,7 +80,8 @@ def rows_of(tables: Tables, setting: str) -> list[SummaryRow]:
 
 
 def headline(tables: Tables) -> list[HeadlineEntry]:
-    """What the runs show: accuracies against the ceiling, the largest drops, and what may be concluded."""
+    """Summary of the runs: accuracies relative to the ceiling, the largest drops, and permissible
+    conclusions."""
     entries = [HeadlineEntry(setting, _of_setting(tables, setting)) for setting in tables.settings]
     wrong = wrong_declarations(tables.sources)
     laws = [HeadlineEntry("laws", wrong)] if wrong else []
@@ -194,7 +195,7 @@ def _ceilings(rows: Sequence[SummaryRow]) -> str:
 
 def _of_drop(drop: Drop) -> str:
     if drop.drop <= 0:
-        return "Silencing any single head costs nothing."
+        return "Silencing any single head does not reduce the accuracy."
     where = f"head {drop.head} of layer {drop.layer} in {drop.encoding}, seed {drop.seed}"
     text = f"The most important head is {where}: silencing it costs {drop.drop:.1f} points"
     return (
@@ -210,7 +211,7 @@ def _allowed(tables: Tables) -> str:
     interval = " ± is the half-width of the 95 % t interval of the mean over seeds." if most > 1 else ""
     if least < MIN_SEEDS:
         rule = f"a general statement needs at least {MIN_SEEDS} seeds"
-        return f"With {seeds}, these results only describe these runs; {rule}.{interval}"
+        return f"With only {seeds}, these results describe only these runs; {rule}.{interval}"
     return f"There are {seeds}.{interval}"
 
 

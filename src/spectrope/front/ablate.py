@@ -37,7 +37,7 @@ DRAWN = {"ablation": DROP, "adaptive": replace(DROP, low="drop_low", high="drop_
 
 @dataclass(frozen=True, repr=False)
 class AblatedRun(Shown, HeadEffects):
-    """What changing each head of a run's model costs it, kept with the run.
+    """Effect of ablating each head of a run's model; stored with the run.
 
     Args:
         run: The run.
@@ -103,34 +103,36 @@ def ablate(
     engine: Ray | None = None,
     watch: Watch | None = None,
 ) -> AblatedRun | AblatedModel:
-    """Change each head's output before the output projection and measure what it costs.
+    """Replace the output of each head, before the output projection, and measure the effect.
 
-    Of a run, accuracy on its held-out examples; tables are kept with it. Of a language model, loss and
-    accuracy on repeated random tokens, on texts or on token ids.
+    For a run, the accuracy on its held-out examples is measured, and tables are stored with the run. For a
+    language model, loss and accuracy are measured on repeated random tokens, texts or token ids.
 
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, or the folder or name of a run or a checkpoint.
-        fill: What takes the place of a head's output: of a run a name in `FILLS` or `file.py:Class`, of a
-            model "zero", "mean" or "resample"; None is "zero".
-        examples: Held-out examples of a run (2000), or sequences of a model (32).
-        method: Of a run, in the place of `fill` and `examples`: `Exact`, `Adaptive`, `Cumulative` or
-            `Screen` of `spectrope.lab`.
-        on: Of a model: "induction" (the default) or "distance", a `Path` of a file with a text per line,
+        fill: Replacement for a head's output. For a run: a name in `FILLS` or `file.py:Class`; for a model:
+            "zero", "mean" or "resample". Default: "zero".
+        examples: Number of held-out examples of a run (default: 2000), or of sequences of a model (default:
+            32).
+        method: For runs, instead of `fill` and `examples`: `Exact`, `Adaptive`, `Cumulative` or `Screen` of
+            `spectrope.lab`.
+        on: For models: "induction" (default) or "distance", the `Path` of a file with one text per line,
             texts, or token ids of shape (n, t).
         length: Of a model: tokens per sequence (64).
         layers: Of a model: layers whose heads to change; None takes all.
-        batch: Of a model: sequences in one batch; None takes what fills the device.
-        tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
-            named.
-        root: Folder that holds the run folders, where a run is named by the beginning of its id.
+        batch: For models: number of sequences per batch; None chooses a batch that fills the device.
+        tokenizer: For models, if `on` contains texts: a tokenizer from transformers; None uses the tokenizer
+            of the checkpoint if the target is one.
+        root: Folder of the runs, in which a run can be given by the first characters of its id.
         device: Device to compute on.
-        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
-        engine: Of a run: a Ray cluster that computes in place of this machine.
-        watch: Called with the progress; None shows it in a terminal or a notebook.
+        allow_download: Whether a checkpoint that is not in the local cache may be downloaded from the Hugging
+            Face Hub.
+        engine: For runs: a Ray cluster to compute on instead of this machine.
+        watch: Progress callback; None shows progress in the terminal or notebook.
 
     Raises:
-        ConfigError: If the target is none of these, or an argument is for the other kind.
-        UnsupportedError: If its heads cannot be seen, or a fill has no meaning for it.
+        ConfigError: If the target is none of these, or an argument does not apply to this kind of target.
+        UnsupportedError: If its heads cannot be observed, or the fill is undefined for it.
 
     Example:
         >>> import spectrope as sp
@@ -175,19 +177,19 @@ def ablate(
 
 @contextlib.contextmanager
 def ablated(model: nn.Module, heads: Sequence[tuple[Any, ...]] | tuple[Any, ...]) -> Iterator[nn.Module]:
-    """The model with zeros in the place of some heads' outputs while the block runs; always undone.
+    """Context manager that sets the outputs of some heads to zero; the model is restored on exit.
 
-    The zeros stand before the output projection, in whatever is computed with the model inside the block,
-    gradients included.
+    Outputs are zeroed before the output projection, in all computations with the model inside the block,
+    including gradients.
 
     Args:
         model: A decoder of this package, a Hugging Face model, or an `OwnModel`.
-        heads: Pairs of layer and head, both counted from 0, or one; in a model with two stacks, role
-            ("encoder", "decoder" or "cross"), layer and head.
+        heads: One or several pairs (layer, head), counted from 0; for encoder-decoder models, triples (role,
+            layer, head) with role "encoder", "decoder" or "cross".
 
     Raises:
         ConfigError: If the model has no such head.
-        UnsupportedError: If it is no such model, or its heads cannot be seen.
+        UnsupportedError: If it is not such a model, or its heads cannot be observed.
 
     Example:
         >>> import spectrope as sp
@@ -243,7 +245,7 @@ def refuse(arguments: Mapping[str, Any], of: str, why: str) -> None:
 
 
 def require_language_model(model: nn.Module) -> None:
-    """Refuse modules of which nothing is known.
+    """Raise an error for modules that are neither Hugging Face models nor `OwnModel`.
 
     Raises:
         ConfigError: If it is no module.

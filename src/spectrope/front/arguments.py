@@ -1,4 +1,4 @@
-"""What arguments of the front door must be, told in one line."""
+"""Validate the arguments of the public functions."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from spectrope.core import ConfigError, require_type
 
 
 def require_whole(least: int, **numbers: object) -> None:
-    """Refuse what is no whole number, or too small a one; None stands for a default.
+    """Require a whole number that is large enough, or None for the default.
 
     Raises:
         ConfigError: One line with the argument's name.
@@ -22,7 +22,7 @@ def require_whole(least: int, **numbers: object) -> None:
 
 
 def require_callback(watch: object) -> None:
-    """Refuse a callback that cannot be called; None stands for the usual display.
+    """Require a callable, or None for the default display.
 
     Raises:
         ConfigError: If it is neither.

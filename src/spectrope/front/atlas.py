@@ -1,4 +1,4 @@
-"""The causal atlas of a run or a model: what each frequency band of each head costs."""
+"""Causal atlas of a run or a model: the cost of removing each frequency band of each head."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,10 +26,10 @@ CELLS_SHOWN = 12
 
 @dataclass(frozen=True, repr=False)
 class Atlas(Shown, HeadEffects):
-    """What each frequency band of each head costs, in points of accuracy.
+    """Cost of removing each frequency band of each head, in percentage points of accuracy.
 
     Args:
-        drawn: Name, words, cells and heads, as the page shows them.
+        drawn: Name, description, cells and heads, as shown on the page.
         threshold: Drop, in points, above which a cell is said to cost.
 
     Example:
@@ -105,11 +105,11 @@ def atlas(
     allow_download: bool = False,
     watch: Watch | None = None,
 ) -> Atlas:
-    """Measure what each frequency band of each head costs, with positions and content apart.
+    """Measure the cost of removing each frequency band of each head, and of removing position or content.
 
-    Every head is changed by itself: a band loses its rotation, is frozen at the head's mean lag, or is kept
-    alone; the head attends by position or by content alone; or it is removed. The tables of a run are stored
-    with it.
+    One head is changed at a time: the rotation of a band is removed, or frozen at the head's mean lag; all
+    other bands are removed; the head attends only by position or only by content; or the head is removed. The
+    tables of a run are stored with it.
 
     Args:
         target: A run, a model, or the name of a run or a checkpoint.
@@ -117,7 +117,7 @@ def atlas(
         tokenizer: The model's, for texts.
         bands: Frequency bands per head.
         threshold: Drop, in points, above which a cell is said to cost.
-        adaptive: Whether examples are sampled until each cell is called.
+        adaptive: Whether examples are sampled only until each cell is decided.
         examples: Held-out examples of a run, or sequences of a model.
         length: Tokens of a model's sequences.
         layers: Layers of a model whose heads to change.
@@ -128,8 +128,8 @@ def atlas(
         watch: Progress callback.
 
     Raises:
-        ConfigError: If there is no such target, or an argument does not go with it.
-        UnsupportedError: If its positions are neither rotations nor biases of the lag.
+        ConfigError: If there is no such target, or an argument does not apply to it.
+        UnsupportedError: If its encoding is neither a rotation nor a lag bias.
 
     Example:
         >>> import spectrope as sp

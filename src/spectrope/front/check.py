@@ -19,8 +19,8 @@ class CheckedRuns(Shown):
 
     Args:
         folders: Every folder that is or should be a run, by name.
-        labels: Of which experiment each damaged run was, "unknown" if its configuration is damaged, too.
-        moved: Where damaged ones were moved.
+        labels: Experiment of each damaged run; "unknown" if its configuration is also damaged.
+        moved: Folders to which damaged runs were moved.
     """
 
     folders: tuple[CheckedFolder, ...]
@@ -32,7 +32,7 @@ class CheckedRuns(Shown):
         return sum(one.state == state for one in self.folders)
 
     def to_frame(self) -> pl.DataFrame:
-        """A row per folder: `run`, `state`, which experiment a damaged one was of, and the `reason`."""
+        """One row per folder: `run`, `state`, the experiment of a damaged run, and the `reason`."""
         rows = [(one.path.name, one.state, self.labels.get(one.path, ""), one.reason) for one in self.folders]
         return pl.DataFrame(rows, schema=SCHEMA, orient="row")
 
@@ -48,7 +48,7 @@ class CheckedRuns(Shown):
 
 
 def check_runs(folder: str | Path = "runs", *, repair: bool = False) -> CheckedRuns:
-    """Compare every file of every run of a folder with the digest that was written with it.
+    """Compare every file of every run in a folder with its stored digest.
 
     Args:
         folder: Folder of the run folders.

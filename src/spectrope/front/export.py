@@ -1,4 +1,4 @@
-"""Send the numbers of a run to an experiment tracker."""
+"""Export the results of a run to an experiment tracker."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -13,8 +13,8 @@ KEYS = ("step", "split")
 def export(run: Run, to: Tracker) -> None:
     """Send a run's learning curves and final scores to a tracker, and end the tracker's run.
 
-    The curves are table "metrics", a number per split and column at every step that was evaluated; the scores
-    are the numbers of the manifest, under "final/".
+    The curves are the columns of the table "metrics", per split, at every evaluated step. The scores are the
+    numeric values of the manifest, with names under "final/".
 
     Args:
         run: A finished run.

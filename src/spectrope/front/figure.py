@@ -15,16 +15,15 @@ def figure(runs: Run | Iterable[Run] | HeadEffects | str | Path, name: str = HEA
     """One figure of finished runs, which a notebook displays and `save` writes.
 
     Args:
-        runs: One, several, a comparison, or a folder of runs, of which all finished ones are drawn but trials
-            of a learning rate and those of other laboratories; or what `ablate` returned, of which the heat
-            map alone is drawn.
+        runs: One run, several runs, a comparison, or a folder of runs (all its finished decoder runs except
+            learning-rate trials); or the result of `ablate`, for which only the heat map is available.
         name: A registered figure, such as "accuracy", "heatmap" or "kernel" (`sp.FIGURES` lists them), or one
-            in a file (`file.py:Class`), which is run.
+            in a file (`file.py:Class`), which is executed.
 
     Raises:
         UnknownNameError: If no figure has that name.
         ConfigError: If there is no run, or a file cannot be run.
-        StoreError: If the runs lack what the figure draws.
+        StoreError: If the runs lack the table that the figure draws.
 
     Example:
         >>> import spectrope as sp
@@ -42,11 +41,11 @@ def figure(runs: Run | Iterable[Run] | HeadEffects | str | Path, name: str = HEA
 
 
 def report(runs: Run | Iterable[Run] | str | Path, path: str | Path = "report.html") -> Path:
-    """Write the page of some finished runs: one HTML file that holds everything it shows.
+    """Write a report of finished runs as one self-contained HTML file.
 
     Args:
-        runs: One, several, a comparison, or a folder, as for `figure`; what has not been ablated is shown
-            without drops.
+        runs: One run, several runs, a comparison, or a folder, as for `figure`; runs that have not been
+            ablated are shown without drops.
         path: HTML file to write.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Encodings by name or from a file, and which laws they keep."""
+"""Load encodings by name or from a file, and test their laws."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -17,11 +17,11 @@ COLUMNS = ("law", "declared", "holds", "error", "in float64", "note")
 
 @dataclass(frozen=True, repr=False)
 class Laws(Shown):
-    """The laws of one encoding: what it declares beside what was measured.
+    """Declared and measured laws of one encoding.
 
     Args:
-        encoding: What it is called.
-        checks: One per law.
+        encoding: Name of the encoding.
+        checks: One check per law.
     """
 
     encoding: str
@@ -29,7 +29,7 @@ class Laws(Shown):
 
     @property
     def honest(self) -> bool:
-        """Whether every declared law holds, and every other one is broken."""
+        """Whether every declared law holds and every undeclared one fails."""
         return all(check.honest for check in self.checks)
 
     def parts(self) -> Iterable[str | tuple[str, pl.DataFrame]]:
@@ -52,7 +52,7 @@ class Laws(Shown):
 
 
 def load_encoding(spec: str, **fields: Any) -> Encoding:
-    """An encoding by its registered name, or from a file of your own, which is run.
+    """Load an encoding by its registered name, or from your own file, which is executed.
 
     Args:
         spec: A name that `spectrope encodings` lists, with settings or without ("rope:yarn,factor=8"), or
@@ -72,21 +72,21 @@ def load_encoding(spec: str, **fields: Any) -> Encoding:
 
 
 def check_laws(encoding: AnyEncoding | Any, seed: int = 0) -> Laws:
-    """Try which laws an encoding keeps, and whether its `tags` declare just these.
+    """Test which laws an encoding satisfies, and whether its `tags` declare exactly these.
 
-    Each law is tried on random contents, as the encoding is and with everything that it computes in float32
-    widened to float64, so that rounding is not taken for a violation. `spectrope.encodings.Tag` says what the
-    laws are.
+    Each law is tested on random contents twice: with the encoding unchanged, and with all its float32
+    computations widened to float64, so that rounding is not mistaken for a violation.
+    `spectrope.encodings.Tag` describes the laws.
 
     Args:
-        encoding: A name, `path/to/file.py:Class`, a class, a configuration, or an encoding. All but the last
-            are built for a small model; the last must fit one with heads as wide as its own configuration
-            says.
+        encoding: A name, `path/to/file.py:Class`, a class, a configuration, or an encoding. All but an
+            encoding object are built for a small model; an object is tested in a model with the head width of
+            its configuration.
         seed: Names the contents.
 
     Raises:
         UnknownNameError: If no encoding has that name.
-        ConfigError: If it is none of these, or one of your own that fails.
+        ConfigError: If it is none of these, or your own encoding fails.
 
     Example:
         >>> import spectrope as sp

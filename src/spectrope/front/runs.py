@@ -1,4 +1,4 @@
-"""The runs of a folder, and all of them as one table."""
+"""List the runs of a folder, and collect runs in one table."""
 
 import warnings
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ def runs(folder: str | Path = "runs", *, unfinished: bool = False) -> list[Run]:
 
     Args:
         folder: Folder of the run folders.
-        unfinished: Whether to include those that have been begun and not finished.
+        unfinished: Whether to include unfinished runs.
 
     Raises:
         StoreError: If there is no such folder.
@@ -97,9 +97,9 @@ _runs_of = runs  # Other functions here take `runs`.
 
 
 def as_runs(runs: Run | Iterable[Run] | str | Path) -> list[Run]:
-    """One run, several, or those of a folder that belong to a report without being named.
+    """Resolve one run, several runs, or the runs of a folder that a report includes by default.
 
-    Of a folder these are the finished ones but trials of a learning rate and runs of other laboratories.
+    For a folder, these are the finished runs except learning-rate trials and other kinds of experiments.
 
     Raises:
         StoreError: If a folder holds none.
@@ -132,7 +132,8 @@ def _is_shown(run: Run) -> bool:
 
 
 def listing(folder: str | Path) -> tuple[pl.DataFrame, list[tuple[Path, str]]]:
-    """The table of all runs of a folder, finished or not, and each other folder with why it is none.
+    """Table of all runs in a folder, finished or not, and the other folders with the reason why each is not a
+    run.
 
     Raises:
         StoreError: If there is no such folder.

@@ -44,30 +44,32 @@ def spectrum(
     allow_download: bool = False,
     watch: Watch | None = None,
 ) -> Spectra:
-    """Measure the spectra of the heads of a run or a model, or bound that of an encoding by itself.
+    """Measure the spectra of the heads of a run or a model, or bound the spectrum of an encoding.
 
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, the folder or name of a run or a checkpoint; or an
-            encoding: its name, `file.py:Class`, its class or configuration, or the module itself. A text that
-            names an encoding is one; a `Path` never is.
-        examples: Of a run, its longest held-out examples, or sequences of a model (64).
+            encoding: its name, `file.py:Class`, its class or configuration, or the module itself. A string
+                that names an encoding is read as an encoding; a `Path` never is.
+        examples: Number of held-out examples of a run, the longest ones, or of sequences of a model (default:
+            64).
         draws: Of a run or a model: permutations in the test of Toeplitz shares (199).
         length: Positions of an encoding (512), or tokens per sequence of a model (64).
         heads: Of an encoding that is named or configured (8).
         on: Of a model: a `Path` of a file with a text per line, texts, or token ids of shape (n, t); None
             draws tokens.
         layers: Of a model: layers to measure; None takes all.
-        batch: Of a model: sequences in one pass; None takes all.
-        quantities: Of the heads of a run or a model, beside the installed ones: `file.py:Class`, which is
-            run, or several.
+        batch: For models: number of sequences per forward pass; None uses all.
+        quantities: For runs and models: one or several additional quantities, as `file.py:Class`; the file is
+            executed.
         terms: Of a run or a model: whether to split logits into the terms of content and position (Eq. 8 of
             arXiv 2505.13027) instead of measuring spectra.
-        tokenizer: Of a model, for texts, as transformers loads it; None takes that of a checkpoint that is
-            named.
-        root: Folder that holds the run folders, where a run is named by the beginning of its id.
+        tokenizer: For models, if `on` contains texts: a tokenizer from transformers; None uses the tokenizer
+            of the checkpoint if the target is one.
+        root: Folder of the runs, in which a run can be given by the first characters of its id.
         device: Device to compute on.
-        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
-        watch: Called with the progress; None shows it in a terminal or a notebook.
+        allow_download: Whether a checkpoint that is not in the local cache may be downloaded from the Hugging
+            Face Hub.
+        watch: Progress callback; None shows progress in the terminal or notebook.
 
     Raises:
         ConfigError: If the target is none of these, or an argument is for another kind.
@@ -87,7 +89,7 @@ def spectrum(
     require_type(quantities, Sequence, "quantities", "a name or several")
     quantities = (quantities,) if isinstance(quantities, str) else quantities
     if terms and quantities:
-        raise ConfigError("quantities are of spectra; terms=True measures the terms of Eq. 8 alone.")
+        raise ConfigError("quantities apply to spectra, but terms=True only measures the terms of Eq. 8.")
     contents = {"on": on, "layers": layers, "batch": batch}
     if is_encoding(target):
         refuse(
@@ -110,7 +112,7 @@ def spectrum(
         known, tokenizer = opened(target, root, place, tokenizer, allow_download=allow_download)
     except ConfigError as error:
         near = get_close_matches(target, ENCODINGS, n=1) if isinstance(target, str) else []
-        hint = f" As an encoding: did you mean {near[0]}?" if near else ""
+        hint = f" If you meant an encoding: did you mean {near[0]}?" if near else ""
         raise ConfigError(f"{error}{hint}") from None
     examples, draws = EXAMPLES if examples is None else examples, DRAWS if draws is None else draws
     if isinstance(known, Run):
@@ -150,7 +152,7 @@ def is_encoding(target: object) -> bool:
 
 
 def spectrum_of_encoding(target: Any, length: int, heads: int) -> EncodingSpectrum:
-    """The Toeplitz matrices of an encoding by itself, or of a latent attention with it, in a causal layer.
+    """Toeplitz matrices of an encoding, or of latent attention with this encoding, in a causal layer.
 
     Args:
         target: Its name, `mla` or `mla+NAME` for latent attention, or a class, configuration or module.

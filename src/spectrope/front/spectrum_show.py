@@ -28,7 +28,7 @@ class RunSpectrum(Shown):
 
     Args:
         run: The run.
-        mark: What follows the names of its tables in the run's folder.
+        mark: Suffix of the names of its tables in the run's folder.
         tables: By their plain names; "spectrum" has a row per head.
     """
 
@@ -71,7 +71,7 @@ class RunTerms(Shown):
 
     Args:
         run: The run.
-        mark: What follows the names of its tables in the run's folder.
+        mark: Suffix of the names of its tables in the run's folder.
         tables: By their plain names; "terms" has a row per design, head and term.
     """
 
@@ -91,10 +91,10 @@ class RunTerms(Shown):
 
 @dataclass(frozen=True, repr=False)
 class EncodingSpectrum(Shown):
-    """The Toeplitz matrices that an encoding brings by itself, and their spectra.
+    """Toeplitz matrices of an encoding, and their spectra.
 
     Args:
-        kernels: The matrices, of heads that share one.
+        kernels: The matrices; heads with equal matrices share one.
         tables: "lags", "symbol", "extremes" and "distances".
     """
 
@@ -102,7 +102,7 @@ class EncodingSpectrum(Shown):
     tables: Mapping[str, pl.DataFrame]
 
     def to_frame(self) -> pl.DataFrame:
-        """Table "extremes": a row per kernel, with both ends of its spectrum between proven bounds."""
+        """Table "extremes": one row per kernel, with proven bounds on both ends of its spectrum."""
         return self.tables["extremes"]
 
     def parts(self) -> Iterator[ShownPart]:

@@ -75,14 +75,15 @@ def load_model(
     device: Device = "auto",
     allow_download: bool = False,
 ) -> nn.Module:
-    """The trained network of a finished run, or the model of a checkpoint, in evaluation mode.
+    """Load the trained network of a finished run, or the model of a checkpoint, in evaluation mode.
 
     Args:
-        source: A run, or the folder or name of a run or a checkpoint; of a checkpoint, only safetensors are
-            read. `spectrope.checkpoints.open_model` has more ways.
-        root: Folder that holds the run folders, where a run is named by the beginning of its id.
-        device: Where it is to compute.
-        allow_download: Whether a checkpoint that is not in the local cache may be fetched from the hub.
+        source: A run, or the folder or name of a run or a checkpoint. For a checkpoint, only safetensors
+            files are read; `spectrope.checkpoints.open_model` has more options.
+        root: Folder of the runs, in which a run can be given by the first characters of its id.
+        device: Device of the model.
+        allow_download: Whether a checkpoint that is not in the local cache may be downloaded from the Hugging
+            Face Hub.
 
     Raises:
         ConfigError: If there is no such run or checkpoint.
@@ -108,7 +109,7 @@ def tokenizer_of(source: str, allow_download: bool) -> Tokenizer | None:
 
 
 def run_or_checkpoint(name: str, root: Path, allow_download: bool, specs: Sequence[str]) -> Run | str:
-    """The run, or the name again where it is that of a checkpoint.
+    """Return the run, or the name itself if it is that of a checkpoint.
 
     Args:
         name: A folder, the beginning of a run's id, or the id of a model.

@@ -63,24 +63,25 @@ def train(
     probe: Probe | None = None,
     watch: Watch | None = None,
 ) -> Run:
-    """Train one decoder, go on with its unfinished run, or return its finished one.
+    """Train one decoder, resume its unfinished run, or return the finished run.
 
-    An encoding or a task from a file is tried first, and the laws of the encoding are printed.
+    An encoding or a task from a file is tested first, and the laws of the encoding are printed.
 
     Args:
-        encoding: A registered encoding, one in a file (`file.py:Class`), its class or configuration, or a
-            whole experiment, which already has what follows up to `settings`.
+        encoding: A registered encoding, one in a file (`file.py:Class`), its class or configuration, or an
+            experiment, which replaces all arguments up to `settings`.
         task: A registered task, one in a file, its class or configuration.
-        scale: Sizes and length of training; see `experiment`, also for what follows.
+        scale: Size of models and data, and length of training; see `experiment`.
         condition: Which confounds to remove or keep: a name in `CONDITIONS`.
-        seed: Of data, weights, order and dropout.
-        epochs: Replaces the scale's.
-        n_examples: Replaces the scale's.
+        seed: Seed of data, initial weights, batch order and dropout.
+        epochs: Number of epochs (default: the scale's).
+        n_examples: Number of examples (default: the scale's).
         settings: Other fields of the experiment by name, as `Experiment.with_` takes them.
         root: Folder of the run folders.
         device: Device to compute on.
-        probe: What to measure on the way, such as `LearningProbe(every=100)`; weights stay the same.
-        watch: Called with the progress; None shows it in a terminal or a notebook.
+        probe: Measurement during training, such as `LearningProbe(every=100)`; it does not change the
+            weights.
+        watch: Progress callback; None shows progress in the terminal or notebook.
 
     Raises:
         ConfigError: If a value breaks a rule, or an experiment is given together with settings.
@@ -96,7 +97,7 @@ def train(
     given = (task, scale, condition, seed, epochs, n_examples, settings)
     if isinstance(encoding, AnyExperiment):
         if given != ("distance", "mini", "controlled", 0, None, None, None):
-            raise ConfigError("an experiment has its task, scale and sizes already; change them there.")
+            raise ConfigError("an experiment already has its task, scale and sizes; change them there.")
         one = encoding
     else:
         one = experiment(
@@ -122,7 +123,7 @@ def train(
 
 
 def warn_of_failures(runs: Iterable[Run]) -> None:
-    """Warn of runs that have diverged, or that have learned hardly more than to guess."""
+    """Warn about runs that diverged or whose accuracy is close to chance."""
     for run in runs:
         if failure := _failure(run.manifest):
             label = lab.read_experiment(run.config).label
@@ -150,12 +151,12 @@ def execute(
     workers: int = 1,
     watch: Watch | None = None,
 ) -> list[Run]:
-    """Train and measure every job of a plan; what its run folder already holds is not done again.
+    """Train and measure every job of a plan; results that already exist in its run folder are not recomputed.
 
     Args:
-        plan: The jobs; an experiment by itself is trained and ablated.
+        plan: The jobs; a plain experiment is trained and ablated.
         root: Folder of the run folders.
-        device: Where to compute; on CUDA one worker serves all.
+        device: Device to compute on; on CUDA, a single worker is used.
         workers: Processes on a CPU, which share its threads.
         watch: Called with the progress of each job; None shows it in a terminal or a notebook.
 
@@ -184,7 +185,7 @@ def execute(
 
 
 def tried(plan: Sequence[Experiment]) -> None:
-    """Try encodings and tasks that come from files, each once, before anything of a plan is trained.
+    """Test encodings and tasks from files, each once, before any job of a plan is trained.
 
     Raises:
         ConfigError: If one fails, with the line of the file.

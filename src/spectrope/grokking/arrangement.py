@@ -1,13 +1,14 @@
-r"""Is token uniformity a local minimum of weight decay? Exactly, where the zero-loss set is known.
-
-Weight decay by itself has one minimum, embeddings of zero, and its flow :math:`\dot E = -\lambda E` turns no
-embedding. The statement means something on the set where the loss vanishes, which keeps tokens apart. Here
-that is taken literally: minimise :math:`\tfrac12\sum_r\|E_r\|^2` where all :math:`\|E_r-E_s\|\ge 1`.
+r"""Is token uniformity a local minimum of weight decay? An exact answer for a known zero-loss set. Weight "
+"decay alone has one minimum, at zero embeddings, and its flow :math:`\dot E = -\lambda E` does not rotate "
+"embeddings. The statement is only meaningful on the set where the loss vanishes, which keeps tokens apart. "
+"This module takes that literally: minimise :math:`\tfrac12\sum_r\|E_r\|^2` where all :math:`\|E_r-E_s\|\ge "
+"1`.
 
 Since :math:`\sum_r\|E_r\|^2\ge\tfrac1p\sum_{r<s}\|E_r-E_s\|^2\ge\tfrac{p-1}2` with equality for the centred
-regular simplex alone, that simplex is the global minimum in p - 1 dimensions or more. So uniformity is
-necessary for it there, but sufficient only if it means the simplex: a regular polygon is arranged alike too,
-and a saddle. In fewer dimensions uniformity is neither: see `least_norm` and `stationarity`.
+regular simplex alone, that simplex is the global minimum in p - 1 dimensions or more. There, uniformity is
+necessary for the global minimum, but it is not sufficient, because a regular polygon is also uniform, but a
+saddle point. In fewer dimensions uniformity is neither necessary nor sufficient: see `least_norm` and
+`stationarity`.
 """
 
 from dataclasses import dataclass

@@ -20,14 +20,15 @@ Series = Float[np.ndarray, " n"]
 
 
 def compare_measures(progress: Sequence[pl.DataFrame], measures: Sequence[str]) -> pl.DataFrame:
-    """How each measure traces and foresees test loss, over the runs of one setting, best tracer first.
+    """How well each measure tracks and predicts the test loss, over the runs of one setting, best first.
 
     For each run: `rho` is Spearman's correlation of the measure with test loss over all evaluations;
-    `partial` the same given training loss; `lead` the steps by which the measure has gone half of its way,
-    from the first evaluation to the last, before test loss has gone half of its way down from its peak.
-    Training loss and the number of the step are listed as baselines to beat, since whatever drifts one way
-    follows a falling loss. Columns hold the mean over the runs where a score is defined, whose number is in
-    `runs`, `partial_runs` and `lead_runs`, and from two runs on its 95 % t interval.
+    `partial` the same given training loss; `lead` is the number of steps between the point at which the
+    measure has completed half of its change, from the first evaluation to the last, and the point at which
+    the test loss has fallen half-way from its peak. Training loss and the step number are listed as
+    baselines, because any quantity with a trend correlates with a falling loss. Columns hold the mean over
+    the runs where a score is defined, whose number is in `runs`, `partial_runs` and `lead_runs`, and from two
+    runs on its 95 % t interval.
 
     Args:
         progress: The table `progress` of each run, one per seed.

@@ -17,7 +17,7 @@ LONE = "One image alone has no variance to normalise by."
 
 @dataclass(frozen=True, kw_only=True)
 class Grokked(Configured):
-    """The rule by which training ends early: the test set is solved, and has stayed so for a while."""
+    """Early stopping: training ends when the test set has been solved for some steps."""
 
     accuracy: float = 0.99  # Least test accuracy.
     steps: int = 500  # Over which no evaluation may fall below it.

@@ -1,4 +1,4 @@
-"""Coverage: which results the training pairs determine, before anything is trained."""
+"""Coverage: which results are determined by the training pairs, before training."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Coverage:
     Args:
         trained: Mean over test pairs of the share of their class that trains.
         implied: Share of the test pairs whose result follows from the training pairs.
-        attainable: Accuracy of answering what follows, and the rest by chance.
+        attainable: Accuracy if all implied results are answered correctly and all others by chance.
     """
 
     trained: float

@@ -1,4 +1,4 @@
-"""The least norm at which a model still answers every training pair, and where its embeddings go."""
+"""Smallest norm at which a model still solves every training pair, and the embeddings reached."""
 
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class NormDescent(Configured):
         require(self.rate > 0, self, "rate", "positive")
 
     def __call__(self, model: ModularModel, split: Split, cycle: Int[Tensor, " m"]) -> pl.DataFrame:
-        """Change a model in place; tell after the fit, and after each stage, what has become of it.
+        """Change a model in place, and return its scores after the fit and after each stage.
 
         Columns: `decay`, the stage's lambda; `norm` of all parameters; `loss`, the mean squared hinge;
         accuracies as fractions; `unevenness` and `med_unit` of the first operands' embeddings.

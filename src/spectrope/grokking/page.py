@@ -19,8 +19,8 @@ from spectrope.grokking.run_labels import runs_table
 from spectrope.store import Run
 
 MEASURES = (
-    "One line per run; dashed lines mark the step since which a run has answered 99 % of the pairs that it "
-    "is not trained on."
+    "One line per run; a dashed line marks the step from which a run answers at least 99 % of the test "
+    "pairs correctly."
 )
 
 
@@ -30,7 +30,7 @@ def write_grok(runs: Sequence[Run], path: Path, scores: pl.DataFrame | None = No
     Args:
         runs: Finished runs of the grokking laboratory, one per seed.
         path: HTML file to write.
-        scores: How measures trace test loss, where that has been compared.
+        scores: How well measures track the test loss, where that has been compared.
 
     Returns:
         The path.
@@ -119,17 +119,18 @@ def _sections(runs: Sequence[Run]) -> list[Section]:
 
 
 def _scores(scores: pl.DataFrame) -> Table:
-    """How measures trace test loss: estimates with their intervals."""
+    """How well measures track the test loss: estimates with their intervals."""
     caption = (
         "Mean over the runs where it is defined, with 95 % t intervals where there are several. rho: rank "
-        "correlation with test loss over evaluations; partial: the same given training loss; lead: steps by "
-        "which the measure is half-way through its course before test loss is half-way down from its peak."
+        "correlation with test loss over evaluations; partial: the same given training loss; lead: number "
+        "of steps by which the measure completes half of its change before the test loss has fallen "
+        "half-way from its peak."
     )
     rows = [
         {"measure": row["measure"]} | {name: _interval(row, name) for name in ("rho", "partial", "lead")}
         for row in scores.to_dicts()
     ]
-    return Table("scores", "How measures trace test loss", caption, rows)
+    return Table("scores", "How well measures track the test loss", caption, rows)
 
 
 def _interval(row: dict[str, Any], name: str) -> str:

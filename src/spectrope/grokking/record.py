@@ -25,7 +25,7 @@ SCORES: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found after some steps.
+    """Scores and measures after some steps.
 
     Args:
         step: Steps taken.
@@ -44,7 +44,8 @@ def table(rows: Sequence[Evaluation]) -> pl.DataFrame:
 
 
 def stable_steps(rows: Sequence[Evaluation], accuracy: float) -> int | None:
-    """Steps since which test accuracy has not been below `accuracy`, or None where the last one is."""
+    """Step from which on the test accuracy is never below `accuracy`, or None if it is at the last
+    evaluation."""
     since = None
     for row in reversed(rows):
         value = row.values["test_accuracy"]

@@ -1,4 +1,4 @@
-"""ResNet-18 on images whose sides are to be counted."""
+"""Train ResNet-18 to count the sides of polygons in images."""
 
 from pathlib import Path
 

@@ -26,8 +26,8 @@ OF_ACTIVATIONS = (
     "ReLU; values are means over the four cells."
 )
 ANSWERS = (
-    "Images that are not trained on, at the end of training. A column is a true number of sides; the darker "
-    "a cell, the more of its images are given that answer. Right answers lie on the diagonal."
+    "Images that were not used for training, at the end of training. Columns are true numbers of sides; the "
+    "darker a cell, the more of its images receive that answer. Correct answers are on the diagonal."
 )
 
 

@@ -85,7 +85,7 @@ def grok_lines(labels: Sequence[str]) -> Iterator[GrokLines]:
 
 
 def spark(shares: Sequence[float]) -> str:
-    """Shares between 0 and 1 as a row of blocks, the whole course squeezed into a few."""
+    """Draw values between 0 and 1 as a sparkline of block characters, compressed to a few columns."""
     places = np.linspace(0, len(shares) - 1, min(len(shares), SPARK_WIDTH)).round().astype(int)
     chosen = [shares[place] for place in places]
     return "".join(SPARKS[min(int(share * len(SPARKS)), len(SPARKS) - 1)] for share in chosen)

@@ -15,10 +15,10 @@ PROGRESS = "progress"  # The table of all evaluations.
 
 
 class StepTrainer(ABC):
-    """Base of the trainers, each from its last checkpoint if `run` has one.
+    """Base of the trainers, which resume from the last checkpoint of `run` if it has one.
 
     Args:
-        budget: How long to train, and how often to look.
+        budget: Length of training and evaluation interval.
         run: Where checkpoints, evaluations and weights go.
         state: Model and optimiser.
     """
@@ -130,7 +130,7 @@ class StepTrainer(ABC):
 
 
 def require_finite(loss: float | None, step: int) -> None:
-    """Refuse to go on with a model that has diverged.
+    """Raise an error if training has diverged.
 
     Raises:
         ConfigError: If the loss is infinite or no number.

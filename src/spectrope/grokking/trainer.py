@@ -1,4 +1,4 @@
-"""Full-batch training whose every step depends on the seed and its own number alone."""
+"""Full-batch training in which each step depends only on the seed and the step number."""
 
 import torch
 import torch.nn.functional as F

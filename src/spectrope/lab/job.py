@@ -131,8 +131,8 @@ def _require_probed(run: Run, probe: Probe | None) -> None:
     """
     if run.finished and probe is not None and not run.has_frame(probe.table):
         raise UnsupportedError(
-            f"run {run.id} is finished and was trained without this probe, which measures on the way; "
-            "move its folder away, or train under another --runs."
+            f"run {run.id} is finished and was trained without this probe, which measures during training; "
+            f"move its folder away, or use another --runs."
         )
 
 

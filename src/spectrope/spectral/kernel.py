@@ -30,7 +30,7 @@ def rope_kernel(frequencies: Tensor, n: int) -> ToeplitzOperator:
 
 
 def rope_kernel_eigenvalues(frequencies: Tensor, n: int) -> Float[Tensor, " r"]:
-    r"""The eigenvalues of the RoPE kernel that need not vanish, in O(m³) whatever the length.
+    r"""The possibly nonzero eigenvalues of the RoPE kernel, in O(m³) at any length.
 
     With positions centred, :math:`C = \frac1m(AA^\top + BB^\top)`, columns :math:`\cos x\theta_t` and
     :math:`\sin x\theta_t` being orthogonal to each other; so they are the eigenvalues of two m × m Gram

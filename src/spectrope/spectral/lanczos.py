@@ -55,11 +55,11 @@ def best_ritz_value(
     3.5 s for ALiBi's kernel at a million rows; for :math:`.9^{|d|}` it took 1.4 s against .02 s at 10,000
     rows, and 1,000 products at a million rows did not suffice (one thread of an AMD EPYC, both ends).
 
-    The gap used is the smaller of the given one and that between the two leading Ritz values, an estimate;
-    the reported residual is a proven bound. Vectors lose their orthogonality only as Ritz values converge
-    (Paige), and the iteration stops when the required one does, so no vectors are stored. All runs advance
-    together, so that one product serves them all; a run that has converged, or is `FAR` below one that has,
-    is set to zero.
+    The gap used is the smaller of the given one and the gap between the two leading Ritz values, and is an
+    estimate; the reported residual is a proven bound. Vectors lose their orthogonality only as Ritz values
+    converge (Paige), and the iteration stops when the required one does, so no vectors are stored. All runs
+    advance together, so that one product serves them all; a run that has converged, or is `FAR` below one
+    that has, is set to zero.
 
     Args:
         apply: X -> A X for rows that are the vectors of the runs, with shape (runs, n).

@@ -1,4 +1,4 @@
-"""How positions enter the gradients of attention's logits: by lag, by frequency, and head by head."""
+"""Positions in the gradients of attention logits: by lag, by frequency and by head."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +16,9 @@ class GradientSpectrum:
 
     Args:
         lag_energy: :math:`\|\Gamma_\delta\|^2` for each lag, with shape (lags,).
-        constant_energy: :math:`\|\hat\Gamma(0)\|^2`: all that NoPE, T5 and ALiBi pass on to M.
-        transformed: :math:`\hat\Gamma(\theta_t)`, all that RoPE passes on to its t-th pair, with shape (m, c,
-            c).
+        constant_energy: :math:`\|\hat\Gamma(0)\|^2`: the energy that reaches M under NoPE, T5 and ALiBi.
+        transformed: :math:`\hat\Gamma(\theta_t)`: the part that reaches the t-th pair under RoPE, with shape
+            (m, c, c).
     """
 
     lag_energy: Float[Tensor, " lags"]
@@ -54,8 +54,8 @@ class GradientSpectrum:
 def lag_gradients(
     logit_grad: Tensor, x: Tensor, causal: bool = True, x_keys: Tensor | None = None
 ) -> Float[Tensor, "h lags c c"]:
-    r""":math:`\Gamma_\delta = \sum_{b,\,i-j=\delta} G_{bij}\, x_{bi}x_{bj}^\top`, the gradient by M at each
-    lag, for all heads of a layer.
+    r""":math:`\Gamma_\delta = \sum_{b,\,i-j=\delta} G_{bij}\, x_{bi}x_{bj}^\top`, the gradient with respect
+    to M at each lag, for all heads of a layer.
 
     >>> gradients = lag_gradients(torch.ones(1, 2, 3, 3), torch.ones(1, 3, 1))
     >>> gradients.flatten(1)  # pairs at each lag, for two heads

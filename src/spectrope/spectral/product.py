@@ -86,7 +86,7 @@ def logit_energy(q: Tensor, k: Tensor, causal: bool = False) -> Float[Tensor, ""
     Args:
         q: Queries, with shape (n, d).
         k: Keys, with shape (n, d).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
     """
     q, k = factors(q, k)
     if not causal:

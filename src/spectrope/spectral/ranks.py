@@ -1,4 +1,4 @@
-"""How many singular values matter."""
+"""Effective ranks: the number of significant singular values."""
 
 from dataclasses import dataclass
 

@@ -122,7 +122,7 @@ def factorisation_residuals(
         k: Pairs of keys likewise.
         frequencies: θ in radians per position, with shape (m,).
         bands: Contiguous bands with a Toeplitz factor each, from 1 to m.
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
 
     Returns:
         Fractions of the energy; NaN where the logits are all zero.
@@ -152,7 +152,7 @@ def position_factor(
         q: Coordinate pairs of queries before rotation, with shape (b, n, m).
         k: Pairs of keys likewise.
         frequencies: θ in radians per position, with shape (m,).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
 
     Returns:
         T at lags -(n-1), or 0 if causal, to n-1; 0 where G vanishes.
@@ -210,7 +210,7 @@ def band_gram(q: Tensor, k: Tensor, causal: bool = False) -> BandGram:
     Args:
         q: Coordinate pairs of queries as they enter the product, with shape (n, m).
         k: Pairs of keys likewise, with shape (n, m).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
     """
     q, k = (torch.view_as_real(matrix(z, "pairs").to(torch.complex128)).flatten(1) for z in (q, k))
     q, k = factors(q, k)

@@ -11,7 +11,7 @@ from spectrope.spectral.checks import angles, check, matrix, real_matrix, square
 
 @dataclass(frozen=True)
 class KernelSummary:
-    """Three figures of a positive semidefinite matrix.
+    """Three summary values of a positive semidefinite matrix.
 
     Args:
         largest: Its largest eigenvalue, in its units.
@@ -52,7 +52,7 @@ def tangent_kernel(
               + \langle x_j, x_{j'}\rangle \langle R_{i-j}q_i, R_{i'-j'}q_{i'}\rangle.
 
     For Gaussian weights its mean is the one without rotation, times :math:`C(\delta-\delta')` entry by entry,
-    C the RoPE kernel: in the mean the spectrum contracts, and one draw deviates by about head_dim^{-1/2}.
+    C the RoPE kernel: on average the spectrum contracts, and a single draw deviates by about head_dim^{-1/2}.
 
     >>> x, q, k = torch.randn(5, 3), *torch.randn(2, 5, 4, dtype=torch.complex64)
     >>> tangent_kernel(x, q, k, torch.tensor([[4, 0], [4, 1]]), torch.rand(4)).shape
@@ -96,8 +96,8 @@ def _positions(pairs_of_positions: Tensor, n: int) -> tuple[Tensor, Tensor]:
 
 
 def gauss_newton(kernel: Float[Tensor, "p p"], curvature: Tensor) -> Float[Tensor, "p p"]:
-    r"""The Gauss–Newton matrix :math:`S^{1/2}\Theta S^{1/2}` in logit space: the curvature that training
-    meets.
+    r"""The Gauss–Newton matrix :math:`S^{1/2}\Theta S^{1/2}` in logit space: the curvature relevant for
+    training.
 
     Its nonzero eigenvalues are those of the Gauss–Newton approximation of the Hessian with respect to the
     weights. A contraction of Θ does not imply one of this matrix: measured ratios of the largest eigenvalue

@@ -1,4 +1,4 @@
-"""How much of logits is Toeplitz: the nearest Toeplitz matrix, lag effects and shares of energy."""
+"""Toeplitz part of logits: the nearest Toeplitz matrix, lag effects and shares of energy."""
 
 from dataclasses import dataclass
 
@@ -69,13 +69,13 @@ def toeplitz_shares_of_product(q: Tensor, k: Tensor, causal: bool = False) -> To
     Args:
         q: Queries as they enter the product, rotated where there is a rotation, with shape (n, d).
         k: Keys likewise, with shape (n, d).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
     """
     return _shares(_Sums.of_product(q, k, causal), lag_effects_of_product(q, k, causal))
 
 
 def lag_effects(logits: Tensor, causal: bool = False) -> LagEffects:
-    """Lag effects of many dense logits at once, beside their row effects.
+    """Lag effects of a batch of dense logits, fitted together with row effects.
 
     >>> slope = -0.5 * (torch.arange(4.0)[:, None] - torch.arange(4.0))
     >>> lag_effects(slope, causal=True).lags
@@ -99,7 +99,7 @@ def lag_effects_of_product(q: Tensor, k: Tensor, causal: bool = False) -> LagEff
     Args:
         q: Queries, with shape (n, d), n at least 2.
         k: Keys, with shape (n, d).
-        causal: Whether query i sees keys j <= i alone.
+        causal: Whether query i attends only to keys j <= i.
     """
     q, k = factors(q, k)
     k = k - k.mean(0)  # It adds to rows alone, and energies lose no digits to it.

@@ -1,4 +1,4 @@
-"""Run folders and rows on disk: the only place that touches disk for results."""
+"""Run folders and rows on disk: the only package that reads or writes results."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Certificates that others can check: a claim, its witness and hashes of its inputs, as one JSON file."""
+"""Write certificates: a claim, its witness and the hashes of its inputs, as one JSON file."""
 
 import hashlib
 import json
@@ -16,12 +16,10 @@ FORMAT = "spectrope certificate 1"
 
 @dataclass(frozen=True)
 class Certified:
-    """What a certificate says, before it is written.
-
-    Args:
-        kind: Of the certificate.
-        claim: What is stated, JSON-ready.
-        witness: What makes it easy to check, JSON-ready.
+    """Content of a certificate, before it is written. Args:
+    kind: Kind of the certificate.
+    claim: The claim, JSON-ready.
+    witness: Data that make the claim easy to check, JSON-ready.
     """
 
     kind: Literal["attention", "eigenvalues", "audit"]
@@ -33,13 +31,13 @@ def write_certificate(path: Path, certified: Certified, target: str, inputs: Ite
     """Write a certificate, which `spectrope verify` checks.
 
     Args:
-        path: The file.
-        certified: What it says.
-        target: What it is about, in words.
-        inputs: Files that the claim was computed from, whose hashes it holds.
+        path: File to write.
+        certified: Its content.
+        target: Its subject, in words.
+        inputs: Files from which the claim was computed; their hashes are stored.
 
     Raises:
-        ConfigError: If a number of it is not finite, so that it states nothing.
+        ConfigError: If it contains a number that is not finite.
     """
     record: dict[str, Any] = {
         "format": FORMAT,
@@ -61,7 +59,7 @@ def write_certificate(path: Path, certified: Certified, target: str, inputs: Ite
 
 
 def weights_and_config(folder: Path) -> list[Path]:
-    """The files of a checkpoint that decide what it computes: its configuration and its weights."""
+    """The files of a checkpoint that determine what it computes: its configuration and its weights."""
     return [*sorted(folder.glob("config.json")), *sorted(folder.glob("*.safetensors"))]
 
 

@@ -12,7 +12,7 @@ from spectrope.store.run import SET_ASIDE
 
 @dataclass(frozen=True)
 class CheckedFolder:
-    """What reading every byte of a run folder showed.
+    """Result of reading every byte of a run folder.
 
     Args:
         path: The folder.

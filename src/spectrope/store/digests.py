@@ -1,4 +1,4 @@
-"""Digests of the files of a run, kept beside them, so that damage is found when a file is read.
+"""Digests of the files of a run, stored next to them, so that damage is detected when a file is read.
 
 The digests of `metrics.parquet` are in `metrics.parquet.sha256`, in the format of `sha256sum`: first that of
 the content written last, then that of the content which it replaced. Digests are written before the file, so
@@ -25,7 +25,7 @@ def write_verified(path: Path, content: bytes) -> None:
     """Write a file and its digest, whole or not at all.
 
     Raises:
-        StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
+        StoreError: If the disk is full, read-only or not writable; the previous content of `path` is kept.
     """
     digests = [hashlib.sha256(content).hexdigest()]
     if path.exists():

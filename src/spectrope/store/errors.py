@@ -1,4 +1,4 @@
-"""Errors of the operating system, as one line that says what to do."""
+"""Convert errors of the operating system into one-line messages that say what to do."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ _WAYS_OUT = {
     errno.EPERM: "permission is denied; choose another place",
     errno.ENOTDIR: "a file stands where a folder should; choose another place",
     errno.EEXIST: "a file stands where a folder should; choose another place",
-    errno.EISDIR: "a folder stands where a file should; choose another place",
+    errno.EISDIR: "a folder exists where a file should be; choose another place",
 }
 
 

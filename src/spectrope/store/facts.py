@@ -1,4 +1,4 @@
-"""Facts of a manifest that have a type and a range, which are checked when it is read."""
+"""Types and ranges of the fields of a manifest, checked when it is read."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,7 +42,8 @@ FACTS: Mapping[str, tuple[str, Callable[[object], bool]]] = {
 
 
 def require_facts(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a manifest with a fact of another type or out of its range; null means that there is none.
+    """Raise an error if a field of a manifest has another type or is out of range; null means that it is
+    missing.
 
     Raises:
         StoreError: Naming the first such fact.

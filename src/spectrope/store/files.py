@@ -36,7 +36,7 @@ def replace_file(path: Path, write: Callable[[Path], object]) -> None:
         write: Writes its whole content to the path that it is given, raising `OSError` where it cannot.
 
     Raises:
-        StoreError: If the disk is full, read-only or forbidden; what `path` held before stays.
+        StoreError: If the disk is full, read-only or not writable; the previous content of `path` is kept.
     """
     with disk_errors(path):
         sweep_temporaries(path.parent)
@@ -77,7 +77,7 @@ def json_content(value: Mapping[str, Any]) -> bytes:
 def parquet_content(frame: pl.DataFrame) -> bytes:
     """A table as Parquet, marked as counting layers and heads from 0.
 
-    It is formatted in memory, since the format's own writer hides why a disk refuses.
+    It is formatted in memory, because the Parquet writer hides the reason for a failed write.
     """
     content = io.BytesIO()
     frame.write_parquet(content, metadata=METADATA)

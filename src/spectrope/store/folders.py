@@ -10,7 +10,7 @@ NAMED = 6  # Runs named in a message at most.
 
 
 def find_runs(root: str | Path) -> list[Run]:
-    """The readable runs under `root`, by name; `survey` tells of the others too.
+    """The readable runs under `root`, by name; `survey` also lists the others.
 
     Raises:
         StoreError: If `root` is no folder or cannot be read.

@@ -1,8 +1,7 @@
 """Locks of the operating system, which it releases when their owner dies.
 
-A lock belongs to an open file. Neither a process id that is used again, nor a host name that two machines
-share, nor a clock that jumps makes a dead owner look alive or a live one dead. A process that is merely
-stopped still holds its locks.
+A lock belongs to an open file. Reused process ids, host names shared by two machines and jumping clocks
+therefore cannot make a dead owner look alive, or a live one dead. A suspended process keeps its locks.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Layers and heads count from 0; results written when they counted from 1 are converted as they are read."""
+"""Numbering of layers and heads from 0; older results, numbered from 1, are converted when they are read."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Records as lines of JSON: many per file, appended whole, readable past damaged lines.
+"""Records as lines of JSON: many per file, appended atomically; damaged lines are skipped when reading.
 
 Run folders store tables as Parquet, which is compact and typed; a study stores lines of text, which git can
 merge.
@@ -27,8 +27,8 @@ class Complaint:
     """A record that is skipped because it cannot be read.
 
     Args:
-        text: What and why, in a line.
-        run: Id of the run that it was of, where that can be told.
+        text: What is wrong, in one line.
+        run: Id of the run of the record, if known.
     """
 
     text: str
@@ -130,7 +130,7 @@ def _record(line: bytes) -> dict[str, Any]:
         digest = config_hash(record)  # Refuses numbers that JSON has no word for, which Python reads.
     except (ValueError, RecursionError):
         raise StoreError(
-            "no JSON, as a line that a crash has cut off; what it held counts as not there."
+            "no valid JSON, such as a line truncated by a crash; its contents are ignored."
         ) from None
     if digest != check:
         raise StoreError(f"run {record.get('run', 'unknown')} does not match its checksum.")

@@ -92,7 +92,7 @@ class Run:
             StoreError: If the run is unfinished or its manifest damaged.
         """
         if not self.finished:
-            raise StoreError(f"run {self.id} is unfinished; the command that began it goes on with it.")
+            raise StoreError(f"run {self.id} is unfinished; the command that started it resumes it.")
         manifest = read_json(self.path / MANIFEST)
         self._verify(self.path / MANIFEST)
         require_facts(self.path / MANIFEST, manifest)
@@ -120,7 +120,8 @@ class Run:
         write_verified(self._frame(name), parquet_content(frame))
 
     def frame(self, name: str) -> pl.DataFrame:
-        """Read a table; layers and heads count from 0, also in one that was written when they did not.
+        """Read a table; layers and heads are numbered from 0, also in older tables that were written with
+        numbers from 1.
 
         Raises:
             StoreError: If it is missing or damaged.
@@ -300,7 +301,7 @@ def check_place(path: Path) -> None:
     """Refuse an output path that cannot or should not be written, before anything is computed.
 
     Raises:
-        StoreError: If it is a folder, lies in a run's folder, or its folder cannot be written or made.
+        StoreError: If it is a folder, lies in a run's folder, or its folder cannot be created or written.
     """
     with disk_errors(path):
         if path.is_dir():
@@ -308,7 +309,7 @@ def check_place(path: Path) -> None:
         for folder in path.resolve().parents:
             if _is_identity(folder / CONFIG):
                 raise StoreError(
-                    f"cannot write {path}: {folder} is a run's own folder; choose another place."
+                    f"cannot write {path}: {folder} is the folder of a run; choose another place."
                 )
         nearest = next(folder for folder in path.resolve().parents if folder.exists())
         if not nearest.is_dir():

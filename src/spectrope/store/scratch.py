@@ -1,4 +1,4 @@
-"""Temporary folders that do not outlive a killed process for long."""
+"""Temporary folders; those of killed processes are removed later."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ FOLDER = (
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A new folder among the system's temporary files, readable by its owner alone, removed after the block.
+    """A new temporary folder, readable only by its owner, which is removed after the block.
 
     Such folders of processes that were killed are removed first.
 

@@ -49,7 +49,8 @@ planned = cache(experiment)  # Claims share runs, and build them anew for each l
 
 
 def run_of(task: str, encoding: str, condition: str, scale: str, seed: int) -> Experiment:
-    """A run of a task, trained until it is learned: what `spectrope compare` makes, but for `EPOCHS`."""
+    """A run of a task, trained until it is learned: that of `spectrope compare`, except for the number of
+    `EPOCHS`."""
     epochs = EPOCHS.get((scale, task))
     return planned(task, encoding, scale=scale, condition=condition, seed=seed, epochs=epochs)
 
@@ -70,7 +71,7 @@ def distance_at(
 def ahead(
     seen: Seen, first: str, second: str, words: str, paper: float | None = None, prefix: str = ""
 ) -> Part:
-    """The odds of a right held-out answer are greater in one arm than in another."""
+    """Part: the odds of a correct held-out answer are greater in one arm than in another."""
     arms = (f"{prefix}{first}", f"{prefix}{second}")
     return Part(
         quantity=f"{words}, held-out accuracy",
@@ -85,17 +86,17 @@ def ahead(
 
 
 def saturated(seen: Seen, arms: Iterable[str]) -> bool:
-    """Whether all of some arms err on fewer than `FEW` examples a run, or all are right on fewer."""
+    """Whether all of these arms make fewer than `FEW` errors per run, or all give fewer correct answers than
+    that."""
     wrong = [fmean(seen.values(arm, errors).values() or [0.0]) for arm in arms]
     right = [fmean(seen.values(arm, hits).values() or [0.0]) for arm in arms]
     return max(wrong) < FEW or max(right) < FEW
 
 
 def limit_of(seen: Seen, first: str, second: str) -> Limit:
-    """How a difference of log odds bounds the true one, where an arm is hardly ever wrong, or right.
-
-    Half an example then stands in for what was not seen, which draws its log odds towards zero. Where that
-    moves the difference both ways, it is not measured at all.
+    """Whether a difference of log odds is a bound on the true one, because an arm is almost always right, or
+    wrong. The half example added to each count then draws the arm's log odds towards zero. If this applies to
+    both arms in opposite directions, the difference is not measured.
     """
     always, never = (
         {arm for arm in (first, second) if _is_rare(seen.values(arm, quantity))}
@@ -130,9 +131,8 @@ def counted_errors(seen: Seen, first: str, second: str) -> str:
 
 
 def untrained(seen: Seen, arms: Iterable[str]) -> str:
-    """The arms that answer less than `FITTED` of their training examples, and how many they answer.
-
-    Longer training may change what a comparison of such arms shows, whichever of them it concerns.
+    """The arms with a training accuracy below `FITTED`, and their accuracies. Longer training could change
+    the result of a comparison with such an arm.
     """
     means = {arm: fmean(values.values()) for arm in arms if (values := seen.values(arm, fitted))}
     return ", ".join(f"{arm_name(arm)} {mean:.1f} %" for arm, mean in means.items() if mean < FITTED)
@@ -147,7 +147,7 @@ def arm_name(arm: str) -> str:
 
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:
-    """The deposit rule finds a deposit in one of some layers in most runs, of all that there are."""
+    """Part: in most of all runs, the deposit rule finds a deposit in at least one of these layers."""
     return Part(quantity=words, prediction=InRuns(), values=seen.values(arm, deposit(tuple(layers))))
 
 
@@ -162,7 +162,8 @@ GAP = DEFAULT_RULE.gap  # Points by which one head must stand out.
 def one_head_stands_out(
     seen: Seen, arm: str, words: str, layers: Iterable[int] | None = None, *, premise: bool = False
 ) -> Part:
-    """The gap is at least that of the deposit rule in one of some layers, of models that learned the task.
+    """Part: in models that learned the task, the gap reaches the threshold of the deposit rule in at least
+    one of these layers.
 
     Args:
         seen: The claim's rows.

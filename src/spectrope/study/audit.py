@@ -1,4 +1,4 @@
-"""Check by the ancestry of commits that results are younger than the plan, and list what changed later."""
+"""Check by the ancestry of commits that the plan predates the results, and list later changes."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyAudit:
-    """What history says of the rows of one scale.
+    """Result of an audit of the rows of one scale against the history of commits.
 
     Args:
         versions: Of the plan, the first one first; the others are amendments.
@@ -50,8 +50,8 @@ class StudyAudit:
         before: Those of commits that do not have the plan.
         under: Rows by the digest of the plan that their commit has.
         waiting: Rows that are in no commit yet.
-        misplaced: Rows that cannot have been made where they say: their commit is no ancestor of the one
-            that added them, or they ended before the former or after the latter.
+        misplaced: Rows that contradict the history: their commit is not an ancestor of the one that added
+            them, or they ended before the former or after the latter.
         analysis: The code that judges rows, as it was when the first one was added, and its later versions.
     """
 

@@ -22,10 +22,9 @@ PAPER = "Unpacking Positional Encoding in Transformers (Gu et al., 2025)"
 
 
 class Claim(Registered, ABC):
-    """A statement that runs can support or contradict.
-
-    A subclass names itself (`class Dropout(Claim, name="dropout")`), says which runs it needs in `arms`, and
-    what it predicts of them in `parts`; planning, the verdict, the page and the command line follow.
+    """A statement that runs can support or contradict. A subclass registers its name (`class Dropout(Claim,
+    name="dropout")`), and defines the runs that it needs in `arms` and its predictions in `parts`. Planning,
+    verdict, page and command line use these two methods.
     """
 
     registry = CLAIMS
@@ -51,11 +50,11 @@ class Claim(Registered, ABC):
 
     @abstractmethod
     def arms(self, condition: str, scale: str, seed: int) -> Mapping[str, AnyExperiment]:
-        """The runs of one seed, by the names that `parts` calls them."""
+        """The runs of one seed, by the names used in `parts`."""
 
     @abstractmethod
     def parts(self, seen: Seen) -> Iterator[Part]:
-        """What the claim predicts of them; the plan names the part that decides, by default the first."""
+        """The predictions of the claim; the plan names the part that decides, by default the first."""
 
     def named(self, condition: str, scale: str, seeds: Sequence[int]) -> dict[AnyExperiment, str]:
         """All runs under a condition with their arms, seed by seed, counted from the first unexplored one.
@@ -151,14 +150,15 @@ class Claim(Registered, ABC):
         return self.kind
 
     def untestable(self, scale: str) -> str:
-        """Why runs of a scale cannot test it, whatever they show; empty if they can."""
+        """Why runs of a scale cannot test the claim, whatever their results; empty if they can."""
         n_layers = max(preset.model.n_layers for preset in SCALES[scale].values()) if scale in SCALES else 0
         if n_layers >= self.least_layers:
             return ""
         return f"{n_layers} layers cannot locate what the paper finds in {self.least_layers}"
 
     def power(self, seeds: Sequence[int], rows: StudyRows, scale: str = "mini") -> str:
-        """What planned seeds can show, stated before they run, in points where rows tell the spread."""
+        """Power of the planned seeds, stated before they are run; in points if existing rows determine the
+        spread."""
         n = self.n_judged(seeds)
         if n < self.minimum_seeds:
             few = f"{n} seed{'s' * (n != 1)}"

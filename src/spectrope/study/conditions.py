@@ -1,8 +1,7 @@
-"""The paper's text, its public code, and neither's confounds: functions from an experiment to an experiment.
-
-The text and the code differ in switches R1 to R17. Those that concern training are functions here, so that
-each can be thrown alone; R9, R10 and R12 are protocols of ablation (`study/released/protocols.py`). The
-document on conformance lists, for each, the field that it throws and the test that holds it.
+"""Conditions of the paper's text, of its public code, and without confounds, as functions of experiments. The
+text and the code differ in switches R1 to R17. Those that concern training are functions in this module, so
+that each can be applied alone; R9, R10 and R12 are protocols of ablation (`study/released/protocols.py`). The
+conformance page lists, for each switch, the field that it changes and its test.
 """
 
 from collections.abc import Callable, Mapping
@@ -79,7 +78,8 @@ def _sines_first(whole: EncodingConfig) -> EncodingConfig:
 
 
 def rotary_plus_absolute(experiment: Experiment) -> Experiment:
-    """R3: RoPE comes with an absolute input term, sines first; in latent attention that is R11's affair."""
+    """R3: RoPE also adds absolute positions to the input, sines first; in latent attention, this is part of
+    R11."""
     if is_latent(experiment):
         return experiment
     return _swap(RoPE.Config, _add_sinusoid)(_swap(Sum.Config, _sines_first)(experiment))
@@ -166,13 +166,14 @@ THROWN: dict[str, Mapping[str, Condition]] = {  # By condition; "controlled" is 
 
 
 def alone(switch: str, experiment: Experiment) -> Experiment:
-    """The experiment with one switch thrown, whose name becomes its condition; itself if nothing changes."""
+    """The experiment with one switch applied, whose name becomes its condition; unchanged if the switch has
+    no effect."""
     changed = SWITCHES[switch](experiment)
     return experiment if changed == experiment else in_present_edition(replace(changed, condition=switch))
 
 
 def without(switch: str, experiment: Experiment) -> Experiment:
-    """The experiment with all switches of `released` thrown but one, which its condition then names.
+    """The experiment with all switches of `released` applied except one, which its condition then names.
 
     Args:
         switch: The one that is left as it is under `controlled`.

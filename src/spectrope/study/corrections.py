@@ -1,4 +1,4 @@
-"""What was wrong in earlier editions of the conditions, so that their rows can be withdrawn by name."""
+"""Errors of earlier editions of the conditions, so that their rows can be withdrawn by name."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,12 +16,12 @@ def is_latent(experiment: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class Correction:
-    """A correction of a condition: runs of earlier editions are not what their name says.
+    """A correction of a condition: runs of earlier editions did not implement it as described.
 
     Args:
         condition: Its name, or that of a switch thrown alone.
         latent: Whether it concerns latent attention, or all others.
-        edition: The first one that is right.
+        edition: The first correct edition.
         reason: What was wrong before, in one line.
     """
 

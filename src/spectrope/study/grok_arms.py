@@ -1,4 +1,4 @@
-"""Runs and quantities that the claims of the second paper share."""
+"""Runs and quantities shared by the claims of the second paper."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,9 +69,8 @@ def as_many(kind: str, k: int, scale: str, seed: int) -> GrokExperiment:
 
 
 def on(distribution: Distribution, scale: str, seed: int, **training: float) -> GrokExperiment:
-    """Addition learned from what a distribution lets train: what `spectrope grok` makes of the same options.
-
-    All steps are spent, so that runs are compared after equally many.
+    """Addition learned from the training pairs of a distribution, as with the same options of `spectrope
+    grok`. All runs use the full number of steps, so that they are compared after equally many.
 
     Raises:
         UnknownNameError: If there is no such scale.
@@ -99,7 +98,7 @@ def last(column: str, factor: float = 1.0) -> Quantity:
 
 
 def rise(column: str) -> Quantity:
-    """By how much a column has risen from the first evaluation to the last."""
+    """Increase of a column from the first evaluation to the last."""
     return partial(_rise, column=column)
 
 

@@ -1,4 +1,5 @@
-"""Pilot runs, which fix rate and epochs of a planned scale by the plan's rules before its first row."""
+"""Pilot runs, which determine the learning rate and epochs of a planned scale by the plan's rules, before its
+first row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -105,7 +106,8 @@ class Pilots:
         return 3600 * plan()[self.scale]["core_hours"] - spent.get(self.scale, 0.0)
 
     def at_the_edge(self, chosen: RateAndEpochs) -> str:
-        """Which end of the rates a choice is at, "lowest" or "highest", if it is; it stands all the same."""
+        """End of the grid at which the chosen rate lies ("lowest" or "highest"), if any; the choice is
+        kept."""
         rates = self.planned["rates"]
         return "lowest" if chosen.rate == min(rates) else "highest" if chosen.rate == max(rates) else ""
 
@@ -143,11 +145,11 @@ def piloted() -> list[str]:
 
 
 def require_frozen(scale: str) -> None:
-    """Refuse runs that could not count at a planned scale.
+    """Raise an error if runs could not count at a planned scale.
 
     Raises:
-        ConfigError: If the plan leaves rate and epochs to pilots, and has not taken up what these chose; or
-            if the package differs from its last commit, or has none.
+        ConfigError: If the plan leaves rate and epochs to pilots but does not contain their choice, or if the
+            package differs from its last commit or has no commit.
     """
     if scale in piloted() and "chosen" not in plan()[scale]:
         raise ConfigError(

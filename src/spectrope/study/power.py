@@ -14,9 +14,9 @@ SpreadParts = Sequence[tuple[Part, float]]  # Parts, with standard deviations be
 
 
 def power_of(parts: Sequence[Part], n: int) -> str:
-    """What n seeds show four times in five: when the part that decides is reproduced, and its premises hold.
+    """Effects that n seeds detect with 80 % power, for the deciding part and its premises.
 
-    Where parts have values, their spread says what that is in their units.
+    If parts have values, their spread converts these effects to the units of the parts.
     """
     premises = [part for part in parts if part.premise]
     parts = [part for part in parts if not part.premise]

@@ -1,9 +1,9 @@
 """Predictions of claims for quantities with one value per seed, and their tests.
 
-Every prediction has a smallest effect of interest, and one-sided p-values of what would have to be false
-for it to be reproduced, to be right in direction alone, or to be contradicted. For means they are those of
-Student's t-test: `p_reproduced` is at most 2.5 % where the 95 % interval lies beyond the smallest effect.
-Each is compared with the same level, so that no word is easier to come by than its opposite.
+Every prediction has a smallest effect of interest, and one-sided p-values of the null hypotheses that must be
+rejected for it to be reproduced, to be right only in direction, or to be contradicted. For means they are
+those of Student's t-test: `p_reproduced` is at most 2.5 % where the 95 % interval lies beyond the smallest
+effect. All are compared with the same level, so that no verdict is easier to reach than its opposite.
 """
 
 from abc import ABC, abstractmethod
@@ -30,12 +30,13 @@ ALPHA = (1 - LEVEL) / 2  # Of each one-sided test.
 
 @dataclass(frozen=True)
 class Evidence:
-    """What some seeds say of a prediction.
+    """Evidence of some seeds about a prediction.
 
     Args:
         interval: The effect, in the unit of the prediction.
         p_reproduced: One-sided p-value of "the effect is short of the smallest one of interest".
-        p_contradicted: Of "it is not": of the other side of no effect, or of too small an effect either way.
+        p_contradicted: p-value for rejecting the prediction: the effect has the opposite sign, or is too
+            small.
         p_direction: Of "there is no effect in that direction"; 1 where the prediction has no direction.
     """
 
@@ -59,7 +60,8 @@ class Prediction(ABC):
 
     @property
     def candidates(self) -> int:
-        """How many quantities the judged one was chosen from, by what they show; 1 if it was fixed before."""
+        """Number of quantities from which the judged one was selected by its results; 1 if it was fixed in
+        advance."""
         return 1
 
     @abstractmethod
@@ -68,7 +70,7 @@ class Prediction(ABC):
 
     @abstractmethod
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
-        """What values say, one per seed, at least two of them."""
+        """Weigh the evidence of values, one per seed, at least two."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,7 @@ def upward(
 def one_sided(values: Float[np.ndarray, " s"], threshold: float) -> tuple[float, float]:
     """p-values of "the mean is at most the threshold" and of "it is at least the threshold".
 
-    By Student's t; seeds that all agree have no spread and count by their signs, so that no p-value is 0.
+    By Student's t; if all seeds agree exactly, a sign test is used instead, so that no p-value is 0.
     """
     if np.ptp(values) == 0:
         difference, sign = float(values[0]) - threshold, 0.5 ** len(values)

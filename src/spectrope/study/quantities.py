@@ -1,4 +1,4 @@
-"""Numbers that claims read off a row; None where a row does not have them."""
+"""Quantities that claims compute from a row; None if the row lacks the data."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -62,9 +62,8 @@ def learned(row: StudyRow) -> bool:
 
 
 def own_ablation(experiment: AnyExperiment) -> str:
-    """The table of drops that judges a run: the exact one, but for the authors' ablation under `released`.
-
-    So it is under `released` without one of its switches.
+    """Name of the table of drops by which a run is judged: the exact ablation, or the authors' ablation under
+    `released`. The same applies to `released` without one of its switches.
     """
     decoder = Experiment.of(experiment)
     if decoder is None or not decoder.condition.startswith(RELEASED):
@@ -124,11 +123,10 @@ def log_loss(row: StudyRow) -> float | None:
 
 
 def time_to_learn(row: StudyRow) -> float | None:
-    """Steps until held-out accuracy is within `REACHED` of the best possible one, as a share of the run's.
-
-    Known to the evaluations, one per epoch. A run that never gets there counts as if it did at the evaluation
-    after its end: a mean restricted to that time, the same for all runs of a comparison, so that censoring
-    needs no model.
+    """Steps until the held-out accuracy reaches `REACHED` of the best possible one, as a share of the run's
+    steps. The resolution is one evaluation per epoch. A run that never reaches it counts as if it did at the
+    evaluation after its end. The result is a restricted mean, with the same limit for all runs of a
+    comparison, so that censoring needs no model.
     """
     table, ceiling = row.tables.get("metrics"), row.facts["bayes_accuracy"]
     if table is None or ceiling is None:
@@ -180,7 +178,7 @@ def _any_deposit(row: StudyRow, layers: tuple[int, ...] | None, ablation: str | 
 
 @dataclass(frozen=True)
 class Seen:
-    """What there is of the runs that a claim asks for.
+    """Available rows of the runs that a claim needs.
 
     Args:
         arms: Names of the arms, in order.

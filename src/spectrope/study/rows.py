@@ -19,7 +19,7 @@ DIGITS = 6  # Significant ones that a row keeps.
 
 @dataclass(frozen=True)
 class StudyRow:
-    """One finished run as a claim sees it.
+    """Record of one finished run, as used by claims.
 
     Args:
         experiment: What was run.
@@ -94,10 +94,9 @@ class StudyRow:
         return job.experiment == self.experiment and set(job.tables) <= set(self.tables)
 
     def joined(self, later: "StudyRow") -> "StudyRow":
-        """This row with what a later one of the same training adds or replaces.
-
-        Of two trainings of one experiment the one with more tables counts, else the later one: scores of one
-        beside tables of the other would be of no network at all.
+        """This row, updated with a later row of the same training. If an experiment was trained twice, the
+        row with more tables counts, or else the later one. They are not merged, because scores and tables
+        must come from the same network.
         """
         if self.facts["finished_at"] == later.facts["finished_at"]:
             return replace(later, tables={**self.tables, **later.tables})

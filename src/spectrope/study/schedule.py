@@ -1,4 +1,4 @@
-"""The runs that the plan has for a scale, in the order in which they are made, and the time they may take."""
+"""Planned runs of a scale, in their order, and their time budget."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -45,7 +45,7 @@ def scheduled(jobs: Iterable[Job], scale: str) -> list[Job]:
 
 
 def in_turn(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[Job]:
-    """The jobs that no earlier run of their section of the plan has to wait for.
+    """The jobs that can be run now: all earlier runs of their section of the plan are done or among the jobs.
 
     Args:
         jobs: In the plan's order.

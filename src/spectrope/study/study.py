@@ -1,4 +1,4 @@
-"""Claims, conditions, a scale and seeds, together: which runs they need, and what has been found so far."""
+"""A study: claims, conditions, a scale and seeds, with the runs that they need and the results so far."""
 
 import shlex
 from collections import Counter
@@ -39,7 +39,7 @@ class Study:
 
     Args:
         claims: The claims.
-        conditions: Whose confounds; each claim is tested under those of them that concern it.
+        conditions: Conditions to test; each claim is tested under those that apply to it.
         scale: How large the runs are.
         seeds: Seeds of every arm, counted from the first that a claim has not explored; a claim about
             something rare takes more (`seeds_of`).
@@ -71,7 +71,7 @@ class Study:
         return [row for job in self.jobs(rows) if (row := rows.get(job.experiment)) is not None]
 
     def commands(self, place: Path = RESULTS) -> list[str]:
-        """The commands that do what this study lacks: of claims as they are, and of those at best rates.
+        """Commands that complete this study, for the claims themselves and for their tuned forms.
 
         Args:
             place: Folder of the rows.
@@ -126,7 +126,7 @@ class Study:
         return scheduled(claim.jobs(condition, self.scale, self.seeds_of(claim, condition), rows), self.scale)
 
     def seeds_of(self, claim: Claim, condition: str) -> tuple[int, ...]:
-        """As many as the claim needs for each seed at its scale; those of other seeds are others."""
+        """The seeds of a claim: as many per seed of the study as it needs at this scale, without overlap."""
         planned = planned_times(self.scale, claim.planned_as, condition)
         times = claim.times if self.scale == EXPLORED_AT else planned
         return tuple(times * seed + more for seed in self.seeds for more in range(times))
@@ -239,7 +239,7 @@ def harvest(root: Path, wanted: Container[AnyExperiment], rows: StudyRows) -> tu
 def carry_out(
     jobs: Sequence[Job], rows: StudyRows, root: Path, engine: Engine, watch: Watch = unwatched
 ) -> None:
-    """Do the jobs that no row covers, adding each row as its job ends.
+    """Run the jobs that no row covers, and add each row when its job ends.
 
     Raises:
         Interrupted: After Ctrl-C; what was done is kept.

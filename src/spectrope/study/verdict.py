@@ -1,4 +1,4 @@
-"""From the parts of a claim to one word, which its headline part decides."""
+"""Verdict of a claim, decided by its headline part."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,11 @@ from spectrope.study.quantities import Seen
 Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
 Limit = Literal["", "at least", "at most", "not measured"]
 WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the last, which comes before all.
-    "saturated": "neither arm errs enough, or is right enough, to tell which is ahead; so are exact ties",
+    "saturated": "both arms make too few errors, or too few correct answers, to determine which is ahead; "
+    "also exact ties",
     "reproduced": "the interval lies beyond the smallest effect of interest",
-    "direction only": "the interval lies beyond no effect, and not beyond the smallest one of interest",
+    "direction only": "the interval excludes 0 in the predicted direction, but not the smallest effect of "
+    "interest",
     "contradicted": "the interval lies below no effect, or within plus or minus the smallest one of interest",
     "undecided": "none of these",
     "not testable here": "for the reason given",
@@ -23,7 +25,7 @@ WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One prediction of a claim, and what the seeds say.
+    """One prediction of a claim, with the values of the seeds.
 
     Args:
         quantity: What is measured, such as "RoPE minus ALiBi, held-out accuracy".
@@ -31,7 +33,8 @@ class Part:
         values: One per seed.
         paper: The same quantity in the paper, in the same unit, where it gives one.
         premise: Whether the claim has nothing to say unless this holds.
-        saturated: Whether its arms cannot be told apart, since neither errs, or is right, often enough.
+        saturated: Whether its arms cannot be distinguished, because both make too few errors, or too few
+            correct answers.
         limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured, "not
             measured" where both do; else empty.
         untrained: The arms whose training was not finished, in words; empty if none.
@@ -51,7 +54,7 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class PartResult:
-    """A part with its interval and its word.
+    """A part with its interval and its verdict.
 
     Args:
         part: The part.
@@ -100,7 +103,7 @@ class PartResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ClaimVerdict:
-    """What some runs say of a claim under one condition.
+    """Verdict on a claim under one condition.
 
     Args:
         claim: Its name.
@@ -142,10 +145,10 @@ def decide(
     untestable: str = "",
     waiting: Collection[int] = (),
 ) -> ClaimVerdict:
-    """Judge a claim by one part, which was named before; the others have intervals and decide nothing.
-
-    Each word is decided at one-sided 2.5 %, whichever way it goes. There is one decision per claim and
-    condition, so that nothing is corrected here; the page says which words their number leaves open.
+    """Judge a claim by one part, which was named in advance; the others have intervals but decide nothing.
+    Each verdict is decided at a one-sided level of 2.5 %. There is one decision per claim and condition, so
+    no correction is applied here; the page marks verdicts that are not significant after correction for their
+    number.
 
     Args:
         claim: Its name.
@@ -198,7 +201,7 @@ def _whole(
     if untestable:
         return refused, untestable
     if deciding is None:
-        return refused, "rows do not tell what its headline part is to judge"
+        return refused, "the existing rows do not determine the headline part"
     if not deciding.enough:
         return refused, _too_few(deciding, minimum, waiting)
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):

@@ -66,7 +66,7 @@ class TaskConfig(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """How large a task is at one scale; None keeps the default, of the task's fields or of the scale.
+    """Size of a task at one scale; None uses the default of the task or of the scale.
 
     Args:
         config: The task's fields.
@@ -98,10 +98,10 @@ class Task(FromConfig):
 
     Args:
         config: The task's own configuration, an instance of its `Config`.
-        fields: Fields of that configuration, where none is given; the others keep their defaults.
+        fields: Fields of the configuration, if no `config` is given; all others keep their defaults.
 
     Raises:
-        ConfigError: If both or something else is given, or a field is unknown or breaks a rule.
+        ConfigError: If both are given, `config` has another type, or a field is unknown or breaks a rule.
     """
 
     registry = TASKS
@@ -147,7 +147,7 @@ class Task(FromConfig):
         raise ConfigError(f"task {self.config.kind!r} has no longer form: its class defines no `longer`.")
 
     def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
-        """The label that the task's own rule gives each sequence: the oracle."""
+        """The correct label of each sequence by the rule of the task (the oracle)."""
         raise NotImplementedError
 
     def bayes_accuracy(self, n: int = 8000, seed: int = 0) -> float:

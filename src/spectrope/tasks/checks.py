@@ -11,7 +11,7 @@ CheckedRule = tuple[bool, str]  # Whether it holds, and its words.
 
 
 def check_task(task: Task, n: int = 1000, seed: int = 0) -> None:
-    """Refuse a task that violates an assumption.
+    """Raise an error if a task violates an assumption.
 
     Args:
         task: The task, at the sizes that will be trained.

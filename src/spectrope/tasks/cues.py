@@ -29,13 +29,13 @@ def with_cue(
     index: np.ndarray,
     n_tokens: int,
 ) -> Int[np.ndarray, "n t"]:
-    """Tokens from which only content or only position can be told.
+    """Tokens that carry only content or only position.
 
     Args:
         tokens: Numbers of tokens from 0, of which the first `lengths` count.
         lengths: Tokens of each sequence.
-        cue: "both" leaves them as they are; "content" puts them in random order; "position" adds a uniform
-            random number to each, modulo the number of tokens, so that they are independent of the label.
+        cue: "both" leaves them unchanged; "content" shuffles them; "position" adds a uniform random number to
+            each, modulo the number of tokens, so that they are independent of the label.
         seed: The data set's seed.
         stream: Name of the task.
         index: Numbers of the examples.

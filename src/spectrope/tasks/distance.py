@@ -138,9 +138,8 @@ class Distance(TriggerTask, name="distance"):
 
 
 def extended(batch: Batch, factor: float, words: np.ndarray, seed: int, start: int = 0) -> Batch:
-    """Each sequence with words before and after it, so that it has `factor` times its own number.
-
-    How many come before is uniform; words are drawn with replacement.
+    """Extend each sequence to `factor` times its length with words before and after it. The number of words
+    before it is uniform; words are drawn with replacement.
 
     Args:
         batch: Examples from number `start` on.

@@ -21,8 +21,8 @@ class Dyck(Task, name="dyck"):
 
     Half of the sequences are words of the Dyck language :math:`D_{k,d}`, uniform among those with p pairs of
     brackets of one kind, :math:`p \sim U\{\lfloor n/2 \rfloor + 1..n\}`, with the kinds of pairs uniform.
-    The others are such words with two brackets swapped so that they are none any more: how often each bracket
-    occurs tells nothing.
+    The others are such words with two brackets swapped so that they are no longer balanced; the frequencies
+    of the brackets therefore carry no information about the label.
 
     With `cue="content"` brackets are in random order, with `cue="position"` each is replaced at random; the
     best accuracy is then 1/2.
@@ -85,7 +85,8 @@ class Dyck(Task, name="dyck"):
         return Batch(*(torch.from_numpy(values) for values in (inputs, labels, 2 * pairs)))
 
     def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
-        """1 where brackets are balanced within the depth; always 1 in the controls, where nothing tells."""
+        """1 if brackets are balanced within the depth; always 1 in the controls, in which the label cannot be
+        inferred."""
         if self.config.cue != "both":
             return torch.ones(len(batch)).long()
         words, lengths = batch.inputs.cpu().numpy() - 1, batch.lengths.cpu().numpy()

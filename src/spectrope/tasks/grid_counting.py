@@ -16,12 +16,12 @@ ASKED, COUNTED, FILLER = 1, 2, 3  # Token ids: of the cell that asks, of what is
 
 
 class GridCounting(Task, name="grid_counting"):
-    r"""A grid, row by row, with one cell that asks; the label is how many marks its column holds.
+    r"""A grid, row by row, with one query cell; the label is the number of marks in its column.
 
-    The column and the row of the asking cell are uniform, the count is :math:`c \sim U\{0..k\}`, and the c
+    The column and the row of the query cell are uniform, the count is :math:`c \sim U\{0..k\}`, and the c
     cells are uniform in the column. In every other column, each cell has a mark with the same probability as
-    in this one, so that the number of marks in the grid says little. The task supplies positions (order, 0,
-    row, column).
+    in this one, so that the total number of marks reveals little about the label. The task supplies positions
+    (order, 0, row, column).
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What tasks on a grid share: batches with positions on three axes, and the place of a mark."""
+"""Common functions of tasks on a grid: batches with positions on three axes, and the position of a mark."""
 
 import numpy as np
 import torch

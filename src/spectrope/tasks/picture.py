@@ -18,9 +18,9 @@ class PictureCopy(Task, name="picture"):
     r"""A picture, row by row, and the first k of its words in another order; the label is the next.
 
     Cells have words uniform with replacement, and :math:`k \sim U\{0..rc - 1\}` for r rows and c columns. The
-    copy runs down the columns, so that a word's successor stands below it, c places further on, or at the
-    head of the next column; with `order` "rows" it runs as the picture is written. The last word of the
-    picture is followed by one that says that the copy begins.
+    copy runs down the columns, so the successor of a word is the cell below it, c tokens later, or the top of
+    the next column; with `order` "rows", the copy has the order of the picture. A special token after the
+    picture marks the start of the copy.
 
     The task supplies positions (order, time, row, column) as M-RoPE numbers a picture before a text;
     encodings of one axis read the order.

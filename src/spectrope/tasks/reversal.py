@@ -78,7 +78,8 @@ class Reversal(Task, name="reversal"):
         return Batch(*(torch.from_numpy(values) for values in (inputs, labels, length + 1)))
 
     def solve(self, batch: Batch, seed: int) -> Int[Tensor, " n"]:
-        """The queried word; the most frequent one where order cannot be told, else the first."""
+        """The queried word; in the controls, the most frequent word ("content") or the first word
+        ("position")."""
         inputs, rows = batch.inputs.cpu(), torch.arange(len(batch))
         if self.config.cue == "position":
             return torch.zeros(len(batch)).long()

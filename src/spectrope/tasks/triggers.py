@@ -40,8 +40,8 @@ class TriggerConfig(TaskConfig):
 class TriggerTask(Task):
     """Base of tasks about trigger words.
 
-    A subclass says how many there are, draws examples in `draw`, and gives the exact `posterior` of the
-    label, from which the oracle and the best possible accuracy follow.
+    A subclass defines the number of trigger words, draws examples in `draw`, and computes the exact
+    `posterior` of the label, from which the oracle and the best possible accuracy follow.
     """
 
     Config = TriggerConfig

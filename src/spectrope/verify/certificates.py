@@ -1,7 +1,7 @@
-"""The verifier: reads a certificate, recomputes its bounds in interval arithmetic, and refuses what fails.
-
-It imports the standard library and python-flint, and nothing of what wrote the certificate. Numbers are
-binary64 floats, which JSON holds exactly. A comparison of intervals is true if it is certain.
+"""Certificate verifier: recomputes the bounds of a certificate in interval arithmetic, and refuses those "
+"that fail. It imports only the standard library and python-flint, not the code that wrote the certificate. "
+"Numbers are binary64 floats, which JSON represents exactly. A comparison of intervals is true only if it "
+"is certain.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ Told = tuple[list[str], list[str]]  # What is proved, and what it rests on.
 
 
 class CertificateError(Exception):
-    """A certificate that does not hold, in one line: which field, and why."""
+    """A certificate does not hold; the one-line message names the field and the reason."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def verify_file(path: str | Path, inputs: str | Path | None = None) -> Proof:
     head |= {"inputs": [_fields("text", "name sha256"), 0], "digest": "text"}
     _check(certificate, head | _fields("any", "claim witness"), "certificate")
     same = certificate["digest"] == digest(certificate)
-    _require(same, "digest", "is not that of the other fields: the certificate was changed")
+    _require(same, "digest", "does not match the other fields: the certificate was changed")
     for number, one in enumerate(certificate["inputs"]):
         _require(not set(one["name"]) & set("/\\\0"), f"inputs[{number}].name", "must be no path")
         place = None if inputs is None else Path(inputs) / one["name"]
@@ -153,8 +153,9 @@ def check_attention(claim: Any, witness: Any) -> Told:
     worst = f"{max(head['error_bound'] for head in heads):.6g} max|v|"
     within = f"attention of {len(heads)} heads at {length} tokens is within {worst} of exact attention"
     return [f"{within}, for all logits within the ranges stated"], [
-        f"logits keep within the ranges, which were measured on sequences of {claim['tokens']} tokens",
-        "no term passes more roundings than the witness counts, and no transform loses more than stated",
+        f"logits stay within the ranges, which were measured on sequences of {claim['tokens']} tokens",
+        "no term is rounded more often than the witness counts, and no transform has a larger error than "
+        "stated",
     ]
 
 
@@ -219,7 +220,7 @@ MOST_ROWS = 4096
 
 
 def check_eigenvalues(claim: Any, witness: Any) -> Told:
-    """Each extreme eigenvalue passes the inner end of its interval, by a Rayleigh quotient, not the outer."""
+    """Check that each extreme eigenvalue lies in its interval: a Rayleigh quotient bounds it from inside."""
     n, entries = claim["n"], [float(x) for x in witness["entries"]]
     _require(n <= MOST_ROWS, "claim.n", f"must be at most {MOST_ROWS}")
     _require(len(entries) == n, "witness.entries", f"must hold {n} numbers, the entries at lags 0 to n - 1")
@@ -288,7 +289,8 @@ AUDIT = {"claim": VERDICT | {"layers": [LAYER, 1]}, "witness": [EVIDENCE, 1]}
 
 
 def check_audit(claim: Any, witness: Any) -> Told:
-    """Verdicts follow from the sampled vectors and the values of each layer, and its declared law."""
+    """Check that the verdicts follow from the sampled vectors, the values and the declared law of each
+    layer."""
     layers, counts = claim["layers"], dict.fromkeys(VERDICTS, 0)
     _require(len(witness) == len(layers), "witness", "must have an entry per layer")
     places = {(layer["stack"], layer["layer"]) for layer in layers}
@@ -311,7 +313,8 @@ def check_audit(claim: Any, witness: Any) -> Told:
     outcome = "differs" if counts["differs"] else whole
     _require(claim["outcome"] == outcome, "claim.outcome", f"must be {outcome!r} by the layers' verdicts")
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    rests = "the measurements are of the inputs, and laws and values those that their configuration declares"
+    rests = "the measurements were made on the inputs, and the laws and values are those declared in their "
+    "configuration"
     return [f"the verdicts of {len(layers)} layers ({told}) follow from what was measured"], [rests]
 
 

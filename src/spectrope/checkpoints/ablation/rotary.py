@@ -1,4 +1,5 @@
-"""Heads of a checkpoint under another rotation: bands removed, frozen or kept, content and position apart."""
+"""Heads of a checkpoint with a changed rotation: bands removed, frozen or kept, or only content or "
+"position."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -154,15 +155,15 @@ def rotary_name(model: nn.Module) -> str:
     rotations = rotations_of(model)
     if len(rotations) > 1:
         raise UnsupportedError(
-            f"{type(model).__name__} has {len(rotations)} rotary modules; frequency bands are measured in "
-            "models in which one module turns all layers, such as Llama."
+            f"{type(model).__name__} has {len(rotations)} rotary modules; frequency bands are only "
+            f"supported in models in which one module rotates all layers, such as Llama."
         )
     return rotations[0].name
 
 
 @contextlib.contextmanager
 def rotations_recorded(model: nn.Module, sink: Callable[[RotatedHeads], None]) -> Iterator[None]:
-    """While the block runs, hand every attention call of the model to `sink`, with its rotation.
+    """Context manager that passes every attention call of the model to `sink`, with its rotation.
 
     Raises:
         UnsupportedError: If the model does not rotate by one module that returns cosines and sines.
@@ -173,8 +174,8 @@ def rotations_recorded(model: nn.Module, sink: Callable[[RotatedHeads], None]) -
         pair = isinstance(output, tuple) and len(output) == 2
         if not (pair and all(isinstance(part, Tensor) and part.ndim == 3 for part in output)):
             raise UnsupportedError(
-                f"{type(model).__name__} rotates by something else than cosines and sines per position, "
-                "which frequency bands need."
+                f"{type(model).__name__} does not rotate by cosines and sines per position, which frequency "
+                f"bands require."
             )
         waves[:] = [output]
 

@@ -37,7 +37,7 @@ Content = str | Path | Sequence[str] | Tensor
 
 @dataclass(frozen=True, repr=False)
 class AblatedModel(Shown, HeadEffects):
-    """What changing each head of a language model costs it.
+    """Effect of ablating each head of a language model.
 
     Args:
         on: What it was scored on, in words.
@@ -91,7 +91,7 @@ def ablate_model(
     batch: int | None = None,
     watch: Watch = unwatched,
 ) -> AblatedModel:
-    """Change every head of a language model by itself and measure what it costs.
+    """Ablate each head of a language model in turn, and measure the effect.
 
     Args:
         model: A Hugging Face model, or an `OwnModel`.
@@ -102,11 +102,12 @@ def ablate_model(
         length: Tokens of each, at most those of a text; ids have theirs.
         layers: Layers whose heads to change, of each stack.
         fill: What takes the place of a head's output.
-        batch: Sequences in one batch, changed copies included; None takes what fills the device.
+        batch: Number of sequences per batch, including changed copies; None chooses a batch that fills the
+            device.
         watch: Called with the heads done.
 
     Raises:
-        ConfigError: If there are no such contents.
+        ConfigError: If the sequences cannot be created from `on`.
         UnsupportedError: If it is no language model, or its loss is not finite.
     """
     subject, data = CheckpointSubject.of(model), contents(model, on, tokenizer, examples, length)

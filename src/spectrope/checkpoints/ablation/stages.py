@@ -1,7 +1,6 @@
-"""A language model on some sequences, rerun from any attention module's heads.
-
-Blocks before the cut hand their input on, the block at the cut is given the state that it would get, and its
-attention, where nothing else happens in it, gives the projection of the heads as they were changed. An
+"""A language model on some sequences, rerun from the heads of any attention module. Blocks before the cut "
+"return their input, the block at the cut receives its stored input, and its attention, if it does nothing "
+"else, returns the projection of the changed heads. An
 encoder before the cut is not run at all. The rest runs as it is, through the library's own code, whatever a
 block does with its attention.
 """

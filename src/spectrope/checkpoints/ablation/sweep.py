@@ -35,14 +35,14 @@ TOKENS = {"cpu": 2**10, "cuda": 2**15}
 
 @dataclass(frozen=True)
 class HeadCost:
-    """What changing one head costs; layers and heads count from 0, as in the checkpoint.
+    """Effect of ablating one head; layers and heads count from 0, as in the checkpoint.
 
     Args:
         role: "" in a model with one stack; else "encoder", "decoder", or "cross" where a decoder attends to
             what the encoder put out.
         layer: Layer of the head in its stack.
         head: Its number within the layer.
-        fill: What took the place of its output.
+        fill: Replacement for its output.
         loss_increase: Ablated minus intact cross-entropy, in nats per scored token, the mean over sequences.
         loss_increase_low: Lower end of its 95 % interval over sequences.
         loss_increase_high: Upper end.
@@ -125,9 +125,8 @@ def checkpoint_sweep(
     seed: int = 0,
     watch: Watch = unwatched,
 ) -> CheckpointSweep:
-    """Change every head of a language model by itself, before the output projection, exactly.
-
-    Layers before the head's, and its own layer's attention, are computed once for all heads of its layer.
+    """Ablate each head of a language model in turn, before the output projection, on all sequences. The
+    layers before a head, and the attention of its own layer, are computed once for all heads of the layer.
 
     Args:
         model: A Hugging Face language model; its weights are never touched.

@@ -15,7 +15,7 @@ from spectrope.core import ConfigError
 
 @contextlib.contextmanager
 def zeroed_heads(model: nn.Module, heads: Sequence[tuple[Any, ...]]) -> Iterator[nn.Module]:
-    """The model with zeros in the place of some heads' outputs, before the output projection.
+    """Context manager that sets the outputs of some heads to zero, before the output projection.
 
     Args:
         model: A Hugging Face model or an `OwnModel`; its weights are never touched.

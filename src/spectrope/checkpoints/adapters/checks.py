@@ -18,7 +18,7 @@ MOST_LAYERS = 1000  # Above it a number of layers is compared with the weights b
 
 
 def check_folder(folder: Path, *, allow_pickle: bool, trust_remote_code: bool) -> None:
-    """Refuse a folder that is no checkpoint, or one whose files would be read or run against the user's will.
+    """Raise an error if a folder is not a checkpoint, or if its files may not be read or executed.
 
     Args:
         folder: Of the checkpoint.
@@ -67,8 +67,8 @@ def _check_weights(folder: Path, allow_pickle: bool) -> None:
         raise ConfigError(f"{folder} holds no weights: no *.safetensors file.")
     if not allow_pickle:
         raise UnsupportedError(
-            f"{folder} holds pickled weights alone ({pickled[0]}), and unpickling can run code; save them as "
-            "safetensors with save_pretrained where you trust them, or give allow_pickle=True."
+            f"{folder} holds only pickled weights ({pickled[0]}), and unpickling can run code; if you trust "
+            f"them, save them as safetensors with save_pretrained, or pass allow_pickle=True."
         )
 
 

@@ -1,4 +1,4 @@
-"""A cache that claims to hold tokens which were never computed."""
+"""Cache filled with zeros, which represents tokens that were never computed."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def cache_of(past: int) -> Any:
-    """A cache for the library's models whose keys and values of so many tokens are zeros."""
+    """Create a cache for transformers models that holds zero keys and values for a number of tokens."""
     from transformers import DynamicCache
 
     class Claimed(DynamicCache):

@@ -28,7 +28,7 @@ REQUIRED = {
 
 
 def check_values(file: Path, parts: list[dict[str, Any]]) -> None:
-    """Refuse numbers with which no frequency is finite, or no layer has a size.
+    """Raise an error for values that give infinite frequencies or invalid layer sizes.
 
     Args:
         file: The configuration.

@@ -23,7 +23,7 @@ def before(
 ) -> Iterator[None]:
     """Call `act` with the name, positional and named arguments of each of these modules before it runs.
 
-    What `act` returns, if anything, takes the arguments' place.
+    If `act` returns a value, it replaces the arguments.
     """
 
     def hook(name: str) -> Callable[..., Any]:
@@ -102,7 +102,7 @@ def with_all_states(
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout while the block runs; every module is then in the mode that it was in."""
+    """Context manager that disables dropout and restores the mode of every module on exit."""
     training = {module: module.training for module in model.modules()}
     model.eval()
     try:
@@ -114,7 +114,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Another function in the place of a module's own forward pass while the block runs."""
+    """Context manager that replaces the forward method of a module."""
     previous = module.__dict__.get("forward")
     module.forward = forward
     try:
@@ -127,12 +127,10 @@ def running(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator[None]:
-    """Let feed-forward layers return zeros while the block runs, which saves most of a forward pass.
-
-    This changes nothing that is observed by a probe that replaces the input of every attention layer. A
-    module counts as a feed-forward layer if it is named so, stands beside or above an attention module,
-    and maps one token to a tensor of the same shape; a layer that also returns the choices of a router does
-    not.
+    """Context manager in which feed-forward layers return zeros, which saves most of a forward pass. This
+    does not affect probes that replace the input of every attention layer. A module counts as a feed-forward
+    layer if its name says so, it is a sibling or parent of an attention module, and maps one token to a
+    tensor of the same shape; a layer that also returns the choices of a router does not.
 
     Args:
         model: In evaluation mode.

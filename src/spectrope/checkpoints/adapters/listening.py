@@ -1,4 +1,4 @@
-"""Record attention calls of a model that computes as it does without being listened to."""
+"""Record the attention calls of a model without changing its outputs."""
 
 import contextlib
 from collections.abc import Collection, Iterator

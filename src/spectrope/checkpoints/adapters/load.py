@@ -32,7 +32,7 @@ def open_model(
     dtype: Dtype = "auto",
     layers: slice | None = None,
 ) -> nn.Module:
-    """The model of a checkpoint, in evaluation mode on the CPU.
+    """Open the model of a checkpoint, in evaluation mode on the CPU.
 
     Args:
         source: A local folder, or the id of a model that is in the local cache.
@@ -40,8 +40,8 @@ def open_model(
         trust_remote_code: Whether code that comes with the checkpoint may run.
         allow_pickle: Whether weights may be unpickled, which can run code, where there are no safetensors.
         dtype: Of the weights; "auto" keeps the checkpoint's.
-        layers: Which layers to have, None for all; the weights of others are not read, and those taken keep
-            their numbers. Such a model is for measuring layers by themselves.
+        layers: Layers to load, None for all. Weights of other layers are not read, and loaded layers keep
+            their numbers. Such a model is only suitable for measuring single layers.
 
     Raises:
         ConfigError: If there is no such checkpoint, it has no configuration that can be read, lacks weights
@@ -132,7 +132,8 @@ def _check_weights_of(model: nn.Module, source: str | Path, loaded: dict[str, An
     if wrong := sorted(loaded["mismatched_keys"]):
         name, shape, wanted = wrong[0]
         raise ConfigError(
-            f"{source} cannot be loaded: {name} is {_by(shape)} where its config.json asks for {_by(wanted)}."
+            f"{source} cannot be loaded: {name} has shape {_by(shape)}, but its config.json requires "
+            f"{_by(wanted)}."
         )
     _check_drawn(model, source, loaded["missing_keys"])
     for name, weight in model.named_parameters():
@@ -236,13 +237,14 @@ def _explained(source: str, allow_download: bool) -> Iterator[None]:
         if Path(source).is_dir() or allow_download:
             raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
         raise ConfigError(
-            f"{source} is no folder and not in the local cache; allow_download=True fetches it from the hub."
+            f"{source} is neither a folder nor in the local cache; allow_download=True downloads it from "
+            f"the hub."
         ) from None
     except ValueError as error:
         if "trust_remote_code" in str(error):
             raise UnsupportedError(
-                f"{source} needs code that comes with it, which is not run; read it first, then give "
-                "trust_remote_code=True."
+                f"{source} needs code that comes with it, which is not executed by default; read it first, "
+                f"then pass trust_remote_code=True."
             ) from None
         raise ConfigError(f"{source} cannot be loaded: {_reason(error)}") from None
     except KeyError as error:

@@ -18,7 +18,7 @@ def is_adapter(source: str) -> bool:
 
 
 def base_of(source: str) -> str:
-    """The base that an adapter says it was trained on; "" where it says nothing."""
+    """The base model named by an adapter; "" if it names none."""
     return str(_fields(Path(source)).get("base_model_name_or_path") or "")
 
 

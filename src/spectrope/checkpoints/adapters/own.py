@@ -1,4 +1,4 @@
-"""Describe a model of one's own, so that functions for Hugging Face models apply to it."""
+"""Describe a user-defined model, so that functions for Hugging Face models apply to it."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,31 +20,31 @@ LEAST_VOCABULARY = 6  # Probes put token 5 at every position.
 
 
 class OwnModel(nn.Module):
-    """A plain `nn.Module` with what audit, ablation and spectra need to know of it.
+    """A plain `nn.Module` with the information that audit, ablation and spectra need.
 
     The module maps token ids of shape (b, t) to token logits of shape (b, t, vocabulary), in one stack of
     blocks that stand in an `nn.ModuleList` or `nn.Sequential` and whose first argument is the hidden states
     (b, t, c). Queries, keys and heads are read as it runs: from a product (`@`, `matmul`, `bmm`, `einsum`)
     that ends in a softmax over (b, h, i, j), from `scaled_dot_product_attention`, or from
     `nn.MultiheadAttention`; the heads are what enters the first linear map behind. Attention inside another
-    fused kernel does not show; `forwards` gives its class a forward pass that does. The module and its
-    weights stay as they are.
+    fused kernel cannot be observed; pass an equivalent forward method for its class in `forwards`. The module
+    and its weights are not changed.
 
     Args:
         model: The module.
         vocabulary: Number of token ids, at least 6; None takes the number of rows of an embedding that is
             also the number of outputs of a linear map.
-        max_length: Most tokens of a sequence; None where there is no limit.
-        encoding: What it is meant to apply: the name of an encoding, its configuration, or fields as a
-            Hugging Face `config.json` has them; None declares nothing.
+        max_length: Maximum number of tokens in a sequence; None for no limit.
+        encoding: The intended encoding: its name, its configuration, or fields as in a Hugging Face
+            `config.json`; None declares nothing.
         predictor: Dotted name of the linear map from states to token logits; None takes the last one with as
             many outputs as tokens.
-        mask_token: Id that hides a token, for models that see both ways.
+        mask_token: Id of the mask token, for bidirectional models.
         forwards: For classes of attention modules that hide their kernel, a function that is called in the
             place of their forward pass, with the module before its arguments.
 
     Raises:
-        ConfigError: If the vocabulary is too small or not to be seen, or there is no such `predictor`.
+        ConfigError: If the vocabulary is too small or cannot be determined, or there is no such `predictor`.
         UnsupportedError: If the encoding cannot be declared, or a `nn.MultiheadAttention` is not
             `batch_first` or adds keys of its own.
 
@@ -99,7 +99,9 @@ class OwnModel(nn.Module):
             UnsupportedError: If some of the sequences are padded, of which the module is told nothing.
         """
         if attention_mask is not None and not bool(attention_mask.all()):
-            raise UnsupportedError(f"{self.name} takes sequences of one length alone; cut or sort them.")
+            raise UnsupportedError(
+                f"{self.name} accepts only sequences of equal length; truncate or sort them."
+            )
         with self.visible():
             return SimpleNamespace(logits=first_of(self.model(input_ids)))
 
@@ -109,7 +111,8 @@ class OwnModel(nn.Module):
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[None]:
-        """While the block runs, attention that torch or the user's code fuses is computed step by step."""
+        """Context manager in which attention fused by torch or by the user's code is computed step by
+        step."""
         fused = torch.backends.mha.get_fastpath_enabled()
         with contextlib.ExitStack() as stack:
             stack.callback(torch.backends.mha.set_fastpath_enabled, fused)

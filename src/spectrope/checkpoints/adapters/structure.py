@@ -49,10 +49,9 @@ BY_FLAG = frozenset(
 
 
 def sees_future(model: nn.Module, stack: str) -> bool | None:
-    """Whether a stack's queries should see keys after them, by the model's architecture; None if it is open.
-
-    Decoders of any kind should not; encoders of masked language models should, unless `is_decoder` is set. A
-    configuration that says `is_causal` or `use_bidirectional_attention` decides.
+    """Whether queries of a stack should attend to later keys, by the model's architecture; None if
+    undetermined. Decoders should not; encoders of masked language models should, unless `is_decoder` is set.
+    A configuration with `is_causal` or `use_bidirectional_attention` takes precedence.
 
     Args:
         model: A Hugging Face model.

@@ -65,7 +65,7 @@ def substituting(model: nn.Module, change: Change) -> Iterator[None]:
     from transformers import AttentionInterface, AttentionMaskInterface
 
     if not uses_interface(model):
-        raise UnsupportedError("its code calls no attention function that could be replaced")
+        raise UnsupportedError("its code calls no attention function that can be replaced")
     masks = AttentionMaskInterface()
     before = [(config, config._attn_implementation_internal) for config in distinct_configs(model)]
     for _, implementation in before:

@@ -165,7 +165,7 @@ def decoder_start(model: nn.Module) -> int | None:
 
 @torch.no_grad()
 def sees_ahead(model: nn.Module) -> bool:
-    """Whether some attention of a model sees keys behind the query.
+    """Whether any attention layer of a model attends to keys after the query.
 
     Raises:
         UnsupportedError: If no attention kernel could be observed.

@@ -1,4 +1,4 @@
-"""What the embeddings of a stack add by position, against what is declared."""
+"""Compare the absolute term that the embeddings of a stack add with its declaration."""
 
 import torch
 

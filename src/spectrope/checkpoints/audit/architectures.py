@@ -1,4 +1,4 @@
-"""Properties that the code of an architecture fixes and its configuration does not declare."""
+"""Properties that are fixed by the code of an architecture and not declared in its configuration."""
 
 from spectrope.checkpoints.adapters import is_library_family
 from spectrope.checkpoints.adapters.own_fields import LEARNED
@@ -136,7 +136,7 @@ def query_factor(declaration: Declaration) -> float:
 
 
 def ambiguity(declaration: Declaration, layer_type: str) -> str:
-    """Why the configuration can be read in two ways, "" if it cannot."""
+    """Why the configuration is ambiguous; "" if it is not."""
     pattern, layers = declaration.get("no_rope_layers"), declaration.get("num_hidden_layers")
     if pattern and (set(pattern) - {0, 1} or (layers is not None and len(pattern) < layers)):
         return (

@@ -1,4 +1,4 @@
-"""The catalogue of faults: a stable code for every respect in which an audit finds a difference."""
+"""Catalogue of faults: a stable code for every kind of difference that an audit can find."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ class Fault:
     """One kind of finding.
 
     Args:
-        code: Stable; never given to another fault.
-        name: What is wrong, in a few words.
+        code: Stable code, never reused for another fault.
+        name: Short description of the fault.
         respects: What findings of this kind are about, as `Discrepancy.what` begins.
         symptom: What the audit reports.
         cause: How it arises.
-        fix: What mends it.
+        fix: How to correct it.
         by_length: How its effect depends on the length of the text.
-        threads: Public reports of it, or of the same mistake elsewhere.
+        threads: Public reports of this fault, or of the same mistake elsewhere.
     """
 
     code: str
@@ -48,7 +48,8 @@ FAULTS = (
         "SPE101",
         "base differs",
         ("base",),
-        "All pairs turn in geometric progression, but with another base than the one declared.",
+        "The frequencies of all pairs are in geometric progression, but with another base than the declared "
+        "one.",
         "The loader does not read `rope_theta` and takes its default of 10000, or a table is reused from a "
         "cache whose key leaves out the base.",
         "Pass the declared base to the rotary module; key cached tables by it.",
@@ -69,7 +70,7 @@ FAULTS = (
         "SPE102",
         "scaling differs",
         ("scaling", "frequencies"),
-        "Some or all pairs turn at other frequencies than the declared schedule gives them.",
+        "Some or all pairs rotate at frequencies other than those of the declared schedule.",
         "The scaling is ignored, replaced by another kind, or built with other parameters, such as swapped "
         "ramp ends or another original length.",
         "Build the frequencies from every field of the declared `rope_parameters`.",
@@ -111,7 +112,7 @@ FAULTS = (
         "SPE104",
         "pairing differs",
         ("pairing",),
-        "Coordinates are paired in the other order: adjacent ones instead of halves, or the reverse.",
+        "Coordinates are paired in the other layout: adjacent coordinates instead of halves, or vice versa.",
         "Code for one layout runs with weights that are laid out for the other.",
         "Permute the rows of the query and key projections, or use the other layout's code.",
         "From the first few tokens on.",
@@ -129,10 +130,10 @@ FAULTS = (
         "SPE105",
         "rotated part differs",
         ("rotated fraction",),
-        "More, fewer or other coordinates turn than declared.",
+        "More, fewer or other coordinates are rotated than declared.",
         "`partial_rotary_factor` or `rotary_pct` is not read, or the last coordinates turn instead of the "
         "first.",
-        "Rotate the declared coordinates alone.",
+        "Rotate only the declared coordinates.",
         "From the first few tokens on.",
         (
             "AI-Hypercomputer/maxtext/issues/4616",
@@ -144,12 +145,12 @@ FAULTS = (
     ),
     Fault(
         "SPE106",
-        "angles are not in proportion to position",
+        "angles are not proportional to position",
         ("angles",),
-        "The phase of some pair departs from a straight line over positions.",
+        "The phase of at least one pair is not linear in the position.",
         "Angles are computed in low precision, or positions repeat.",
         "Compute positions and angles in float32.",
-        "Grows with the position; in bfloat16, neighbouring positions coincide from 256 on.",
+        "Grows with the position; in bfloat16, neighbouring positions begin to coincide above 256.",
         (
             "EleutherAI/gpt-neox/issues/1003",
             "huggingface/transformers/issues/29496",
@@ -160,11 +161,12 @@ FAULTS = (
     ),
     Fault(
         "SPE107",
-        "sense of rotation differs",
+        "direction of rotation differs",
         ("sense of rotation",),
-        "Pairs turn the other way, or not all the same way.",
+        "Pairs rotate in the opposite direction, or not all in the same direction.",
         "A sign of the sine is lost in a port.",
-        "Restore the sign; turned the other way on both sides, kernels are mirrored in the lag.",
+        "Restore the sign. If queries and keys are both rotated the wrong way, kernels are mirrored in the "
+        "lag.",
         "Grows with the distance.",
         (
             "trymirai/lalamo/pull/268",
@@ -175,10 +177,12 @@ FAULTS = (
         "SPE108",
         "positions of keys and queries differ",
         ("position of keys", "position of queries"),
-        "Keys are rotated as if they stood earlier or later than they do.",
-        "An offset of the cache is added on one side alone, or counted from 1 on one side.",
+        "Keys are rotated as if they were at earlier or later positions.",
+        "An offset of the cache is added only to queries or only to keys, or positions are counted from 1 "
+        "on one side.",
         "Rotate queries and keys with the same positions.",
-        "The same shift at every distance; it is largest, relative to the lag, for neighbours.",
+        "The shift is the same at every distance; relative to the lag, it is largest for neighbouring "
+        "tokens.",
         (
             "RobertCsordas/moeut/pull/6",
             "mlx-node/mlx-node/pull/33",
@@ -188,8 +192,9 @@ FAULTS = (
         "SPE109",
         "rotation of single heads differs",
         ("rotation",),
-        "A head or key-value head does not turn, or not in pairs.",
-        "A tensor-parallel split or a reshape applies the rotation to a part of the heads, or to one side.",
+        "A head or key-value head is not rotated, or not in pairs.",
+        "A tensor-parallel split or a reshape applies the rotation only to some of the heads, or only to "
+        "queries or keys.",
         "Rotate every query head and every key-value head.",
         "From the first few tokens on, in the heads named.",
         ("vukrosic/leo-optimizer/pull/2",),
@@ -198,7 +203,7 @@ FAULTS = (
         "SPE110",
         "encoding differs",
         ("encoding",),
-        "The layer applies another family of encoding than declared, or none.",
+        "The layer applies another family of encodings than the declared one, or none.",
         "A pattern of layers without rotation is read inverted, or an encoding is not implemented.",
         "Apply the declared family in this layer.",
         "From the first few tokens on.",
@@ -214,10 +219,11 @@ FAULTS = (
         "SPE111",
         "positions are not those of the tokens",
         ("positions",),
-        "Angles follow the declared frequencies, but at positions that restart, stand still or skip.",
+        "Angles follow the declared frequencies, but positions restart, repeat or skip.",
         "Position ids are computed per chunk or block, or are clamped to the length of a table.",
         "Pass the position of each token in its sequence to the rotation.",
-        "None up to the first token whose position is wrong; beyond it, every distance across it is.",
+        "None up to the first token whose position is wrong; beyond it, every distance across that token is "
+        "wrong.",
         (
             "pegainfer-project/pegainfer/issues/220",
             "NVIDIA/Megatron-LM/issues/560",
@@ -227,10 +233,10 @@ FAULTS = (
         "SPE112",
         "values carry position",
         ("values",),
-        "Values are not the same at every position although their content is.",
-        "The rotation is applied to values as well, or to the whole of a fused projection.",
-        "Rotate queries and keys alone.",
-        "Grows with the distance: what is read from far away is turned the furthest.",
+        "Values differ between positions although their content is the same.",
+        "The rotation is also applied to values, or to an entire fused projection.",
+        "Rotate only queries and keys.",
+        "Grows with the distance: values from distant tokens are rotated by the largest angles.",
         ("labmlai/annotated_deep_learning_paper_implementations/issues/251",),
     ),
     Fault(
@@ -249,7 +255,7 @@ FAULTS = (
         "SPE114",
         "norm of queries or keys is missing",
         ("norm of",),
-        "The norm that the architecture applies to queries or keys is left out, or is another module.",
+        "The norm that the architecture applies to queries or keys is omitted or replaced by another module.",
         "A port or an optimised attention skips `q_norm` or `k_norm`, or loads a class without them.",
         "Apply the norms of the architecture to queries and keys.",
         "Independent of the distance: logits grow with the size of the hidden states.",
@@ -264,10 +270,11 @@ FAULTS = (
         "SPE201",
         "direction of the mask differs",
         ("direction of the mask",),
-        "Queries see keys after them in a decoder, or none in an encoder.",
-        "A causal mask is skipped where no other mask is passed, or `is_causal` is lost on the way.",
+        "In a decoder, queries attend to later keys; or in an encoder, they do not.",
+        "The causal mask is skipped if no other mask is passed, or `is_causal` is not passed on.",
         "Pass the causal mask, or `is_causal`, to the attention kernel of every layer named.",
-        "A decoder's first token may see the whole text; the longer the text, the more of it leaks.",
+        "The first token of a decoder may attend to the whole text; the longer the text, the more "
+        "information leaks.",
         (
             "huggingface/transformers/issues/48745",
             "facebookresearch/xformers/issues/103",
@@ -282,8 +289,9 @@ FAULTS = (
         "SPE202",
         "window or chunk differs",
         ("mask",),
-        "Queries see more or fewer keys than the declared window or chunk holds.",
-        "The window is dropped by one attention backend, or counted with and without the query itself.",
+        "Queries attend to more or fewer keys than the declared window or chunk contains.",
+        "One attention backend ignores the window, or backends disagree on whether the window includes the "
+        "query itself.",
         "Pass the declared window to the kernel; Hugging Face counts the query's own key in it.",
         "None up to the length of the shorter window, then for every query beyond it.",
         (
@@ -302,10 +310,10 @@ FAULTS = (
         "SPE301",
         "slopes of ALiBi differ",
         ("slopes",),
-        "Some head's linear bias falls with another slope than declared.",
+        "The linear bias of at least one head has another slope than declared.",
         "Slopes follow another convention where the number of heads is no power of two, or are given to the "
         "heads in another order.",
-        "Take the authors' slopes, in the order of the heads.",
+        "Use the authors' slopes, in the order of the heads.",
         "The bias is off in proportion to the distance.",
         (
             "ml-explore/mlx/pull/3071",
@@ -320,8 +328,9 @@ FAULTS = (
         "SPE302",
         "buckets of T5 differ",
         ("buckets",),
-        "Lags share entries of the table in another way than declared.",
-        "An encoder uses a decoder's buckets, or the reverse, or their number or reach is not read.",
+        "Lags are assigned to entries of the table in another way than declared.",
+        "An encoder uses a decoder's buckets or vice versa, or the number or maximum distance of buckets is "
+        "not read.",
         "Compute buckets from `relative_attention_num_buckets` and `relative_attention_max_distance`.",
         "Depends on which lags change their bucket.",
         (
@@ -335,7 +344,7 @@ FAULTS = (
         ("values of the bias table",),
         "Biases are not the values that the layer's table holds for their buckets and heads.",
         "The sign is flipped, heads are read in another order, or biases are scaled with the logits.",
-        "Add the rows of `relative_attention_bias` as they are, a column per head.",
+        "Add the rows of `relative_attention_bias` unchanged, one column per head.",
         "From the first few tokens on, in the heads named.",
         ("tenstorrent/tt-metal/pull/56406",),
     ),
@@ -343,8 +352,8 @@ FAULTS = (
         "SPE401",
         "absolute term differs",
         ("absolute term", "vectors by position", "bias less that at lag 0"),
-        "What depends on the position in a layer's input or bias is missing, or is another.",
-        "The table of positions is not added, or is another checkpoint's.",
+        "The position-dependent term in a layer's input or bias is missing or differs.",
+        "The position table is not added, or belongs to another checkpoint.",
         "Add the declared table to the embeddings.",
         "From the first token on.",
         (
@@ -360,16 +369,16 @@ FAULTS = (
         "position.",
         "An offset, such as OPT's 2 or RoBERTa's padding row, is lost, or padding is counted.",
         "Start at the declared row, and skip padding.",
-        "The same shift at every position; harmless where queries and keys are rotated alike.",
+        "The shift is the same at every position; it is harmless if queries and keys are rotated alike.",
         ("huggingface/transformers/issues/5285",),
     ),
     Fault(
         "SPE403",
         "query scale differs",
         ("query scale", "key scale"),
-        "Queries or keys grow over positions otherwise than declared.",
+        "The scale of queries or keys changes with the position in another way than declared.",
         "Temperature tuning of unrotated layers is missing or misread.",
-        "Apply the declared factor by position.",
+        "Apply the declared factor at each position.",
         "None up to the declared floor, then growing with the position.",
         (
             "vllm-project/vllm/pull/19997",
@@ -382,7 +391,8 @@ FAULTS = (
         "attention scale differs",
         ("attention scale",),
         "Dot products of a layer, or of one head, are multiplied by another factor than declared.",
-        "The factor is of another width (the model's, or of a part of the head), `query_pre_attn_scalar` or "
+        "The factor is computed from another width (the model's, or that of a part of the head), "
+        "`query_pre_attn_scalar` or "
         "`attention_multiplier` is not read, YaRN's mscale is left out or applied twice, or queries are "
         "scaled both before and in the kernel.",
         "Compute the factor of every layer from the configuration, and apply it once.",
@@ -399,10 +409,10 @@ FAULTS = (
         "SPE405",
         "cap of attention logits differs",
         ("cap of logits",),
-        "Logits are capped at another size than declared, or not at all.",
+        "Logits are capped at another value than declared, or not at all.",
         "A fused kernel without a cap is used, or `attn_logit_softcapping` is not read.",
         "Use a kernel that caps logits, or plain attention.",
-        "Wherever logits come near the cap; independent of the distance.",
+        "Affects logits near the cap; independent of the distance.",
         (
             "sgl-project/sglang/issues/33915",
             "NVIDIA/TransformerEngine/pull/3391",
@@ -441,9 +451,9 @@ FAULTS = (
         "a way of serving differs",
         ("kernel of", "mask of"),
         "Cached decoding, padding or packing gives another kernel than a plain forward pass.",
-        "Positions or biases restart with each call, or padding is not skipped.",
-        "Count positions from the start of each text in every way of serving.",
-        "Depends on the way of serving; see the finding's query and key.",
+        "Positions or biases restart in each call, or padding is not skipped.",
+        "Count positions from the start of each text in every serving mode.",
+        "Depends on the serving mode; see the query and key named in the finding.",
         (
             "huggingface/transformers/issues/43082",
             "unslothai/unsloth/issues/3699",
@@ -454,10 +464,10 @@ FAULTS = (
         "SPE601",
         "the configuration contradicts itself",
         ("config.json declares",),
-        "Two fields of the checkpoint's own file say different things of one respect.",
+        "Two fields of the checkpoint's configuration contradict each other.",
         "An old and a new layout of the same field are both present, and an edit changed one of them.",
         "Keep one of the fields.",
-        "That of the respect which the finding names.",
+        "As for the property that the finding names.",
         (
             "MakazhanAlpamys/Soup/issues/793",
             "microsoft/onnxruntime-genai/pull/2609",
@@ -471,19 +481,20 @@ FAULTS = (
         "without its factor, a scaling stated twice, or sections that do not fill the rotated pairs.",
         "A converter writes the kind of a scaling and drops its numbers, or the tensor of frequency factors "
         "is lost when a file is edited or requantised.",
-        "Convert the source anew with a converter that knows its architecture, and audit the result.",
+        "Convert the source again with a converter that supports its architecture, and audit the result.",
         "A lost or doubled scaling: as for a wrong base, the error grows in proportion to the distance.",
         ("ikawrakow/ik_llama.cpp/pull/402", "ggml-org/llama.cpp/issues/12468"),
     ),
     Fault(
         "SPE701",
-        "the kernel of a head moved",
+        "the kernel of a head changed",
         ("kernel of head",),
         "A head's positional kernel is not the locked one, although the layer's encoding and the norms of "
         "its queries and keys are.",
         "A conversion permuted rows of the query or key projection, or heads, without the matching layout of "
         "pairs.",
-        "Convert anew with the permutation that the target's code expects, and compare with `spectrope diff "
+        "Convert the checkpoint again with the permutation that the target code expects, and compare with "
+        "`spectrope diff "
         "--role converted`.",
         "From the first few tokens on.",
         ("karpathy/nanochat/issues/264",),
@@ -492,9 +503,9 @@ FAULTS = (
         "SPE702",
         "a layer is missing or no longer read",
         ("layers",),
-        "A layer that was locked or is expected has no attention that the audit reads.",
+        "A layer that was locked, or is expected, has no attention that the audit can read.",
         "Layers were dropped, or a new version computes their attention in another way.",
-        "Compare the numbers of layers; where the attention moved into a fused kernel, load the model with "
+        "Compare the numbers of layers. If attention is now computed by a fused kernel, load the model with "
         '`attn_implementation="eager"` or "sdpa".',
         "Independent of the distance.",
     ),
@@ -505,12 +516,13 @@ FAULTS = (
         "Cached decoding, padding or packing agreed with a plain forward pass when the checkpoint was "
         "locked, and does no longer, or the reverse.",
         "A new version of a library counts positions or builds masks in another way.",
-        "Go back to the locked version, or report the change to the library; SPE501 says what to look for.",
+        "Return to the locked version of the library, or report the change to its maintainers; SPE501 "
+        "describes what to look for.",
         "Depends on the way of serving.",
     ),
     Fault(
         "SPE711",
-        "rows of queries and keys lie in another order",
+        "rows of queries and keys are in another order",
         ("rows of queries", "rows of keys", "order of heads"),
         "Two checkpoints compute the same queries or keys with coordinates or heads in another order.",
         "One was converted between adjacent pairs and halves, or for another split of heads, and the other "
@@ -524,7 +536,7 @@ FAULTS = (
         "SPE712",
         "two models do not fit together",
         ("vocabulary", "trained length", "heads", "width of heads", "width of states"),
-        "Sizes that both models must share for their purpose are not the same.",
+        "Sizes that both models must have in common for this purpose differ.",
         "The models are of different families, or one was resized.",
         "Choose models of one family, or resize one of them.",
         "Independent of the distance, except for the trained length.",
@@ -532,13 +544,13 @@ FAULTS = (
     ),
     Fault(
         "SPE713",
-        "queries and keys are other functions of the layer's input",
+        "queries and keys are different functions of the layer's input",
         ("queries and keys",),
         "For the same input, two checkpoints that should hold the same weights give other logits, which "
         "neither their encodings nor an order of rows explains.",
         "Weights were lost, drawn anew, or transformed in conversion, such as a norm folded into a "
         "projection.",
-        "Compare the weights of the query and key projections of the layers that are named.",
+        "Compare the weights of the query and key projections in the named layers.",
         "From the first token on.",
         ("huggingface/transformers/issues/45902", "huggingface/transformers/issues/34234"),
     ),

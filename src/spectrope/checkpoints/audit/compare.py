@@ -19,14 +19,12 @@ ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One respect in which an expected encoding and the effective one differ.
-
-    Args:
-        what: The respect.
-        expected: What was expected in it.
-        effective: What was measured.
-        note: What it looks like.
-        by: How the expectation is called.
+    """One property in which an expected encoding and the effective one differ. Args:
+    what: The property.
+    expected: Expected value.
+    effective: Measured value.
+    note: Possible explanation.
+    by: Name of the expectation, such as "declared".
         head: Query head, or key-value head where `what` says so; None for a whole layer.
         residual: Largest relative departure, where it is a number.
     """
@@ -52,7 +50,8 @@ class Discrepancy:
 def compare(
     expected: LayerEncoding, effective: LayerEncoding, length: int, noise: float
 ) -> list[Discrepancy]:
-    """Every respect in which a measured encoding departs from the one expected; None in it is not compared.
+    """All properties in which a measured encoding differs from the expected one; properties that are None in
+    the expected encoding are not compared.
 
     Args:
         expected: Declared, or measured on another model.
@@ -91,7 +90,7 @@ def _around(expected: LayerEncoding, effective: LayerEncoding, noise: float) -> 
 def mask_findings(expected: LayerEncoding, effective: LayerEncoding, length: int) -> Iterator[Discrepancy]:
     """Where directions and masks differ.
 
-    Where a query sees the future against the declaration, its keys in the past are what windows are of.
+    If a query attends to future keys contrary to the declaration, windows are determined from its past keys.
     """
     turned = list(_direction(expected, effective))
     yield from turned

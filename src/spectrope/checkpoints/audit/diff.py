@@ -1,4 +1,4 @@
-"""Two models' effective encodings side by side; no declaration is trusted."""
+"""Compare the measured encodings of two models, without using their configurations."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ class LayerDifference:
 
 @dataclass(frozen=True, repr=False)
 class Difference(Shown):
-    """Two audits compared layer by layer.
+    """Layer-by-layer comparison of two audits.
 
     Args:
         first: Name of the first model.
@@ -79,14 +79,14 @@ class Difference(Shown):
 
 
 def diff(first: Any, second: Any) -> Difference:
-    """Compare what two models apply, each layer with that of the same number.
+    """Compare the encodings that two models apply, matching layers by number.
 
     Args:
-        first: The audit of one model.
-        second: That of the other, at the same length.
+        first: Audit of one model.
+        second: Audit of the other model, at the same length.
 
     Raises:
-        ConfigError: If these are no audits, or lengths, layers or heads are not as many.
+        ConfigError: If these are not audits, or their lengths, numbers of layers or numbers of heads differ.
 
     Example:
         >>> import spectrope as sp

@@ -1,4 +1,4 @@
-"""What an attention function makes of its inputs, against softmax of the masked logits."""
+"""Compare the output of an attention function with the softmax of the masked logits."""
 
 import itertools
 from collections.abc import Iterator

@@ -34,12 +34,12 @@ EXPLAINED = 0.1  # Largest share of a departure that another reading of the posi
 
 @dataclass(frozen=True)
 class Far:
-    """What was looked at beyond an audit's length.
+    """Positions and masks that were tested beyond an audit's length.
 
     Args:
-        positions: Of single tokens, ascending; empty where none could be placed.
-        windows: Sizes of windows and chunks whose ends were looked at.
-        unchecked: What was not, in words.
+        positions: Positions of single tokens, ascending; empty if none could be placed.
+        windows: Sizes of windows and chunks whose ends were tested.
+        unchecked: What was not tested, in words.
         findings: By dotted name of the module.
     """
 

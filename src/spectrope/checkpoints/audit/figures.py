@@ -1,4 +1,4 @@
-"""Panels of an audit: what each head's kernel adds by lag, how fast pairs turn, how steep biases fall."""
+"""Panels of an audit: kernels of heads by lag, frequencies of pairs, and slopes of biases."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Each query head and each key-value head by itself: which ones depart from the declaration."""
+"""Find the query heads and key-value heads that deviate from the declaration."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -7,18 +7,18 @@ HARMLESS = 1e-10  # Divergence in nats that is left to rounding.
 
 @dataclass(frozen=True)
 class Impact:
-    """What a finding changes, against the same model with the declared encoding in its place.
+    """Effect of a finding, relative to the same model with the declared encoding.
 
     Args:
-        divergence: Mean Kullback-Leibler divergence of the model's next-token distributions from those of
-            the model put right, in nats; None where it was not computed.
-        loss: Mean loss, less that of the model put right, in nats per token, on random tokens that are
-            repeated once; None where the model predicts no next token.
-        lengths: Tokens read, ascending.
-        by_length: Divergence after so many tokens.
-        layers: In how many layers the finding was put right at once.
-        reason: Why nothing was computed, "" if it was.
-        rounding: Divergence that is left to rounding.
+        divergence: Mean Kullback-Leibler divergence of the model's next-token distributions from those of the
+            corrected model, in nats; None if it was not computed.
+        loss: Mean loss minus that of the corrected model, in nats per token, on random tokens that are
+            repeated once; None if the model does not predict next tokens.
+        lengths: Numbers of tokens read, ascending.
+        by_length: Divergence at each of these lengths.
+        layers: Number of layers in which the finding was corrected together.
+        reason: Why nothing was computed; "" if it was.
+        rounding: Divergence that can be due to rounding.
     """
 
     divergence: float | None = None

@@ -226,12 +226,12 @@ def judge(
         known: Whether the architecture's own code is known to apply what is declared.
     """
     if declared.kind is None and not findings:
-        return "undeclared", "the configuration says nothing that is known here of this layer's encoding"
+        return "undeclared", "the configuration declares no known encoding for this layer"
     family_alone = all(finding.what == "encoding" for finding in findings)
     if declared.kind == "bucketed bias" and effective.kind == "none" and family_alone:
         return "cannot tell", "the table holds the same value in every bucket"
     if effective.kind == "unknown" and family_alone and not known:
-        return "cannot tell", "the kernel varies with position, but as no family known here"
+        return "cannot tell", "the kernel varies with position, but not like any known family"
     if findings:
         return "differs", ""
     wanted, got = declared.turning, effective.turning

@@ -1,4 +1,4 @@
-"""Name what a mistaken rotation does to pairs of coordinates that keep no norm."""
+"""Identify mistakes in rotations that do not preserve the norms of coordinate pairs."""
 
 from collections.abc import Iterator
 

@@ -21,16 +21,18 @@ from spectrope.figures import Section, rendered, write_page
 
 LEAST = 300
 KERNELS = (
-    "What the lag adds to each head's logits when every position holds one and the same content, freed of "
-    "what all keys of a query share. Lines join neighbouring lags; dots are single lags beyond, between "
-    "which a kernel may turn many times. Content is random, so curves differ from head to head; what shows "
-    "is whether they decay, oscillate or stay flat."
+    "The effect of the lag on each head's logits when every position has the same content, after removal of "
+    "the mean over the keys of each query. Lines connect neighbouring lags; dots are single larger lags, "
+    "between which a kernel may oscillate many times. The content is random, so curves differ between "
+    "heads; the figure shows whether they decay, oscillate or stay flat."
 )
 PAIRS = (
-    "How many positions each coordinate pair takes for a full turn. Dots are measured, rings declared; a dot "
-    "outside its ring is a fault. Pairs above a dashed line never turn fully within that length."
+    "Number of positions in which each coordinate pair completes a full turn. Dots are measured, rings "
+    "declared; a dot outside its ring is a fault. Pairs above a dashed line do not complete a turn within "
+    "that length."
 )
-SLOPES = "How many logits each head loses per position of distance. Dots are measured, rings declared."
+SLOPES = "Slope of each head's bias, in logit units per position of distance. Dots are measured, rings "
+"declared."
 
 
 def write_audit(audit: Audit, path: Path) -> Path:
@@ -106,8 +108,8 @@ def _reached(reach: Reach) -> list[Reached]:
         f"turn fully within the declared {reach.trained} positions": lambda pair: pair.turned_in_training,
         f"turn fully within the audited {reach.length}": lambda pair: pair.turned,
         "reach angles that no position within the declared length has": lambda pair: beyond and pair.unseen,
-        "turn by more than half a turn per position": lambda pair: pair.aliased,
-        "are slower than the base alone makes them": lambda pair: pair.slowed,
+        "rotate by more than half a turn per position": lambda pair: pair.aliased,
+        "are slower than the base implies": lambda pair: pair.slowed,
     }
     groups = {what: [pair for pair in reach.pairs if is_one(pair)] for what, is_one in kinds.items()}
     return [
@@ -183,7 +185,7 @@ def _reach(layer: LayerRecord) -> str:
         parts.append(f"{reach.unseen} reach angles that no position within the declared length has")
     if reach.aliased:
         parts.append(
-            f"{reach.aliased} turn by more than half a turn per position, so their sense is ambiguous"
+            f"{reach.aliased} rotate by more than half a turn per position, so their sense is ambiguous"
         )
     if reach.slowed_from is not None:
         most = "which stand still at the end" if reach.slowdown is None else f"by up to {reach.slowdown:.4g}"

@@ -24,12 +24,12 @@ Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by modu
 
 
 class Refused(Exception):  # noqa: N818
-    """A model does not run in some way; says how it failed."""
+    """A model does not run in a serving mode; the message says how it failed."""
 
 
 @dataclass(frozen=True)
 class Paths:
-    """The ways of serving one model.
+    """Serving modes of one model.
 
     Args:
         model: The whole model, in evaluation mode.

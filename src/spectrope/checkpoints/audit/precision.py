@@ -1,4 +1,4 @@
-"""Angles computed in low precision, recognised by computing them so."""
+"""Detect angles computed in low precision by reproducing the computation."""
 
 import itertools
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Measure the impact of findings: the model as it is, against the model with a layer put right."""
+"""Measure the impact of findings: compare the model with a copy in which a layer is corrected."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ MOST = 48  # Positions at which predictions are compared.
 
 @dataclass(frozen=True, eq=False)
 class Remedy:
-    """What puts one layer right in one respect, or why nothing does.
+    """Correction of one layer in one property, or the reason why there is none.
 
     Args:
         module: That attends.

@@ -1,4 +1,4 @@
-"""How far the pairs of a rotation turn: within training, within an audit, and against their base."""
+"""How far the pairs of a rotation turn: within training, within an audit, and relative to their base."""
 
 import math
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class PairReach:
         turned: Whether it makes one within the audited length.
         unseen: Whether within the audited length it reaches angles that no training position had.
         aliased: Whether it turns by more than half a turn per position, so that its sense is ambiguous.
-        slowdown: How many times slower it is than the base alone makes it, 1 where it is not; None where it
-            stands still.
+        slowdown: Factor by which it is slower than the base implies; 1 if it is not slower, None if it does
+            not rotate.
     """
 
     pair: int

@@ -1,4 +1,4 @@
-"""Records of an audit, as plain values that serialise to JSON."""
+"""Records of an audit, which serialise to JSON."""
 
 import dataclasses
 from dataclasses import dataclass, field
@@ -30,8 +30,8 @@ class HeadRecord:
 
     Args:
         head: Its number.
-        position: NoPE where neither probe varies, absolute where the input alone does, relative where the
-            kernel alone does and is Toeplitz up to row effects, mixed otherwise.
+        position: NoPE if nothing varies with position in either probe, absolute if only the input does,
+            relative if only the kernel does and is Toeplitz up to row effects, mixed otherwise.
         toeplitz_distance: Share of the kernel's energy beyond row effects that no Toeplitz matrix explains;
             None where nothing varies or the mask hides part of the kernel.
         slope: Logit units lost per position of distance, for a linear bias.
@@ -142,9 +142,9 @@ class Audit:
         paths: A record per way of serving, where they were asked for.
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
-        untried: Dotted names of modules whose attention function was not run on random inputs.
-        impacts: Of each finding of each layer.
-        far: What was looked at beyond the audited length; None where nothing was.
+        untried: Dotted names of modules whose attention function was not tested on random inputs.
+        impacts: Impact of each finding of each layer.
+        far: What was tested beyond the audited length; None if nothing was.
     """
 
     model: str
@@ -163,7 +163,8 @@ class Audit:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Whether all matches, something differs, or nothing does but something could not be judged."""
+        """Whether everything matches, something differs, or nothing differs but something could not be
+        determined."""
         verdicts = {record.verdict for record in (*self.absolutes, *self.layers, *self.paths)}
         if "differs" in verdicts:
             return "differs"

@@ -51,24 +51,25 @@ def audit(
 ) -> Audit:
     """Measure what every attention layer of a model applies, and compare it with its configuration.
 
-    Two probes: one token at every position shows the absolute term, and one random constant vector in the
-    place of each layer's input shows the kernel.
+    Two probes are used: one token at every position reveals the absolute term, and one random constant vector
+    instead of each layer's input reveals the kernel.
 
     Args:
         model: A Hugging Face model, an `OwnModel`, the folder of a checkpoint, or its id in the local cache.
-        length: Positions; None takes 512, or as many as the model takes.
-        layers: Of a checkpoint, load and measure these alone: a slice, or "0:4", "-2:", "7"; None takes all.
-        dtype: Of a checkpoint, to compute in; "auto" keeps its own.
-        device: Of a checkpoint, to compute on.
+        length: Number of positions; None means 512, or the maximum of the model if that is smaller.
+        layers: For checkpoints: layers to load and measure, as a slice or as "0:4", "-2:" or "7"; None
+            selects all.
+        dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
+        device: For checkpoints: device to compute on.
         paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
             with those of a plain forward pass.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
-        batch: Random vectors, each one row of the batch.
-        seed: Of the random vectors.
-        watch: Called with the numbers of layers measured and in all; None shows them in a terminal or a
-            notebook.
-        opening: What may be done to open a checkpoint: `allow_download`, `trust_remote_code`, `allow_pickle`
-            (see `open_model`).
+        batch: Number of random vectors, one per row of the batch.
+        seed: Seed of the random vectors.
+        watch: Progress callback, called with the number of measured layers and the total; None shows progress
+            in the terminal or notebook.
+        opening: Permissions for opening a checkpoint: `allow_download`, `trust_remote_code` and
+            `allow_pickle` (see `open_model`).
 
     Raises:
         ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2,

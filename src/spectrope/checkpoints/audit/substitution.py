@@ -1,4 +1,4 @@
-"""The declared encoding in the place of the effective one, in one layer and one respect."""
+"""Substitute the declared encoding for the effective one, in one layer and one property."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ Substitution = Callable[[Given], Given]
 REASONS = {
     "SPE112": "what the values were before they turned is not known",
     "SPE113": "a norm and a rotation cannot be exchanged behind them",
-    "SPE114": "what the norm would have put out is not known behind it",
+    "SPE114": "the output of the norm cannot be recovered after it",
     "SPE301": "the code adds this bias outside its attention function",
     "SPE401": "the term enters before the first layer",
     "SPE403": "the declared growth is known at the last position alone",
-    "SPE501": "it is about a way of serving, and a plain forward pass has no fault",
+    "SPE501": "it concerns a serving mode, and a plain forward pass has no fault",
     "SPE601": "the configuration does not say which of its fields is meant",
 }
-UNSEEN = "the kernel turns in no pairs that could be turned back"
+UNSEEN = "the kernel does not rotate pairs that could be rotated back"
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def substitution_of(
         return _sunk(declared.sinks)
     if code == "SPE407":
         return lambda given: replace(given, plain=True)
-    return REASONS.get(code, "nothing is known that could take its place")
+    return REASONS.get(code, "no known encoding could replace it")
 
 
 def _turned(declared: LayerEncoding, measured: LayerMeasurement, length: int) -> Substitution | str:

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
 
 COLUMNS = ("layer", "module", "position", "effective", "declared", "mask", "verdict", "reason")
 SEEN = (
-    "Every layer applies what the configuration declares, as far as this shows: rotation, factor and mask of "
-    "every head, norms of queries and keys, biases and their tables, caps and sinks of logits, values the "
+    "Every layer applies what the configuration declares, in everything that was tested: rotation, factor "
+    "and mask of every head, norms of queries and keys, biases and their tables, caps and sinks of logits, "
+    "values the "
     "same at every position, absolute terms"
 )
 WEIGHTS = "weights, such as rows of a projection permuted in conversion, which no kernel shows"
@@ -100,7 +101,7 @@ def as_html(audit: "Audit") -> str:
 
 def _absolutes(audit: "Audit") -> list[tuple[str, str]]:
     by_verdict = {
-        "undeclared": "positions are added, of which the configuration says nothing that is known here",
+        "undeclared": "positions are added that the configuration does not declare in a known way",
         "cannot tell": "positions are added that are rows of no table",
     }
     named = ((f"embeddings of {one.block}", by_verdict.get(one.verdict)) for one in audit.absolutes)

@@ -1,4 +1,5 @@
-"""Certificates of an audit: sampled queries and keys of every layer, and what else its verdict rests on."""
+"""Certificates of an audit: sampled queries and keys of every layer, and the other evidence for its
+verdict."""
 
 import math
 from collections.abc import Iterator
@@ -27,8 +28,8 @@ Vectors = dict[str, Float[Tensor, "h t d"]]  # By side: one content's, at the sa
 def certified_audit(model: nn.Module, audit: Audit) -> Certified:
     """What an audit found of each layer, with queries and keys measured anew as its witness.
 
-    Every head of both sides is sampled at four positions, with the same content everywhere. Who checks the
-    certificate compares how they turn with the declared frequencies.
+    Queries and keys of every head are sampled at four positions, with the same content everywhere. The
+    verifier compares their rotation with the declared frequencies.
 
     Args:
         model: The model that was audited.

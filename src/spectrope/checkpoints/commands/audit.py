@@ -47,8 +47,8 @@ FOR_MODELS = (
 class Audit(Checkpoints):
     """Compare each layer's positional encoding with the configuration.
 
-    Ends with 0 if every layer matches, with 1 if something differs, with 2 if it cannot be audited, and with
-    3 if nothing differs but something is undeclared, ambiguous, or could not be told.
+    The exit code is 0 if every layer matches, 1 if something differs, 2 if the checkpoint cannot be audited,
+    and 3 if nothing differs but something is undeclared, ambiguous, or could not be determined.
 
     Examples:
     $ spectrope audit path/to/checkpoint --paths --out audit.html

@@ -16,23 +16,23 @@ from spectrope.console import JsonOption, counted, print_json, say, show
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Checkpoints):
-    """Compare what a checkpoint applies now with its lock.
+    """Compare the encodings that a checkpoint applies with its lock file.
 
-    Ends with 0 if nothing moved, with 1 if something did, and with 3 if nothing moved but kernels of heads
-    could not be compared, because their weights are others.
+    The exit code is 0 if nothing changed, 1 if something did, and 3 if nothing changed but kernels of heads
+    could not be compared because the weights differ.
 
     Examples:
     $ spectrope check
     $ spectrope check spectrope.lock --model path/to/converted --junit junit.xml
     """
 
-    lock: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="lock", help="The lock.")] = Path(FILE)
+    lock: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(name="lock", help="Lock file.")] = Path(FILE)
     model: Annotated[
-        str | None, tyro.conf.arg(help="Another checkpoint than the one that the lock names.")
+        str | None, tyro.conf.arg(help="Checkpoint to check (default: the one named in the lock file).")
     ] = None
     json: JsonOption = False
-    junit: Annotated[Path | None, tyro.conf.arg(help="Also write a test report in JUnit's format.")] = None
-    sarif: Annotated[Path | None, tyro.conf.arg(help="Also write what moved in SARIF's format.")] = None
+    junit: Annotated[Path | None, tyro.conf.arg(help="Also write a test report in JUnit format.")] = None
+    sarif: Annotated[Path | None, tyro.conf.arg(help="Also write the differences in SARIF format.")] = None
 
     def run(self) -> int:
         """Measure, print what moved, and say by the exit code whether anything did."""
@@ -61,5 +61,5 @@ def _outcome(result: CheckedLock) -> str:
 
 def _closing(result: CheckedLock) -> str:
     if not result.ok:
-        return "Moved. If it was meant to, run `spectrope lock` again."
+        return "The encoding changed. If this was intended, run `spectrope lock` again."
     return "As locked." if result.whole else "Encodings are as locked."

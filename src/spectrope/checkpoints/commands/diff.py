@@ -17,18 +17,17 @@ from spectrope.console import JsonOption, counted, print_json, refuse_given, sho
 from spectrope.core import ConfigError
 
 ANSWERS = {"yes": "matches", "no": "differs", "cannot tell": "incomplete"}
-ROLE_HELP = "What the others are to the first: draft, adapter, merge, converted or finetuned."
+ROLE_HELP = "Relation of the other checkpoints to the first: draft, adapter, merge, converted or finetuned."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diff(Checkpoints):
     """Compare the positional encodings that two checkpoints apply.
 
-    No configuration is trusted.
-
-    Learned positions are compared by the vectors and biases that were measured, contents not at all.
-    Ends with 0 if every layer applies the same, with 1 if not. With a role it says whether the checkpoints
-    fit together for that purpose, and ends with 0 for yes, 1 for no, and 3 if it could not be told.
+    Configurations are not used. Learned positions are compared by the measured vectors and biases; content is
+    not compared. The exit code is 0 if every layer applies the same encoding, and 1 otherwise. With a role,
+    the command decides whether the checkpoints fit together for that purpose; the exit code is then 0 for
+    yes, 1 for no, and 3 if it cannot be decided.
 
     Examples:
     $ spectrope diff original/ converted/ --role converted

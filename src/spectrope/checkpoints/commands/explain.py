@@ -1,4 +1,4 @@
-"""`spectrope explain`: what a finding's code means."""
+"""`spectrope explain`: explain the code of a finding."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated

@@ -20,7 +20,7 @@ ALL = 2**31  # Tokens of a text, at most.
 
 @dataclass(frozen=True, kw_only=True)
 class Extend(Checkpoints):
-    """Predict and measure a longer context of a checkpoint.
+    """Predict and measure how a checkpoint handles longer contexts.
 
     Names, per head, the share of logits in coordinate pairs that meet new angles. On your texts, prints the
     perplexity of tokens beyond the trained length under several scalings of the rotation, and of the model as
@@ -35,7 +35,7 @@ class Extend(Checkpoints):
         tyro.conf.Positional[str],
         tyro.conf.arg(name="checkpoint", help="Folder, or id of a cached model."),
     ]
-    factor: Annotated[float, tyro.conf.arg(help="New context length over the trained one.")] = 4.0
+    factor: Annotated[float, tyro.conf.arg(help="Ratio of the new context length to the trained one.")] = 4.0
     texts: Annotated[
         tuple[Path, ...], tyro.conf.arg(help="Text files, one document each, to measure perplexity on.")
     ] = ()
@@ -45,10 +45,10 @@ class Extend(Checkpoints):
     ] = None
     stride: Annotated[
         int | None,
-        tyro.conf.arg(help="Tokens between two sliding windows (default: an eighth of one)."),
+        tyro.conf.arg(help="Stride between sliding windows, in tokens (default: an eighth of a window)."),
         RARE,
     ] = None
-    judge: Annotated[str, tyro.conf.arg(help="Method under which key tokens are found."), RARE] = "yarn"
+    judge: Annotated[str, tyro.conf.arg(help="Scaling method used to find key tokens."), RARE] = "yarn"
     json: JsonOption = False
 
     def run(self) -> None:

@@ -17,7 +17,7 @@ COLUMNS = ("layer", "applies", "heads", "verdict")
 
 @dataclass(frozen=True, kw_only=True)
 class Lock(Checkpoints):
-    """Write what a checkpoint applies to a file, for `check`.
+    """Record the encodings that a checkpoint applies, for `check`.
 
     Examples:
     $ spectrope lock path/to/checkpoint
@@ -28,14 +28,14 @@ class Lock(Checkpoints):
         tyro.conf.Positional[str],
         tyro.conf.arg(name="model", help="Folder of a checkpoint, or id of a cached model."),
     ]
-    out: Annotated[Path, tyro.conf.arg(help="The file.")] = Path(FILE)
+    out: Annotated[Path, tyro.conf.arg(help="Lock file to write.")] = Path(FILE)
     layers: LayersOption = None
     length: Annotated[int | None, tyro.conf.arg(help="Positions (default: 128, or the model's limit).")] = (
         None
     )
     contents: ContentsOption = 2
     without_paths: Annotated[
-        bool, tyro.conf.arg(help="Leave out cached decoding, padding and packing."), RARE
+        bool, tyro.conf.arg(help="Skip the checks of cached decoding, padding and packing."), RARE
     ] = False
     json: JsonOption = False
 

@@ -24,7 +24,7 @@ LOCAL_HELP = "Checkpoint to simulate faults on (default: one of the two)."
 
 @dataclass(frozen=True, kw_only=True)
 class Parity(Checkpoints):
-    """Compare two runtimes of one model, and name what makes them differ.
+    """Compare two runtimes of one model, and find why they differ.
 
     A runtime is a checkpoint, with settings of transformers behind it such as
     "?dtype=bfloat16&attention=eager", or the address of a server that completes prompts of token ids and
@@ -38,21 +38,23 @@ class Parity(Checkpoints):
 
     first: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="first", help="The right one: a checkpoint or an address."),
+        tyro.conf.arg(name="first", help="Reference runtime: a checkpoint, or the address of a server."),
     ]
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The other runtime.")]
     local: Annotated[str | None, tyro.conf.arg(help=LOCAL_HELP)] = None
     length: Annotated[
-        int | None, tyro.conf.arg(help=f"Tokens of a prompt (default: {LONGEST}, or the model's limit).")
+        int | None, tyro.conf.arg(help=f"Tokens per prompt (default: {LONGEST}, or the model's limit).")
     ] = None
     prompts: Annotated[int, tyro.conf.arg(help="Number of prompts, at least 2.")] = 16
     texts: Annotated[
-        Path | None, tyro.conf.arg(help="File with a text on each line, in the place of random tokens.")
+        Path | None, tyro.conf.arg(help="File with one text per line (default: random tokens).")
     ] = None
     places: Annotated[
-        int, tyro.conf.arg(help="Places in a prompt, at most, after which tokens are predicted."), RARE
+        int,
+        tyro.conf.arg(help="Maximum number of positions per prompt at which predictions are compared."),
+        RARE,
     ] = PLACES
-    model: Annotated[str, tyro.conf.arg(help="Name by which a server knows the model."), RARE] = ""
+    model: Annotated[str, tyro.conf.arg(help="Name of the model on the server."), RARE] = ""
     seed: Annotated[int, tyro.conf.arg(help="Seed of the random tokens."), RARE] = 0
     json: JsonOption = False
 

@@ -1,1 +1,2 @@
-"""Checkpoints on texts longer than those of their training: what leaves the trained range, and what helps."""
+"""Checkpoints on texts longer than those of their training: which pairs leave the trained range, and which "
+"scaling helps."""

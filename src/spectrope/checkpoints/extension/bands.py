@@ -1,4 +1,4 @@
-"""Which coordinate pairs turn beyond angles that training showed, and how much each head uses them."""
+"""Coordinate pairs that reach angles unseen in training, and how much each head uses them."""
 
 import math
 from typing import Any
@@ -24,8 +24,8 @@ SCHEMA: dict[str, Any] = {
 def leaving(frequencies: Float[Tensor, " m"], length: int, factor: float) -> Bool[Tensor, " m"]:
     r"""Whether each pair meets new angles: :math:`\omega L < 2\pi`, less than one turn in the trained length.
 
-    A pair that has made a whole turn has shown all of its angles. One that has not stops at :math:`\omega L`
-    in training and goes on to :math:`\omega s L`, unless the factor s is 1 or it stands still.
+    A pair that completes a turn in training covers all angles. Any other pair reaches :math:`\omega L` in
+    training and :math:`\omega s L` at the new length, unless the factor s is 1 or the frequency is 0.
     """
     return (frequencies > 0) & (frequencies * length < 2 * math.pi) & torch.tensor(factor > 1)
 
@@ -51,7 +51,7 @@ def head_bands(model: nn.Module, ids: Int[Tensor, "n t"], length: int, factor: f
     """
     rotations = rotations_of(model)
     if len({rotation.width for rotation in rotations}) > 1:
-        raise UnsupportedError(f"{type(model).__name__} turns by rotary modules of different widths.")
+        raise UnsupportedError(f"{type(model).__name__} has rotary modules of different widths.")
     rotation, calls = rotations[0], list[Call]()
     with recorded(model, lambda call: calls.append(call.cpu()), attend=True):
         waves = _waves(rotation, lambda: model(input_ids=ids[:, :length], use_cache=False))

@@ -1,4 +1,4 @@
-"""What becomes of a checkpoint on longer texts, by method of scaling its positions."""
+"""Measure a checkpoint on longer texts, for several methods of scaling its positions."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ WINDOW = "window"  # The row of the model as it is, in a sliding window of the t
 
 @dataclass(frozen=True, repr=False)
 class Extension(Shown):
-    """What a longer context does to a checkpoint.
+    """Effect of a longer context on a checkpoint.
 
     Args:
         length: Trained length, in positions.
@@ -89,11 +89,10 @@ def extend_checkpoint(
     needles: int = 8,
     watch: Watch = unwatched,
 ) -> Extension:
-    """Predict what a longer context does to a checkpoint's heads, and measure what scaling makes of it.
-
-    Nothing is trained, and the model is left as it was. On texts, tokens beyond the trained length are scored
-    given all tokens before them in the text, up to `factor` times that length, under every method; and by the
-    model as it is in a sliding window of the trained length, with which any extension competes.
+    """Predict the effect of a longer context on a checkpoint's heads, and measure it for several scaling
+    methods. Nothing is trained, and the model is not changed. With texts, tokens beyond the trained length
+    are scored given all tokens before them, up to `factor` times that length, with every method. As a
+    baseline, the unchanged model scores them in a sliding window of the trained length.
 
     Args:
         model: A Hugging Face decoder with rotary positions.

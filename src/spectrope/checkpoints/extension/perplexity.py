@@ -53,7 +53,8 @@ def key_tokens(
 def needle_accuracy(
     model: nn.Module, tokens: Int[Tensor, " v"], length: int, n: int = 8, seed: int = 0
 ) -> float:
-    """How often a model repeats what followed a token that stood far back, among random tokens.
+    """How often a model, among random tokens, predicts the token that followed an earlier occurrence of the
+    current one.
 
     A pair of tokens that occur nowhere else stands at a depth that is spread evenly over the sequences; the
     last token is the first of the pair, and the second is to follow.

@@ -1,4 +1,4 @@
-"""The rotary modules of a checkpoint, and how their frequencies are scaled for a while."""
+"""Rotary modules of a checkpoint, and a context manager that scales their frequencies."""
 
 import contextlib
 import math
@@ -125,7 +125,7 @@ METHODS: Mapping[str, ScaledModule] = {
 
 @contextlib.contextmanager
 def scaled(model: nn.Module, method: str, factor: float, length: int) -> Iterator[nn.Module]:
-    """While the block runs, the model turns by scaled frequencies; the checkpoint's come back after it.
+    """Context manager that scales the rotary frequencies of the model and restores them on exit.
 
     Args:
         model: A Hugging Face model with rotary modules.

@@ -125,7 +125,7 @@ class GGUFFile:
 
     @cached_property
     def types(self) -> str:
-        """The type of most weights of the query projections, which the title of an audit shows."""
+        """The most frequent storage type of query projections, shown in the title of an audit."""
         names = [name for name in self.tensors if name.endswith(("attn_q.weight", "attn_qkv.weight"))]
         kinds = [self.type_of(name) for name in names]
         return max(sorted(set(kinds)), key=kinds.count) if kinds else "no query projections"

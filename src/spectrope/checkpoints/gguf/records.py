@@ -45,7 +45,8 @@ class FileAudit:
 
     @property
     def outcome(self) -> AuditOutcome:
-        """Whether all matches, something differs, or nothing does but something could not be told."""
+        """Whether everything matches, something differs, or nothing differs but something could not be
+        determined."""
         verdicts = {record.verdict for record in self.layers}
         if self.file or "differs" in verdicts:
             return "differs"
@@ -108,9 +109,9 @@ class FileAudit:
     def closing(self) -> str:
         """What an audit without findings looked at, and what it did not."""
         return (
-            "In every layer, rotation, scaling, window and factor on dot products are those that the source "
-            "declares, and rows of queries and keys lie as llama.cpp pairs them. The file was read and not "
-            "run. Not looked at: other tensors, the tokenizer, options given to llama.cpp at run time, and "
+            "In every layer, the rotation, scaling, window and factor on dot products are as declared in "
+            "the source, and the query and key rows are in the order that llama.cpp expects. The file was "
+            "read but not run. Not tested: other tensors, the tokenizer, run-time options of llama.cpp, and "
             "other runtimes."
         )
 

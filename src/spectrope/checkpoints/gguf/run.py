@@ -24,7 +24,7 @@ from spectrope.encodings import Pairing
 
 NOISE = 2**-23  # The runtime computes angles in float32.
 NO_SOURCE = (
-    "without the source, nothing says which encoding was trained nor how rows of queries and keys lie; "
+    "without the source checkpoint, the trained encoding and the order of query and key rows are unknown; "
     "give its folder with --source"
 )
 TURNED = {"adjacent": "adjacent rows", "halves": "rows half a head apart"}

@@ -1,4 +1,4 @@
-"""How llama.cpp applies positions to each architecture: rules that its code fixes and no GGUF file states."""
+"""How llama.cpp applies positions in each architecture: rules in its code that GGUF files do not contain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Locks: what a checkpoint applies, kept in a file beside it, and compared with what it applies later."""
+"""Locks: record the encodings that a checkpoint applies, and compare them with those that it applies "
+"later."""
 
 import lazy_loader
 

@@ -21,7 +21,7 @@ SAME_WEIGHTS = 1e-3  # Relative difference of the norms of queries and keys that
 
 @dataclass(frozen=True)
 class Move:
-    """One respect in which a checkpoint no longer does what its lock says.
+    """One property in which a checkpoint no longer agrees with its lock.
 
     Args:
         where: Layer, embeddings or way of serving.
@@ -57,8 +57,8 @@ class CheckedLock(Shown):
         before: The lock.
         after: The measurement.
         moves: What moved.
-        other_weights: Layers whose queries and keys come from other weights, so that the kernels of their
-            heads were not compared.
+        other_weights: Layers whose query or key weights differ, so that the kernels of their heads were not
+            compared.
     """
 
     before: Lock
@@ -78,7 +78,7 @@ class CheckedLock(Shown):
 
     @property
     def versions(self) -> dict[str, tuple[str, str]]:
-        """Versions that are not those of the lock, by library: then and now."""
+        """Library versions that differ from those of the lock: locked and current."""
         before, after = self.before.versions, self.after.versions
         names = dict.fromkeys((*before, *after))
         both = {name: (before.get(name, "none"), after.get(name, "none")) for name in names}
@@ -127,9 +127,9 @@ class CheckedLock(Shown):
             yield f"Changed since the lock: {self.between}."
         if self.other_weights:
             yield (
-                f"Not compared: kernels of heads in {', '.join(self.other_weights)}, whose queries and keys "
-                "come from other weights than the locked ones. If they were meant to change, run "
-                "`spectrope lock` again."
+                f"The kernels of heads were not compared in {', '.join(self.other_weights)}, because their "
+                f"query or key weights differ from the locked ones. If this was intended, run `spectrope "
+                f"lock` again."
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,11 +148,11 @@ class CheckedLock(Shown):
 
 
 def check(before: Lock, after: Lock) -> CheckedLock:
-    """Compare what a model applies with its lock.
+    """Compare the encodings that a model applies with its lock.
 
     Args:
         before: The lock.
-        after: The model measured anew, at the same length.
+        after: A new measurement of the model, at the same length.
 
     Example:
         >>> import spectrope as sp
@@ -194,7 +194,7 @@ def _coverage(before: Lock, after: Lock) -> Iterator[Move]:
         if one.name not in known:
             yield Move(f"layer {one.name}", "layers", one.applies, "missing")
     for name in sorted(set(after.unread) - set(before.unread)):
-        yield Move(name, "layers", "read", "attention of a form that is not read")
+        yield Move(name, "layers", "read", "an unsupported form of attention")
 
 
 def _encoding(before: LockedLayer, after: LockedLayer, differing: list[Discrepancy]) -> Iterator[Move]:

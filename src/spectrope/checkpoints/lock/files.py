@@ -16,7 +16,7 @@ OPEN = {"gain": None, "pairing": None}  # Fields of a rotation without defaults 
 
 
 def write_lock(lock: Lock, path: str | Path = FILE) -> Path:
-    """Write a lock as TOML; what is not known is left out.
+    """Write a lock as TOML; unknown values are omitted.
 
     Args:
         lock: What to write.

@@ -35,7 +35,7 @@ def lock(
     layers_taken: str = "",
     watch: Watch | None = None,
 ) -> Lock:
-    """Measure what a model applies, to be compared with what it applies later.
+    """Measure the encodings that a model applies, for a later comparison.
 
     Args:
         model: A Hugging Face model or an `OwnModel`.

@@ -1,4 +1,4 @@
-"""What a lock holds: the encoding of every layer and head as measured, with tolerances and versions."""
+"""Records of a lock: the measured encoding of every layer and head, with tolerances and versions."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""A checked lock for other programs: JUnit for test reports, SARIF for code scanning."""
+"""Reports of a checked lock for other programs: JUnit for test reports, SARIF for code scanning."""
 
 import json
 from collections.abc import Callable

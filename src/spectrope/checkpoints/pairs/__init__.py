@@ -1,1 +1,1 @@
-"""Pairs of checkpoints: whether a draft, an adapter, a merge or a conversion fits what it belongs to."""
+"""Pairs of checkpoints: whether a draft, an adapter, a merge or a conversion fits its base checkpoint."""

@@ -1,4 +1,4 @@
-"""What a role is: the questions that a pair of models has to answer for a purpose."""
+"""Base class of roles, which define how two models must agree for a purpose."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -14,12 +14,10 @@ ROLES: Registry[type["PairRole"]] = Registry("role", "spectrope.checkpoints.pair
 
 @dataclass
 class Verdict:
-    """What one comparison found.
-
-    Args:
-        obstacles: Why the models do not fit.
-        unclear: What could not be told.
-        notes: What was seen besides.
+    """Result of one comparison. Args:
+    obstacles: Reasons why the models do not fit.
+    unclear: Properties that could not be determined.
+    notes: Other observations.
     """
 
     obstacles: list[Obstacle] = field(default_factory=list)
@@ -28,7 +26,7 @@ class Verdict:
 
 
 class PairRole(Registered, ABC):
-    """What the second of two models is to the first, such as its draft.
+    """Relation of the second of two models to the first, such as "draft".
 
     A subclass names itself (`class Draft(PairRole, name="draft")`).
     """

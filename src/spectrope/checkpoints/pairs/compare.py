@@ -29,7 +29,7 @@ def other_sizes(first: Member, second: Member) -> Iterator[Obstacle]:
 
 
 def other_encodings(first: Member, second: Member) -> Iterator[Obstacle]:
-    """Layers that apply another encoding; values that training moves are left aside."""
+    """Layers that apply another encoding; trained values are ignored."""
     for layer in diff(first.audit, second.audit).layers:
         where = layer.layer if layer.layer == "embeddings" else f"layer {layer.layer}"
         for one in layer.findings:

@@ -15,7 +15,7 @@ AGREE = 1e-3  # Share of the largest logit by which two may differ.
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Which coordinate of one side in the second model is which of the first.
+    """Correspondence of the coordinates of queries or keys in two models.
 
     Args:
         heads: Head of the second model for each of the first; empty where coordinates of a head are spread.

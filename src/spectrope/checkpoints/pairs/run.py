@@ -19,14 +19,14 @@ def compatible(
     length: int | None = None,
     watch: Watch | None = None,
 ) -> PairAudit:
-    """Whether models fit together: yes, no, or cannot tell, and why.
+    """Decide whether models fit together (yes, no, or cannot tell), with reasons.
 
     Args:
         first: The target of a draft, the base of an adapter, the source of a conversion, a model before
             fine-tuning, or the first input of a merge.
         others: The other model; of a merge, the other inputs and the result.
-        role: What the others are to the first: "draft", "adapter", "merge", "converted" or "finetuned".
-        names: What the models are called in the answer; by default by their role.
+        role: Relation of the others to the first: "draft", "adapter", "merge", "converted" or "finetuned".
+        names: Names of the models in the answer (default: their roles).
         length: Positions of the audits; None takes 512, or as many as all models take.
         watch: Called with the numbers of layers measured and in all; None shows them.
 

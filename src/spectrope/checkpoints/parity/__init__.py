@@ -1,4 +1,5 @@
-"""Two runtimes of one model: where their predictions differ, and which fault would make them differ so."""
+"""Compare two runtimes of one model: where their predictions differ, and which fault explains the "
+"difference."""
 
 import lazy_loader
 

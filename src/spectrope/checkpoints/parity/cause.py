@@ -1,4 +1,4 @@
-"""Match how predictions differ with simulations of faults on the local copy."""
+"""Explain differences of predictions by simulating faults on the local copy."""
 
 import contextlib
 import copy as copying
@@ -39,9 +39,9 @@ PRECISIONS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 class Explanation:
     r"""One explanation of how predictions differ.
 
-    The likelihood takes the differences of log-probabilities that are left as normal, with one unknown
-    variance, and prompts as independent: with n prompts, p parameters and a mean divergence D that is left,
-    its logarithm is :math:`-\tfrac n2 \log D - \tfrac p2 \log n` up to a constant.
+    The likelihood assumes that the remaining differences of log-probabilities are normal, with one unknown
+    variance, and that prompts are independent. With n prompts, p parameters and a remaining mean divergence
+    D, its penalised logarithm is :math:`-\tfrac n2 \log D - \tfrac p2 \log n` up to a constant.
 
     Args:
         codes: In the catalogue; none for precision alone and for no fault.
@@ -104,7 +104,7 @@ class Causes:
 
     @property
     def rivals(self) -> tuple[Explanation, ...]:
-        """Other faults that explain it nearly as well as the cause."""
+        """Other faults that explain the difference nearly as well as the cause."""
         best = self.ranked[0]
         return tuple(one for one in self.ranked[1:] if best.log_likelihood - one.log_likelihood < TIE)
 

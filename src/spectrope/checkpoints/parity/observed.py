@@ -1,4 +1,4 @@
-"""What a runtime says of the next token, in full or of a few tokens, and how two of them differ."""
+"""Next-token predictions of a runtime, complete or for a few tokens, and measures of their difference."""
 
 from dataclasses import dataclass
 

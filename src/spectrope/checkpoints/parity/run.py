@@ -79,11 +79,12 @@ class Parity(Shown):
                 f"local copy ({made:.2g}), and no simulated fault explains it."
             )
         if cause is None:
-            return "They differ by more than precision, and no simulated fault explains it."
+            return "The predictions differ by more than precision, and no simulated fault explains the "
+            "difference."
         text = f"Acts like {cause}"
         if self.causes.rivals:
             rivals = "; ".join(map(str, self.causes.rivals[:3]))
-            return f"{text}; not told apart from: {rivals}."
+            return f"{text}; not distinguishable from: {rivals}."
         second = self.causes.next_best
         if second is None:
             return f"{text}."
@@ -149,11 +150,11 @@ def parity(
     places: int = PLACES,
     watch: Watch = unwatched,
 ) -> Parity:
-    """Ask two runtimes for the same predictions; where they differ, simulate faults on the local copy.
+    """Compare the predictions of two runtimes; if they differ, simulate faults on the local copy.
 
     Args:
-        first: The runtime that is held to be right.
-        second: The other.
+        first: Reference runtime.
+        second: Other runtime.
         prompts: Token ids, at least two prompts of at least 16 tokens.
         local: A model of transformers with the same weights, in float32, on which faults are simulated.
         places: Places in each prompt after which tokens are predicted, at most.

@@ -1,4 +1,4 @@
-"""What can be asked for the log-probabilities of next tokens: a model in this process, or another program."""
+"""Runtimes that return next-token log-probabilities: a model in this process, or another program."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass

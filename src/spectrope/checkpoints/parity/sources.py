@@ -1,4 +1,4 @@
-"""What the command line names as a runtime: a checkpoint with settings, or the address of a server."""
+"""Parse a runtime on the command line: a checkpoint with settings, or the address of a server."""
 
 from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_type_hints

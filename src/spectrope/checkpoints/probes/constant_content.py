@@ -1,4 +1,5 @@
-"""Constant content into every attention layer: what still varies in its kernel is position."""
+"""Probe with constant content in every attention layer: any remaining variation of the kernel is due to "
+"position."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -104,8 +105,9 @@ def _lacking(model: nn.Module, unread: list[str]) -> str:
         )
     if isinstance(model, OwnModel):
         return (
-            f"{model.name} shows no attention kernel: no softmax of a product of queries and keys ran. If it "
-            "computes attention out of sight, OwnModel takes `forwards` that compute it step by step."
+            f"{model.name} shows no attention kernel: no softmax of a product of queries and keys was "
+            f"computed. If attention is computed by a custom kernel, pass an equivalent forward pass to "
+            f"OwnModel as `forwards`."
         )
     return (
         f"{name} has no softmax attention, so there is no attention kernel to audit: its layers mix "

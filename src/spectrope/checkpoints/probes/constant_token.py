@@ -1,4 +1,4 @@
-"""One token at every position: what still varies in the embeddings is the absolute term."""
+"""Probe with one token at every position: any remaining variation of the embeddings is the absolute term."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""Kernels at chosen positions far beyond an audit's length, from few tokens."""
+"""Measure kernels at selected positions far beyond an audit's length, with few tokens."""
 
 import inspect
 from collections.abc import Iterable, Sequence
@@ -64,7 +64,7 @@ def far_kernels(
 
 
 def masks_behind(model: nn.Module, modules: list[str], past: int, seed: int) -> dict[str, Call]:
-    """Calls of each layer with a few tokens behind so many that a cache claims to hold, by module."""
+    """Calls of each layer, by module, with a few tokens after a cache that represents all earlier ones."""
     calls: dict[str, Call] = {}
 
     def receive(kernel: LayerKernel) -> None:

@@ -27,7 +27,7 @@ from spectrope.lab import LayerHeads
 
 
 class Unseen(Encoding):
-    """An encoding of which nothing is known but masked logits, which nothing can be permuted in."""
+    """An encoding of which only masked logits are known, so that permutation tests are impossible."""
 
     form = Form.GENERAL
     tags = frozenset()
@@ -164,7 +164,7 @@ def refuse_sinks(call: Call) -> None:
     """
     if call.sinks is not None:
         raise UnsupportedError(
-            f"{call.module} has attention sinks; what is measured here knows softmax alone."
+            f"{call.module} has attention sinks; this measurement only supports plain softmax."
         )
 
 

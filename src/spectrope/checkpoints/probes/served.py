@@ -1,4 +1,4 @@
-"""The kernels of constant content as a model is served: from a cache, padded, packed."""
+"""Kernels for constant content in serving modes: cached, padded and packed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

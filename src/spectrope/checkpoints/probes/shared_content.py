@@ -1,4 +1,4 @@
-"""The same input into layers of the same number in two models: whether they compute the same of it."""
+"""Probe with the same input to corresponding layers of two models, to compare their queries and keys."""
 
 from contextlib import suppress
 from typing import Any

@@ -1,4 +1,4 @@
-"""Clients of experiment trackers, one per file; nothing leaves the machine unless an address is given."""
+"""Experiment trackers, one per file; no data leave the machine unless an address is given."""
 
 from spectrope.checkpoints.trackers.base import TRACKERS, Tracker, tracker
 

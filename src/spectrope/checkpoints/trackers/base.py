@@ -1,4 +1,4 @@
-"""What a tracker is: numbers by step, in the format of an experiment tracker."""
+"""Base class of trackers, which record numbers by step in an experiment tracker."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -12,17 +12,16 @@ TRACKERS: Registry[type["Tracker"]] = Registry("tracker", "spectrope.checkpoints
 
 
 class Tracker(Registered, ABC):
-    """Numbers by step, sent to an experiment tracker through its own client.
-
-    A subclass names itself (`class Mine(Tracker, name="mine")`). Keys are read from the environment by the
-    client, never given here and never written.
+    """Record numbers by step in an experiment tracker, through its own client. A subclass registers its name
+    (`class Mine(Tracker, name="mine")`). The client reads API keys from the environment; they are neither
+    accepted nor stored here.
 
     Args:
         folder: Where the client writes.
         project: Name of the project or experiment.
         run: Name of the run; None lets the client choose.
         config: Settings of the run, to be kept with it.
-        url: Address to send to; None sends nothing and writes to the folder alone.
+        url: Address to send to; None sends nothing and only writes to the folder.
     """
 
     registry = TRACKERS

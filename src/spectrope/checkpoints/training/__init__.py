@@ -1,1 +1,1 @@
-"""While a model trains: what its attention does with position, and whether its encoding moves."""
+"""Monitoring during training: what attention does with position, and whether the encoding changes."""

@@ -114,7 +114,7 @@ def departures(expected: ExpectedLayer, heard: HeardLayer) -> Iterator[Discrepan
 
 
 def watched(expected: ExpectedLayer, heard: HeardLayer) -> bool:
-    """Whether a move of the layer's encoding would be seen."""
+    """Whether a change of the layer's encoding would be detected."""
     return expected.encoding.kind == "linear bias" or _sources(expected.layout, heard) is not None
 
 

@@ -1,4 +1,4 @@
-"""What one training step showed of some heads: queries and keys as the kernel got them, and before."""
+"""Queries and keys of some heads in one training step, as the kernel received them and before."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence

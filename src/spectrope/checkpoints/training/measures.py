@@ -1,4 +1,4 @@
-"""What is recorded of a head while its model trains."""
+"""Measures of a head that are recorded during training."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The hook while training: records chosen heads, and says when a measured encoding moves."""
+"""Training hook that records selected heads, and reports when a measured encoding changes."""
 
 import contextlib
 import warnings
@@ -21,7 +21,7 @@ ON_MOVE = ("stop", "warn")
 
 
 class EncodingMovedError(SpectropeError):
-    """The measured encoding of a layer moved while its model trained."""
+    """The measured encoding of a layer changed during training."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class EncodingWatch:
     Args:
         model: A Hugging Face model, or an `OwnModel`.
         heads: Dotted names of attention modules, each with the heads to record.
-        every: Steps from one measurement to the next.
+        every: Number of steps between measurements.
         positions: Positions of the first example that are measured at most.
         on_move: Whether a moved encoding stops the training or warns.
         trackers: Where the numbers go.
@@ -132,12 +132,14 @@ class EncodingWatch:
         self.moves += new
         if step == 0 and self._unseen:
             layers = ", ".join(sorted(self._unseen))
-            warnings.warn(f"moves of the encoding would not be seen in layers {layers}", SpectropeWarning, 3)
+            warnings.warn(
+                f"changes of the encoding cannot be detected in layers {layers}", SpectropeWarning, 3
+            )
         if new:
             told = "; ".join(map(str, new))
             if self.on_move == "stop":
-                raise EncodingMovedError(f"the encoding moved while training: {told}.")
-            warnings.warn(f"the encoding moved while training: {told}.", SpectropeWarning, 3)
+                raise EncodingMovedError(f"the encoding changed during training: {told}.")
+            warnings.warn(f"the encoding changed during training: {told}.", SpectropeWarning, 3)
         return new
 
     def close(self) -> None:
@@ -176,18 +178,17 @@ def watch_training(
     on_move: str = "warn",
     trackers: Sequence[Tracker] = (),
 ) -> EncodingWatch:
-    """Record what heads do with position while their model trains, and say when a measured encoding moves.
-
-    Queries and keys are read from the forward passes of the training itself; none is added. Call `step` of
-    what is returned at the end of every training step, or give its `callback()` to a `transformers.Trainer`.
+    """Record what heads do with position during training, and report when a measured encoding changes.
+    Queries and keys are read from the forward passes of the training; no passes are added. Call `step` of the
+    returned object at the end of every training step, or pass its `callback()` to a `transformers.Trainer`.
 
     Args:
         model: A Hugging Face model, or an `OwnModel`, before it is compiled.
         heads: Pairs of layer and head; None takes head 0 of every layer.
-        every: Steps from one measurement to the next.
-        positions: Positions of the first example that are measured at most, at least 8.
+        every: Number of steps between measurements.
+        positions: Maximum number of positions to measure in the first example, at least 8.
         on_move: "warn", or "stop", which raises `EncodingMovedError` from `step` and stops a trainer.
-        trackers: Where the numbers go, such as `sp.tracker("tensorboard")`.
+        trackers: Trackers that receive the values, such as `sp.tracker("tensorboard")`.
 
     Raises:
         ConfigError: If there is no such layer or head, or a number is too small.

@@ -87,11 +87,13 @@ class Ablate(Checkpoints, RayOptions):
     ] = None
     half_width: Annotated[
         float | None,
-        tyro.conf.arg(help="Adaptive: stop at intervals of plus or minus this many points."),
+        tyro.conf.arg(help="Adaptive: stop when intervals are at most plus or minus this many points."),
         RARE,
     ] = None
     threshold: Annotated[
-        float, tyro.conf.arg(help="Adaptive: stop once |drop| is clearly above or below, in points."), RARE
+        float,
+        tyro.conf.arg(help="Adaptive: stop once |drop| is clearly above or below this many points."),
+        RARE,
     ] = 5.0
     task: TaskOption = None
     texts: TextsOption = None

@@ -35,11 +35,11 @@ from spectrope.store import Run, write_parquet
 
 @dataclass(frozen=True, kw_only=True)
 class Atlas(Checkpoints):
-    """Measure which layers, heads and frequency bands of the encoding a model needs.
+    """Measure which layers, heads and frequency bands a model needs.
 
-    Every head is changed by itself: a band of frequencies loses its rotation, is frozen at the head's mean
-    lag, or is kept alone; the head attends by position or by content alone. A band is a group of rotating
-    pairs, or of Fourier components of a bias of the lag.
+    One head is changed at a time: the rotation of a frequency band is removed, or frozen at the head's mean
+    lag; all other bands are removed; or the head attends only by position or only by content. A band is a
+    group of rotating pairs, or of Fourier components of a lag bias.
 
     Examples:
     $ spectrope atlas RUN --out atlas.html
@@ -53,10 +53,10 @@ class Atlas(Checkpoints):
     bands: Annotated[int, tyro.conf.arg(help="Frequency bands per head.")] = 4
     method: Annotated[
         Literal["exact", "adaptive"],
-        tyro.conf.arg(help="All examples, or only as many as each call takes."),
+        tyro.conf.arg(help="Use all examples, or only as many as each decision needs."),
     ] = "exact"
     threshold: Annotated[
-        float, tyro.conf.arg(help="Drop, in points, above which a cell is said to cost.")
+        float, tyro.conf.arg(help="Drop, in points, above which a cell is counted as costly.")
     ] = 5.0
     examples: Annotated[
         int | None,

@@ -112,8 +112,8 @@ class PlanCommand(Checkpoints):
         """
         if certified is None:
             raise ConfigError(
-                "the plan computes every head exactly, so there is nothing to certify; raise --tolerance "
-                "or --length."
+                "every head is planned as exact, so there is nothing to certify; raise --tolerance or "
+                "--length."
             )
         write_certificate(path, certified, self.target, inputs)
         if not self.json:
@@ -143,7 +143,7 @@ HEADS = {
 def _show_plan(heads: pl.DataFrame, aim: PlanAim, tokens: int) -> None:
     fast = heads.filter(pl.col("choice") != "exact")
     say(
-        f"Polynomial attention would serve {len(fast)} of {len(heads)} heads at {aim.length:,} tokens, with "
+        f"Polynomial attention can compute {len(fast)} of {len(heads)} heads at {aim.length:,} tokens, with "
         f"a certified error of at most {aim.tolerance:g} max|v|. Range: largest absolute value of a centred "
         f"logit on the first {tokens} tokens of each sequence; longer sequences are assumed to stay within "
         f"it. Speed-up: of the forward pass, predicted from operation counts ({aim.costs.source}).",
@@ -164,7 +164,7 @@ AttentionAction = (
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Plan or time attention in linear time.
+    """Plan or benchmark linear-time attention.
 
     Examples:
     $ spectrope attention plan RUN

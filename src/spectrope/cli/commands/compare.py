@@ -47,9 +47,9 @@ class Compare(EngineOptions):
         tuple[str, ...],
         tyro.conf.arg(help="Names listed by `spectrope encodings`, or file.py:Class."),
     ] = COMPARED
-    tasks: Annotated[tuple[str, ...], tyro.conf.arg(help="Any of `train --help`'s, or file.py:Class.")] = (
-        COMPARED_TASKS
-    )
+    tasks: Annotated[
+        tuple[str, ...], tyro.conf.arg(help="Tasks listed by `spectrope train --help`, or file.py:Class.")
+    ] = COMPARED_TASKS
     scale: ScaleOption = "mini"
     condition: ConditionOption = "controlled"
     seeds: Seeds = ("0",)
@@ -63,7 +63,7 @@ class Compare(EngineOptions):
     ] = False
     rates: Annotated[
         tuple[float, ...],
-        tyro.conf.arg(help="Learning rates tried by --tune, as multiples of the scale's."),
+        tyro.conf.arg(help="Learning rates tried by --tune, as multiples of the scale's rate."),
         RARE,
     ] = FACTORS
     lengths: Annotated[

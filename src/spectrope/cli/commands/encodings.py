@@ -1,4 +1,4 @@
-"""`spectrope encodings`: the catalogue, and what each entry costs."""
+"""`spectrope encodings`: list encodings, print their cards, or measure their cost."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
@@ -20,9 +20,9 @@ LISTED = {  # Packages whose members are listed, under their titles.
 
 @dataclass(frozen=True, kw_only=True)
 class Encodings:
-    """List encodings, schedules and position rules, or describe some.
+    """List or describe encodings, schedules and position rules.
 
-    A card has formula, family, form, declared laws, settings and reference.
+    A card shows the formula, family, form, declared laws, settings and reference of an encoding.
 
     Examples:
     $ spectrope encodings
@@ -73,7 +73,7 @@ def _shown_list() -> list[dict[str, str]]:
             say(f"  {name:<{width}}  {summary}")
             entries.append({"part": package.rpartition(".")[2], "name": name, "summary": summary})
         say("")
-    say("Combinations under names of their own")
+    say("Named combinations")
     for name, one in NAMED.items():
         say(f"  {name:<{width}}  {one.summary.rstrip('.')} ({one.spec})")
         entries.append({"part": "named", "name": name, "summary": one.summary.rstrip(".")})

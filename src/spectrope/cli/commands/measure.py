@@ -17,7 +17,7 @@ PLAIN = [name for name in MEASURES if "-" not in name]  # Without variants of a 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """Measure a finished run, and store the table with it.
+    """Apply a measure to a finished run, and store its table there.
 
     Examples:
     $ spectrope measure RUN spectrum

@@ -23,7 +23,7 @@ class Runs:
     runs: RunsRoot = ROOT
     check: Annotated[bool, tyro.conf.arg(help="Verify the digest of every file.")] = False
     repair: Annotated[
-        bool, tyro.conf.arg(help="With --check: move damaged runs aside, to be trained again.")
+        bool, tyro.conf.arg(help="With --check: move damaged runs aside, so that they can be trained again.")
     ] = False
     json: JsonOption = False
 
@@ -31,7 +31,7 @@ class Runs:
         """Print a row per run, and a line for each folder that cannot be read.
 
         Returns:
-            0; of a check 1 if a damaged run is left, 3 if none is and some file has no digest.
+            0; with a check: 1 if damaged runs remain, and 3 if none remains but some file has no digest.
 
         Raises:
             ConfigError: If a repair is asked for without a check.

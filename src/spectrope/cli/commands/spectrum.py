@@ -18,7 +18,7 @@ from spectrope.store import Run, disk_errors, write_certificate, write_parquet
 
 @dataclass(frozen=True, kw_only=True)
 class Spectrum(Checkpoints):
-    """Measure the spectra of heads, or bound that of an encoding.
+    """Measure the spectra of heads, or bound the spectrum of an encoding.
 
     Examples:
     $ spectrope spectrum RUN --terms
@@ -64,7 +64,8 @@ class Spectrum(Checkpoints):
         tyro.conf.arg(metavar="FILE:CLASS", help="User-defined spectral quantity. The file is executed."),
     ] = ()
     terms: Annotated[
-        bool, tyro.conf.arg(help="Split logits into terms of content and position (Eq. 8) instead.")
+        bool,
+        tyro.conf.arg(help="Instead, split logits into terms of content and position (Eq. 8 of the paper)."),
     ] = False
     certificates: Annotated[
         Path | None,

@@ -18,7 +18,7 @@ MISSING = "verify needs python-flint, which is not installed; pip install 'spect
 class Verify:
     """Check a certificate with interval arithmetic.
 
-    Ends with 0 if it holds, with 1 if it is refused, and with 2 if it cannot be read.
+    The exit code is 0 if the certificate holds, 1 if it is refused, and 2 if it cannot be read.
 
     Examples:
     $ spectrope verify cert.json
@@ -26,7 +26,7 @@ class Verify:
     """
 
     certificate: Annotated[
-        tyro.conf.Positional[Path], tyro.conf.arg(name="certificate", help="Certificate, a JSON file.")
+        tyro.conf.Positional[Path], tyro.conf.arg(name="certificate", help="Certificate file (JSON).")
     ]
     inputs: Annotated[
         Path | None, tyro.conf.arg(help="Folder of the files it was made from, whose hashes are compared.")

@@ -15,11 +15,11 @@ WRONG = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Conform:
-    """Check an implementation of rotary embeddings against float64.
+    """Check an implementation of rotary embeddings against a float64 reference.
 
     The function takes vectors (batch, heads, tokens, width) and positions (tokens,), and may take base,
-    layout, width, scaling and sections. Ends with 0 if all that it offers is right, and with 1 if something
-    is wrong. The module is imported, which runs its code.
+    layout, width, scaling and sections. The exit code is 0 if all offered cells are correct, and 1 otherwise.
+    The module is imported, so its code is executed.
 
     Examples:
     $ spectrope conform mymodule:apply_rope

@@ -1,1 +1,1 @@
-"""Position rules: where the tokens of a batch are, one per file."""
+"""Position rules, one per file: functions that assign positions to the tokens of a batch."""

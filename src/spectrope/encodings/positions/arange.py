@@ -10,7 +10,7 @@ from spectrope.encodings.positions.base import Positions
 
 @dataclass(frozen=True)
 class Arange(Positions, name="arange"):
-    r"""Positions 0, 1, 2, ...: :math:`p_t = t`, from 0."""
+    r"""Numbers tokens consecutively from 0: :math:`p_t = t`."""
 
     def __call__(self, batch: int, length: int, device: torch.device, seed: int | None = None) -> Tensor:
         return torch.arange(length, device=device)[None]

@@ -41,21 +41,21 @@ def grid_positions(rows: Tensor, columns: Tensor) -> Int[Tensor, "n t 4"]:
 def mrope_positions(
     text_before: int, frames: int, height: int, width: int, text_after: int
 ) -> tuple[Int[Tensor, "1 t 4"], int]:
-    """Positions (order, time, height, width) of a picture or a film between two texts, and `rope_deltas`.
-
-    Tokens of a text have one number on all three axes. A frame's number is on the first, its rows and columns
-    on the others, all counted from the text before it. The text behind it goes on after the largest number of
-    all, so that its numbers differ from its places in the sequence by `rope_deltas`.
+    """Positions (order, time, height, width) of an image or a video between two texts, and `rope_deltas`.
+    Text tokens have the same position on all three axes. For image tokens, the first axis is the frame and
+    the others are its row and column, all counted from the end of the preceding text. The following text
+    continues after the largest of all positions, so its positions differ from its indices in the sequence by
+    `rope_deltas`.
 
     Args:
         text_before: Tokens of text before the picture.
-        frames: Frames; 1 is a picture.
+        frames: Number of frames; 1 for an image.
         height: Rows of a frame, in tokens.
         width: Columns of a frame, in tokens.
-        text_after: Tokens of text behind it.
+        text_after: Tokens of text after the image.
 
     Returns:
-        Positions, and what to add to a place in the sequence behind the picture to get its number.
+        Positions, and the offset from sequence indices to positions after the image.
 
     References:
         Qwen2-VL (Wang et al., 2024), M-RoPE; `get_rope_index` of the model's class in transformers.

@@ -1,4 +1,4 @@
-"""Where tokens are: an object that numbers the tokens of a batch."""
+"""Base class of position rules, which assign positions to the tokens of a batch."""
 
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ class Positions(Registered, Configured):
             batch: Number of sequences.
             length: Number of tokens.
             device: Where the positions are wanted.
-            seed: Of this training step, for rules that draw; None in evaluation, where equal arguments always
-                give equal positions, for every sequence alike.
+            seed: Seed of this training step, for random rules; None in evaluation, where equal arguments give
+                equal positions, the same for every sequence.
         """
         raise NotImplementedError

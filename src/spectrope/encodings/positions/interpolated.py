@@ -1,4 +1,4 @@
-"""Positions squeezed into the trained range."""
+"""Positions compressed into the trained range."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,8 +15,8 @@ class Interpolated(Positions, name="interpolated"):
     r"""Compresses positions of sequences longer than the trained length L into it:
     :math:`p_t = t \min(1, L/n)`.
 
-    Unlike the `Linear` schedule, which slows RoPE by one factor at all lengths, this serves any encoding that
-    takes fractions, and leaves short sequences alone.
+    Unlike the `Linear` schedule, which divides RoPE's frequencies by one factor at all lengths, this rule
+    works with any encoding that accepts fractional positions, and does not change short sequences.
 
     References:
         Extending Context Window of Large Language Models via Positional Interpolation (Chen et al., 2023).

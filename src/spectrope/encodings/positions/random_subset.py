@@ -15,8 +15,8 @@ class RandomSubset(Positions, name="random_subset"):
     r"""Positions that are a uniformly random subset of 0, ..., L - 1, in order:
     :math:`0 \le p_0 < p_1 < \dots < p_{n-1} < L`.
 
-    Training draws one per sequence, so that all positions up to L are met before sequences are as long.
-    Evaluation takes one subset per length, which the rule's own seed names.
+    Training draws one subset per sequence, so all positions up to L occur although sequences are shorter.
+    Evaluation uses one subset per length, drawn from the rule's own seed.
 
     References:
         Randomized Positional Encodings Boost Length Generalization of Transformers (Ruoss et al., 2023).

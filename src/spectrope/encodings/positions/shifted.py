@@ -14,7 +14,8 @@ class Shifted(Positions, name="shifted"):
     r"""Adds a random offset to the positions of each training sequence:
     :math:`p_t = t + k`, k uniform on 0, ..., K.
 
-    Evaluation does not shift. Absolute encodings learn from it what shift invariant ones have anyway.
+    Evaluation does not shift. Absolute encodings thereby learn shift invariance, which relative encodings
+    have by construction.
 
     References:
         SHAPE: Shifted Absolute Position Embedding for Transformers (Kiyono et al., 2021).

@@ -1,1 +1,1 @@
-"""Frequency schedules: how fast each coordinate pair turns, one file each."""
+"""Frequency schedules, one per file: how fast each coordinate pair rotates."""

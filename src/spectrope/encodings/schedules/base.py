@@ -1,4 +1,4 @@
-"""What a frequency schedule is, and the module that turns positions into angles."""
+"""Base class of frequency schedules, and the module that converts positions to angles."""
 
 from typing import ClassVar
 
@@ -25,7 +25,7 @@ class Schedule(Registered, Sized):
 
     @property
     def gain(self) -> float:
-        """Factor on rotated queries and keys alike, by which some schedules sharpen attention."""
+        """Factor on both rotated queries and rotated keys, with which some schedules sharpen attention."""
         return 1.0
 
     @property
@@ -34,7 +34,7 @@ class Schedule(Registered, Sized):
         return self.laws if self.gain == 1 else self.laws - {Tag.ISOMETRIC}
 
     def frequencies(self, width: int) -> Float[Tensor, " m"]:
-        """Radians per position of the m = width/2 coordinate pairs, in float64, as training starts.
+        """Initial frequencies of the m = width/2 coordinate pairs, in radians per position, in float64.
 
         Raises:
             UnsupportedError: If angles do not grow in proportion to position.

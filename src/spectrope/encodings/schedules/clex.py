@@ -19,12 +19,12 @@ class CLEX(Schedule, name="clex"):
     r"""Integrates a trained differential equation from the trained scale to larger ones:
     :math:`\frac{d}{dt}\ln\omega_j = f_j(\ln\omega, t) + \xi_j(t)`.
 
-    Sequences of up to t times the trained length L take the frequencies at time t, a whole number of at most
-    `max_factor`, each sequence by its largest position plus one.
-    :math:`\xi_j(t) = -\frac{4j}{(d-2)(2t-1)}` is the derivative of NTK-aware scaling by 2t - 1, and f a
-    network with one hidden layer that sees :math:`\ln\omega` plus the logarithm of the scaled frequencies.
-    Its last layer starts at zero, so that training starts from NTK-aware scaling. The equation is solved
-    by the classical Runge-Kutta method.
+    A sequence of up to t times the trained length L uses the frequencies at time t, a whole number of at most
+    `max_factor`. The length of a sequence is its largest position plus one. :math:`\xi_j(t) =
+    -\frac{4j}{(d-2)(2t-1)}` is the derivative of NTK-aware scaling by 2t - 1, and f is a network with one
+    hidden layer whose input is :math:`\ln\omega` plus the logarithm of the scaled frequencies. Its last layer
+    is initialised to zero, so training starts from NTK-aware scaling. The equation is solved by the classical
+    Runge-Kutta method.
 
     The network learns from sequences whose positions go beyond L, as those of the rule `random_subset` do.
 

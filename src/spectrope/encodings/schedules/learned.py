@@ -1,4 +1,4 @@
-"""Frequencies that training moves."""
+"""Trained frequencies."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,13 +14,14 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class LearnedFrequencies(Schedule, name="learned"):
-    r"""Trained frequencies, by their logarithms, from a geometric start: :math:`\omega_j = e^{\ell_j}`.
+    r"""Trained frequencies, stored as logarithms: :math:`\omega_j = e^{\ell_j}`, initially geometric.
 
-    Every layer has its own. Logarithms let one learning rate suit frequencies that span four decades.
+    Every layer has its own frequencies. With logarithms, one learning rate is suitable for frequencies that
+    span four decades.
 
     References:
-        Rotary Position Embedding for Vision Transformer (Heo et al., 2024), where the learned
-        frequencies are two-dimensional and trained as they are.
+        Rotary Position Embedding for Vision Transformer (Heo et al., 2024), where the learned frequencies are
+        two-dimensional and trained directly.
     """
 
     laws: ClassVar[frozenset[Tag]] = ROTATION | {Tag.LEARNED}

@@ -12,7 +12,7 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class Llama3(Schedule, name="llama3"):
-    r"""Slows long wavelengths by s, leaves short ones, and blends in between.
+    r"""Slows long wavelengths by s, keeps short ones, and interpolates in between.
 
     With :math:`n_j = L\omega_j/2\pi` turns in the trained length L, the share kept is
     :math:`\gamma_j = (n_j - \mathrm{low})/(\mathrm{high} - \mathrm{low})` within [0, 1], and

@@ -16,10 +16,11 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class LongRoPE(Schedule, name="longrope"):
-    r"""Divides each frequency by a factor of its own: :math:`\omega_j = \mathrm{base}^{-2j/d}/\lambda_j`.
+    r"""Divides each frequency by its own factor: :math:`\omega_j = \mathrm{base}^{-2j/d}/\lambda_j`.
 
-    Sequences longer than the trained length L take the long factors, others the short ones, each sequence by
-    its largest position plus one. Queries and keys are multiplied by :math:`\sqrt{1 + \ln s/\ln L}`.
+    Sequences longer than the trained length L use the long factors, all others the short ones. The length of
+    a sequence is its largest position plus one. Queries and keys are multiplied by :math:`\sqrt{1 + \ln s/\ln
+    L}`.
 
     References:
         LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens (Ding et al., 2024); switch and

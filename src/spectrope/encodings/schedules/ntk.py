@@ -15,7 +15,7 @@ from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class NTK(Schedule, name="ntk"):
-    r"""A larger base, which slows the lowest frequency by s and the highest not at all.
+    r"""A larger base, which divides the lowest frequency by s and keeps the highest.
 
     :math:`\omega_j = (\mathrm{base}\cdot s^{d/(d-2)})^{-2j/d}`.
 

@@ -1,4 +1,4 @@
-"""Controls: rotations as strong as RoPE's that say nothing, or nothing in order, of the lag."""
+"""Controls: rotations like RoPE's that carry no information, or no ordered information, about the lag."""
 
 import math
 from dataclasses import dataclass

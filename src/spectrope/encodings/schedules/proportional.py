@@ -1,4 +1,4 @@
-"""p-RoPE: the lowest frequencies stand still."""
+"""p-RoPE: the lowest frequencies are zero."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ class Proportional(Schedule, name="proportional"):
     r"""Keeps the highest frequencies and sets the others to zero:
     :math:`\omega_j = \mathrm{base}^{-2j/d}` or 0.
 
-    The first :math:`\lfloor p\,d/2 \rfloor` pairs turn; the rest carry content alone.
+    The first :math:`\lfloor p\,d/2 \rfloor` pairs rotate; the others carry only content.
 
     References:
         Round and Round We Go! What Makes Rotary Positional Encodings Useful? (Barbero et al., 2024).

@@ -13,7 +13,7 @@ from spectrope.encodings.schedules.base import Schedule, geometric
 
 @dataclass(frozen=True, kw_only=True)
 class YaRN(Schedule, name="yarn"):
-    r"""Slows only what turns too seldom within the trained length, by a ramp between two numbers of turns.
+    r"""Slows pairs that complete few turns within the trained length, with a ramp in between.
 
     :math:`\omega_j = (\gamma_j + (1 - \gamma_j)/s)\,\mathrm{base}^{-2j/d}`, with a ramp :math:`\gamma_j` from
     1 (more than `beta_fast` turns in the trained length) to 0 (fewer than `beta_slow`). Queries and keys are

@@ -196,8 +196,8 @@ def _crossover_line(measured: Sequence[KernelTiming], kernel: str, direction: st
 class Calibrate:
     """Measure what operations of attention cost on this machine, for `attention plan --costs FILE`.
 
-    The default costs are those of one machine, so that a plan is the same everywhere; it takes others only
-    from a file that it is given.
+    By default, plans use the costs of one reference machine, so that a plan is the same everywhere. Other
+    costs are only used if they are given as a file.
 
     Examples:
     $ spectrope attention calibrate --out costs.json

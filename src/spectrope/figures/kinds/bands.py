@@ -33,9 +33,9 @@ class BandEnergies(Figure, name="bands"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "A row per head, layer by layer, a column per band of frequencies, from one radian per position "
-            "downwards: its share of the energy of the head's logits, row means kept. Shares sum to 1; one "
-            "is below zero where bands cancel."
+            "One row per head, layer by layer, and one column per frequency band, from one radian per "
+            "position downwards, with its share of the energy of the head's logits (row means included). "
+            "Shares sum to 1; a share is negative if bands cancel."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 

@@ -30,7 +30,7 @@ class CumulativeCurve(Figure, name="cumulative"):
         text = (
             "Held-out accuracy lost when the heads with the largest single drops are silenced together; the "
             "order comes from one half of the examples, the curve with its 95 % intervals from the other. "
-            "Pointing at a step names its head and shows what that one cost alone."
+            "Hovering over a step shows its head and the drop when only that head is silenced."
         )
         return text if len(tables.seeds) == 1 else f"{text} Each seed has a curve."
 

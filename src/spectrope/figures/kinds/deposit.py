@@ -30,8 +30,9 @@ class DepositPlane(Figure, name="deposit"):
         """How to read it."""
         rule, undefined = DEFAULT_RULE, tables.deposit["share"].null_count()
         text = (
-            "For each layer, how far the strongest head's drop exceeds the second (gap) and its share of the "
-            "layer's drops. A line runs from the estimates (hollow) to their 95 % lower bounds (filled, with "
+            "For each layer: by how much the largest drop exceeds the second largest (gap), and its share "
+            "of the layer's total drop. A line runs from the estimates (hollow) to their 95 % lower bounds "
+            "(filled, with "
             f"the layer's number). A deposit has both bounds in the shaded corner: gap at least {rule.gap:g} "
             f"points, share at least {rule.share:g}. The head was chosen on other examples."
         )

@@ -33,11 +33,11 @@ class Eigenvalues(Figure, name="eigenvalues"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "Of each encoding the head with the largest share of lags, and of it the Toeplitz matrix of its "
-            "mean lag effects, extended evenly to the future where attention is causal. Bars count "
+            "For each encoding, the head with the largest Toeplitz share: the Toeplitz matrix of its mean "
+            "lag effects, extended evenly to future lags if attention is causal. Bars count "
             "its eigenvalues; lines are the counts that its symbol has at as many uniform angles. The "
-            "distance is Wasserstein's, as a share of the symbol's range, which falls like 1/n where lags "
-            "decay, and so Szegő's theorem applies."
+            "distance is the Wasserstein distance, as a share of the symbol's range. It decreases like 1/n "
+            "if the lags decay, so that Szegő's theorem applies."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 

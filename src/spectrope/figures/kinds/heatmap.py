@@ -42,7 +42,7 @@ DROP = HeadValue("drop", "low", "high", "drop, points", ".0f", 1.0)
 
 
 class HeatMap(Figure, name="heatmap"):
-    """What each head's removal costs, by layer and head, for each encoding and setting."""
+    """Drop from the removal of each head, by layer and head, for each encoding and setting."""
 
     title = "Drop by layer and head"
     place = 20
@@ -64,13 +64,15 @@ class HeatMap(Figure, name="heatmap"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "Held-out accuracy with all heads minus held-out accuracy without this one, in points; "
-            "below zero the model does better without the head. Faint numbers have a 95 % interval over "
+            "Held-out accuracy with all heads minus held-out accuracy without this head, in points; a "
+            "negative value means that the model performs better without the head. Faint numbers have a 95 "
+            "% interval over "
             "examples that holds zero; pointing at a cell shows it. The panels of a task share one scale."
         )
         if len(tables.seeds) == 1:
             return text
-        return f"{text} Each row is a seed; the heads of two seeds share nothing but their number."
+        return f"{text} Each row is a seed; heads with the same number in different seeds do not correspond "
+        "to each other."
 
     def ramp(self, tables: Tables, setting: str) -> float:
         """Drop at the end of the colour scale."""

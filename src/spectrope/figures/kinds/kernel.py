@@ -24,9 +24,9 @@ class KernelOverLag(Figure, name="kernel"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "A line per head: what the lag adds to its logits beside an effect of the query, which softmax "
-            "ignores; in logit units, with mean 0 over lags, averaged over examples. A head that attends by "
-            "content alone is flat."
+            "One line per head: the effect of the lag on its logits, after removal of an effect of the "
+            "query, which softmax ignores; in logit units, with mean 0 over lags, averaged over examples. "
+            "The line of a head that attends only by content is flat."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 

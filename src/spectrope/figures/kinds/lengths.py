@@ -34,8 +34,8 @@ class LengthAccuracy(Figure, name="lengths"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "Lengths are multiples of the longest in training; labels are those of training. Lines end where "
-            "an encoding has no more positions."
+            "Lengths are multiples of the longest in training; labels are those of training. Lines end "
+            "where an encoding does not support longer sequences."
         )
         if len(tables.seeds) == 1:
             return f"{text} Bars are 95 % Wilson intervals over examples."

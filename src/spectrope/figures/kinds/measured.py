@@ -1,4 +1,4 @@
-"""What the figures of measured heads share: a panel per setting and encoding, colours of layers."""
+"""Common parts of the figures of measured heads: a panel per setting and encoding, colours of layers."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -29,8 +29,8 @@ class Participation(Figure, name="participation"):
         """How to read it."""
         text = (
             "The participation ratio of the heads of each layer, by the energy of the loss's gradient by "
-            "their forms and by the energy of these forms, W_QᵀW_K: 1 where all heads have alike, 1/H where "
-            "one of H heads has all."
+            "their forms and by the energy of these forms, W_QᵀW_K: 1 if all H heads contribute equally, "
+            "1/H if a single head contributes everything."
         )
         return text if len(tables.seeds) == 1 else f"{text} Each seed has its lines."
 

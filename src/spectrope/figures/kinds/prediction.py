@@ -30,9 +30,9 @@ class PredictionFigure(Figure, name="prediction"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         return (
-            "A point per head: the share of lags in its logits beside row effects, against the points of "
-            "accuracy that its removal costs. ρ is Spearman's rank correlation over heads with its 95 % "
-            "bootstrap interval; within layers, differences between layers play no part in it."
+            "One point per head: the Toeplitz share of its logits, without row effects, against the drop in "
+            "accuracy from its removal, in points. ρ is Spearman's rank correlation over heads with its 95 % "
+            "bootstrap interval; within layers, differences between layers are ignored."
         )
 
 

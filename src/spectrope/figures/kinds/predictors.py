@@ -1,4 +1,4 @@
-"""How well each spectral quantity orders heads by what their removal costs."""
+"""How well each spectral quantity ranks heads by the effect of their removal."""
 
 import altair as alt
 import polars as pl

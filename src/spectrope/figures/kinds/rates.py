@@ -1,4 +1,4 @@
-"""What each learning rate of a grid reached."""
+"""Accuracy at each learning rate of a grid."""
 
 import altair as alt
 import polars as pl
@@ -29,8 +29,9 @@ class Rates(Figure, name="rates"):
         """How to read it."""
         grids = tables.tuning.unique(["setting", "encoding", "rate"])
         return (
-            "Accuracy on training examples that the trials were not trained on; filled is the rate chosen, "
-            "at which the runs of the same setting were trained. The same multiples of one rate were tried "
+            "Accuracy on training examples that were held out from the trials. The filled mark is the "
+            "chosen rate, with which the runs of the same setting were trained. The same multiples of one "
+            "rate were tried "
             f"for all: {len(grids)} trials, {grids['seconds'].sum():.0f} s of training."
         )
 

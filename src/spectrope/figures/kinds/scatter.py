@@ -1,4 +1,4 @@
-"""Every spectral quantity of each head against what its removal costs."""
+"""Every spectral quantity of each head against the drop from its removal."""
 
 import altair as alt
 import polars as pl

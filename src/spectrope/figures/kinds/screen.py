@@ -27,8 +27,9 @@ class ScreenFigure(Figure, name="screen"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         return (
-            "A point per head: the loss increase that one forward and one backward pass estimate for its "
-            "removal, against the points of accuracy that it really costs. ρ is Spearman's rank correlation "
+            "One point per head: the increase of the loss from its removal, estimated by one forward and "
+            "one backward pass, against the measured drop in accuracy, in points. ρ is Spearman's rank "
+            "correlation "
             "over heads with its 95 % bootstrap interval, for each seed."
         )
 

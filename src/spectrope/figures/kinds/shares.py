@@ -26,8 +26,8 @@ class SharesFigure(Figure, name="shares"):
     def caption(self, tables: Tables) -> str:
         """How to read it."""
         text = (
-            "Shares of the variance of the hidden states that enter attention, by what token stands there, "
-            "where it stands, and what no sum of the two explains; bars are 95 % intervals over examples."
+            "Shares of the variance of the hidden states that enter attention: due to the token, due to the "
+            "position, and not explained by their sum; bars are 95 % intervals over examples."
         )
         return text if len(tables.seeds) == 1 else f"{text} Each seed has a line."
 

@@ -38,8 +38,8 @@ class Symbol(Figure, name="symbol"):
         text = (
             "The kernel is the encoding's own Toeplitz matrix at the length measured: its bias of the lag, "
             "extended evenly to the future, in logit units, or the mean cosine of its rotation. Lines: "
-            "truncated symbols by angle. Bars at the right: bounds that no eigenvalue passes; the thick part "
-            "runs from the least to the greatest eigenvalue."
+            "truncated symbols by angle. Bars on the right: bounds on all eigenvalues; the thick part "
+            "extends from the smallest to the largest eigenvalue."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 

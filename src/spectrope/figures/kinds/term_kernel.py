@@ -29,7 +29,7 @@ class TermKernel(Figure, name="term_kernel"):
         text = (
             "A line per head: the Toeplitz projection of its position-position term, row effects removed, in "
             "logit units, in the balanced design. The band around it holds the term's own entries at each "
-            "lag; where it has no width, the term is Toeplitz, as Assumption 3.2 takes it to be."
+            "lag; if it has no width, the term is Toeplitz, as Assumption 3.2 states."
         )
         return text if len(tables.seeds) == 1 else f"{text} {ONE_SEED}"
 

@@ -46,9 +46,10 @@ class TermsFigure(Figure, name="terms"):
         """How to read it."""
         return (
             "Energy of the terms of logits over that of the logits, row means removed, as means over heads "
-            "and seeds. Where the bar ends below or above 1, terms that are not orthogonal make up the rest: "
-            "the tooltip tells each term's covariance with the others. Interaction stands for all products "
-            "with what no sum of token and position explains. Held-out examples confound content with "
+            "and seeds. If a bar ends below or above 1, the rest is due to terms that are not orthogonal; "
+            "the tooltip shows each term's covariance with the others. Interaction is the sum of all "
+            "products with the remainder that no sum of token and position explains. Held-out examples "
+            "confound content with "
             "position; in the balanced design they are independent."
         )
 

@@ -58,13 +58,12 @@ class GrokShapes(EngineOptions):
     k: Annotated[
         int | None,
         tyro.conf.arg(
-            help="Held out: the upper polygons have at most k sides, both (square) or the left (strip)."
+            help="Hold out images whose upper polygons (square), or whose upper left polygon (strip), have "
+            "at most k sides."
         ),
         RARE,
     ] = None
-    width: Annotated[
-        int, tyro.conf.arg(help="Channels of the first stage; 64 is ResNet-18, 16 a quarter of it.")
-    ] = FULL_WIDTH
+    width: Annotated[int, tyro.conf.arg(help="Channels of the first stage; ResNet-18 has 64.")] = FULL_WIDTH
     steps: Annotated[int, tyro.conf.arg(help="Maximum number of training steps.")] = 1000
     stop_after: StopAfter = "100"
     batch_size: Annotated[int, tyro.conf.arg(help="Batch size, in images."), RARE] = 64

@@ -37,7 +37,9 @@ class GrokTheory:
 
     p: Annotated[int, tyro.conf.arg(help="Modulus, a prime.")] = 23
     fraction: Annotated[float, tyro.conf.arg(help="Fraction of all pairs used for training.")] = 0.7
-    tokens: Annotated[int, tyro.conf.arg(help="Number of embedded tokens, at distances of at least 1.")] = 7
+    tokens: Annotated[
+        int, tyro.conf.arg(help="Number of embedded tokens, at pairwise distances of at least 1.")
+    ] = 7
     decay: Annotated[
         float, tyro.conf.arg(help="Initial weight of the norm penalty, which is lowered in stages.")
     ] = 1e-2
@@ -53,12 +55,18 @@ class GrokTheory:
         with console.status("Minimising the norm on the zero-loss set"):
             model = ModularMLP.Config(d_model=32, hidden=128).build(task, self.seed)
             path = NormDescent(decay=self.decay)(model, split, cycle)
-        frame("Least norm where every training pair has a margin of 1 (a perceptron), by stage", path)
+        frame("Smallest norm at which every training pair has a margin of 1 (a perceptron), by stage", path)
         arrangements = self._arrangements()
-        frame("Least norm of tokens that are at least 1 apart; uniform is unevenness 0", arrangements)
+        frame(
+            "Smallest norm of tokens that are at least 1 apart; an unevenness of 0 means uniform",
+            arrangements,
+        )
         with console.status("Solving the training pairs"):
             table = self._coverages()
-        frame("What the training pairs imply of the others, if operands and results are phases", table)
+        frame(
+            "Share of the other pairs that the training pairs imply, if operands and results are phases",
+            table,
+        )
         if self.json:
             tables = {"norms": path, "arrangements": arrangements, "coverage": table}
             print_json({name: one.to_dicts() for name, one in tables.items()})

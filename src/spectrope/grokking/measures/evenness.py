@@ -1,4 +1,4 @@
-"""Whether all tokens are arranged alike."""
+"""Token uniformity: whether all tokens are arranged equivalently."""
 
 from typing import ClassVar
 
@@ -11,13 +11,13 @@ from spectrope.grokking.measures.base import ProgressMeasure, Snapshot
 class Unevenness(ProgressMeasure, name="unevenness"):
     r"""How far embeddings are from token uniformity: :math:`\|G - \bar G\|_F / \|G\|_F`, from 0 to 1.
 
-    Tokens are uniform where none is special: all are equally far from their mean, and the distance of two
-    depends on the step from one to the other alone. Then the Gram matrix
-    :math:`G_{rs} = \langle E_r - \bar E, E_s - \bar E\rangle` is circulant in the order of the group.
-    :math:`\bar G` is the nearest circulant, the mean of G along each step. The ratio does not depend on a
-    common factor, nor on a vector that all tokens share. Random tokens are the more uniform the wider they
-    are (0.57 for 59 tokens in 128 dimensions), so compare at one width. This is our reading of the condition
-    under which the paper says that weight decay is at a local minimum.
+    Tokens are uniform if none is distinguished: all have the same distance from their mean, and the distance
+    between two tokens depends only on the step from one to the other. Then the Gram matrix :math:`G_{rs} =
+    \langle E_r - \bar E, E_s - \bar E\rangle` is circulant in the order of the group. :math:`\bar G` is the
+    nearest circulant, the mean of G along each step. The ratio does not depend on a common factor, nor on a
+    vector that all tokens share. Random tokens are more uniform in higher dimensions (0.57 for 59 tokens in
+    128 dimensions), so only compare embeddings of the same width. This is our reading of the condition under
+    which the paper says that weight decay is at a local minimum.
 
     References:
         arXiv 2504.03162, Sec. 4.

@@ -1,4 +1,4 @@
-"""Loss of what the key frequencies of the logits alone would answer, and of what is left without them."""
+"""Restricted and excluded loss: with only the key frequencies of the logits, and without them."""
 
 from typing import ClassVar
 

@@ -1,1 +1,1 @@
-"""Models of operations on residues, one per file."""
+"""Models of modular arithmetic, one per file."""

@@ -1,4 +1,5 @@
-"""A first layer whose inputs depend on token and position alone: made once per residue, not once per pair."""
+"""First layer whose inputs depend only on token and position: computed once per residue, not once per "
+"pair."""
 
 import torch
 from jaxtyping import Float, Int

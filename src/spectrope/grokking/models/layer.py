@@ -1,4 +1,4 @@
-"""One layer of the small Transformer, and what its encoding does by position alone."""
+"""One layer of the small Transformer, and the positional part of its encoding."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The small Transformer that grokking is studied on, without the work that its loss never reads."""
+"""The small Transformer for grokking, without computations that do not affect the loss."""
 
 from dataclasses import dataclass, field
 from typing import Annotated

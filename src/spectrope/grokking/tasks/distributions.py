@@ -1,4 +1,4 @@
-"""Which pairs of operands may train a model, as objects."""
+"""Distributions: rules that determine which pairs of operands may be used for training."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -33,10 +33,8 @@ class Distribution(Registered, Configured):
         raise NotImplementedError
 
     def check(self, p: int) -> None:
-        """Refuse a modulus that leaves nothing to train on.
-
-        Raises:
-            ConfigError: If so.
+        """Check the modulus. Raises:
+        ConfigError: If it leaves no training pairs.
         """
 
 

@@ -69,7 +69,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class ModularConfig(Configured):
-    """An operation on residues and what of it is trained on.
+    """An operation on residues, and the pairs used for training.
 
     Operand a is token a, operand b token b + offset and "=" the last token: offset 0 is one vocabulary for
     both operands, offset p (or more) two that are disjoint, and what lies between two that overlap.
@@ -84,9 +84,7 @@ class ModularConfig(Configured):
 
     def __post_init__(self) -> None:
         require(2 <= self.p <= LARGEST, self, "p", f"between 2 and {LARGEST}")
-        way_out = (
-            "Residues modulo a composite number are no field; allow_composite accepts them all the same."
-        )
+        way_out = "Residues modulo a composite number do not form a field; use allow_composite to allow them."
         require(self.allow_composite or is_prime(self.p), self, "p", "prime", way_out)
         Expression(self.operation)
         require(0 < self.fraction < 1, self, "fraction", "a share of all pairs strictly between 0 and 1")
@@ -127,7 +125,7 @@ class Modular:
         return torch.from_numpy(self._expression(a.cpu().numpy(), b.cpu().numpy(), self.config.p)[0])
 
     def cycle(self) -> Int[Tensor, " m"]:
-        """Residues in the order of a cyclic group that the operation adds up in: what waves are waves over.
+        """Residues in the order of the operation's cyclic group, over which frequencies are defined.
 
         That is 0, ..., p - 1, and for multiplication and division by a prime the powers of a primitive root,
         which leave 0 out.
@@ -144,9 +142,9 @@ class Modular:
         """The exact split that a seed names, on whatever machine.
 
         round(fraction * number of pairs) of the pairs that the distribution lets train are drawn without
-        replacement, or all of them where there are fewer. A result that the draw has missed, such as 0 under
-        `quadratic`, which for many p only (0, 0) gives, gets the next pair in the order of the draw, in
-        exchange for the last drawn pair whose result has others.
+        replacement, or all of them where there are fewer. If a result is missing from the draw, such as 0
+        under `quadratic`, which only (0, 0) gives for many p, its next pair in the order of the draw replaces
+        the last drawn pair whose result has other pairs.
 
         Raises:
             ConfigError: If nothing would be left to test on, or some result cannot have a pair to learn it

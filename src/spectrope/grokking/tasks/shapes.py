@@ -53,7 +53,7 @@ class ShapesConfig(Configured):
 
 
 class Shapes:
-    """All ways to put polygons into a grid of two by two; the label is the total number of sides.
+    """All arrangements of polygons in a two-by-two grid; the label is the total number of sides.
 
     A polygon is drawn as its edges and its spokes from the centre, one vertex at the top, in white on black.
 

@@ -1,4 +1,4 @@
-"""The exact sweep: the drop of every head, on every example."""
+"""Exact sweep: the drop of every head, measured on all examples."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Causal atlas: what each frequency band of each head costs, and where heads attend."""
+"""Causal atlas: the cost of removing each frequency band of each head, and where heads attend."""

@@ -62,7 +62,7 @@ def cells_of(heads: Iterable[tuple[int, int]], bands: int) -> list[Cell]:
 
 
 def call_of(low: float, high: float, threshold: float) -> str:
-    """Whether an interval decides that a drop exceeds a threshold: "costs", "does not" or "undecided"."""
+    """Decide from an interval whether a drop exceeds a threshold: "costs", "does not" or "undecided"."""
     if low > threshold:
         return COSTS
     return SPARED if high <= threshold else UNDECIDED

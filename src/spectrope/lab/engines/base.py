@@ -13,11 +13,11 @@ Harvested = TypeVar("Harvested")
 
 
 class EngineError(SpectropeError):
-    """The engine cannot be reached, or has given up a job."""
+    """The engine cannot be reached, or failed to complete a job."""
 
 
 class LostError(EngineError, EnvironmentLostError):
-    """The engine has lost the processes or machines that it needs; the same command goes on with the work."""
+    """The engine has lost the processes or machines that it needs; the same command resumes."""
 
 
 class Engine(ABC):

@@ -25,15 +25,13 @@ class JobCost:
 
 
 def calibrate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
-    """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind.
-
-    Runs that differ in their seed alone are timed once, and assumed to use all of their steps. A measurement
-    is timed on a few examples of the first run that needs it; for other runs it is scaled by the time of a
-    step.
+    """Expected cost of each job, from a few steps of each kind of run and one measurement of each kind. Runs
+    that differ only in their seed are timed once, and are assumed to use all of their steps. A measurement is
+    timed on a few examples of the first run that needs it; for other runs it is scaled by the time of a step.
 
     Args:
-        jobs: What there is to do.
-        device: Where.
+        jobs: The jobs.
+        device: Device to compute on.
     """
     timed: dict[str, TrainingTime] = {}
     relative: dict[str, float] = {}  # Seconds of a measurement for each second of a step.

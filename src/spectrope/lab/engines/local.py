@@ -40,8 +40,8 @@ from spectrope.store import PackedRun, Run, packed, unpacked
 
 SECONDS_BETWEEN_LOOKS = 0.2
 DIED = (
-    "a worker process died, as when memory runs out; the same command continues from what is saved, and "
-    "fewer --workers need less memory."
+    "a worker process died, for example because memory ran out; the same command resumes from the saved "
+    "state, and fewer --workers need less memory."
 )
 
 
@@ -50,7 +50,7 @@ class Local(Engine):
     """The engine that uses this machine alone.
 
     Args:
-        device: Where to compute; on CUDA one worker serves all.
+        device: Device to compute on; on CUDA, a single worker is used.
         workers: Processes on a CPU, which share its threads.
     """
 
@@ -106,12 +106,12 @@ def execute(
     watch: Watch = unwatched,
     engine: Engine | None = None,
 ) -> list[Run]:
-    """Train and measure every job of a plan; what its run folder already holds is not done again.
+    """Train and measure every job of a plan; results that already exist in its run folder are not recomputed.
 
     Args:
-        plan: The jobs; an experiment by itself is trained and ablated.
+        plan: The jobs; a plain experiment is trained and ablated.
         root: Folder of the run folders.
-        device: Where to compute; on CUDA one worker serves all.
+        device: Device to compute on; on CUDA, a single worker is used.
         workers: Processes on a CPU, which share its threads.
         watch: Progress callback; it is called with the progress of each job.
         engine: Carries out the jobs in place of this machine, such as `Ray`; run folders of machines that

@@ -9,7 +9,7 @@ TRUSTED = 0.05  # Share of the work after which the observed speed alone counts.
 
 
 def makespan(seconds: Sequence[float], workers: int) -> float:
-    """The least time that jobs take, max(Σ s / w, max s): a job is never shared by workers.
+    """Lower bound on the time of all jobs, max(Σ s / w, max s), as one job cannot be split between workers.
 
     Args:
         seconds: Of each job, s.

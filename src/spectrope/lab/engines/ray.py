@@ -40,7 +40,7 @@ SECONDS_BETWEEN_CHECKS = 10.0  # Of whether any machine can still run a job.
 SECONDS_TO_ANSWER = 10.0  # Of a cluster; Ray itself tries for a quarter of an hour.
 SECONDS_OF_PATIENCE = 15.0  # After which the user is told that Ray is still starting.
 LIMITS = ("RAY_gcs_server_request_timeout_seconds", "RAY_NUM_REDIS_GET_RETRIES")  # Ray's own, when it starts.
-GO_ON = "finished runs are kept. Run the same command on a cluster that runs to continue."
+GO_ON = "finished runs are kept. To continue, run the same command on a working cluster."
 RETRIES = 10  # How often a job is begun again after its worker has died.
 
 
@@ -418,7 +418,7 @@ def _outcome(ray: Any, future: Any, label: str) -> Any:
     try:
         return ray.get(future)
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.OutOfMemoryError):
-        return EngineError(f"{label}: the worker died {RETRIES + 1} times; given up.")
+        return EngineError(f"{label}: the worker died {RETRIES + 1} times; giving up.")
 
 
 def _tell(mistakes: Sequence[SpectropeError]) -> None:

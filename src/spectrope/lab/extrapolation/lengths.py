@@ -64,11 +64,10 @@ def extrapolate(
     device: torch.device | None = None,
     watch: Watch = unwatched,
 ) -> pl.DataFrame:
-    """Score a finished run on longer and longer held-out sequences, and keep the scores with it.
-
-    Sequences get more fillers and no new label; see `longer_examples`. A scaling that does not apply, such as
-    another schedule for an encoding that does not rotate, leaves no row; a length that an encoding does not
-    reach leaves a row without scores that says why. What the run holds already is not computed again.
+    """Score a finished run on increasingly long held-out sequences, and store the scores with it. Sequences
+    contain more fillers but no new labels; see `longer_examples`. A scaling that does not apply, such as
+    another schedule for an encoding that does not rotate, gives no row. A length that an encoding does not
+    support gives a row without scores, with the reason. Existing results are not recomputed.
 
     Args:
         run: The run.

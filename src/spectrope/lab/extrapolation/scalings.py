@@ -1,4 +1,4 @@
-"""Ways to scale the positions of a trained model, without training it again."""
+"""Scaling rules for the positions of a trained model, without further training."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -17,19 +17,19 @@ def unscaled(model: DecoderConfig, factor: float) -> DecoderConfig:
 
 
 def dropped(model: DecoderConfig, factor: float) -> DecoderConfig | None:
-    """Without any encoding, as by DroPE without its recalibration; None where there is none."""
+    """The model without any encoding, as in DroPE without recalibration; None if it has none."""
     return None if isinstance(model.encoding, NoPE.Config) else replace(model, encoding=NoPE.Config())
 
 
 def interpolated(model: DecoderConfig, factor: float) -> DecoderConfig | None:
-    """Positions squeezed into the trained range; None where nothing reads them."""
+    """The model with positions compressed into the trained range; None if nothing reads positions."""
     if isinstance(model.encoding, NoPE.Config):
         return None
     return replace(model, positions=Interpolated(trained_length=model.max_length))
 
 
 def rescheduled(model: DecoderConfig, schedule: Callable[[float], Schedule]) -> DecoderConfig | None:
-    """With another schedule in the place of every geometric one; None where there is none.
+    """The model with every geometric schedule replaced by another one; None if it has none.
 
     Args:
         model: The model.

@@ -1,4 +1,4 @@
-"""LongRoPE: a search for a factor per frequency, on longer examples."""
+"""Search for LongRoPE's factor of each frequency, on longer examples."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,8 +50,8 @@ def search(
         base: Base of the frequencies.
         factor: New length over the trained one.
         trained_length: In positions.
-        seed: Names the mutations.
-        how: How far it goes; default `Search()`.
+        seed: Seed of the mutations.
+        how: Size of the search; default `Search()`.
 
     References:
         LongRoPE: Extending LLM Context Window Beyond 2 Million Tokens (Ding et al., 2024).

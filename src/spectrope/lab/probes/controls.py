@@ -15,7 +15,7 @@ from spectrope.tasks import Batch
 def shuffled(batch: Batch, seed: int) -> Batch:
     """The tokens of each example in random order, padding and positions in their place.
 
-    What lags still explain is due to positions, not to the order of tokens.
+    A remaining effect of the lag is due to positions, not to the order of tokens.
     """
     width = batch.inputs.shape[1]
     keys = torch.rand(len(batch), width, generator=torch_stream(seed, "shuffled"))

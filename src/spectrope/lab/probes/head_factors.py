@@ -93,7 +93,7 @@ def factor_gradients(
 
 
 def factor_growth(before: Decoder, after: Decoder) -> list[Float[Tensor, " h"]]:
-    r"""Energy :math:`\|f_h(\text{after}) - f_h(\text{before})\|^2` of what each head's factors have moved.
+    r"""Energy :math:`\|f_h(\text{after}) - f_h(\text{before})\|^2` of the change of each head's factors.
 
     Args:
         before: A decoder with multi-head attention, such as one that is not trained.

@@ -1,4 +1,4 @@
-"""What an encoding makes of equal content at every position, averaged over directions, by lag."""
+"""Logits of an encoding for equal content at every position, by lag, averaged over directions."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,8 @@ SHARED = 64  # Positions on which products of input terms are compared along dia
 
 @torch.no_grad()
 def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] | str:
-    r"""The mean logit of equal content by lag, over that without positions; or the reason why there is none.
+    r"""Mean logit of equal content at each lag, relative to that without positions, or the reason why it is
+    undefined.
 
     With unit vectors :math:`e_a` as queries and keys and bilinear logits :math:`L(q, k)`, it is
     :math:`\frac{1}{\sqrt d}\sum_a L(e_a, e_a)`, the value for content in random directions: the mean of
@@ -61,7 +62,7 @@ def _logits(encoding: Encoding, x: Float[Tensor, "d d"], position: Tensor, key: 
 
 @torch.no_grad()
 def input_lags(encoding: Encoding, n: int) -> Float[Tensor, " n"] | str | None:
-    r"""Products of input terms by lag over their value at lag 0, or the reason why they are not Toeplitz.
+    r"""Products of input terms at each lag, relative to lag 0, or the reason why they are not Toeplitz.
 
     These are the position-position logits of a form :math:`M = aI` (Remark 3.2 of arXiv 2505.13027). None
     where the encoding adds nothing to the input.

@@ -48,14 +48,14 @@ class HeadLearning:
 
     @property
     def gradient_energy(self) -> float | None:
-        """What reaches the weights through the product of queries and keys: the energy at its frequencies."""
+        """Energy of the gradient through the product of queries and keys, summed over its frequencies."""
         return None if self.frequencies is None else self.gradient.frequency_energy.sum().item()
 
 
 def learning(model: Decoder, batch: Batch) -> Iterator[tuple[HeadLearning, ...]]:
     """Every head, layer by layer, from one forward and backward pass without dropout.
 
-    Neither weights nor their gradients nor any random stream change.
+    Weights, stored gradients and random streams are not changed.
 
     Args:
         model: A decoder with multi-head attention.

@@ -96,14 +96,14 @@ class ObservedLayer:
         return head_contraction(_product(self.turned), _product(self.plain), self.causal)
 
     def content_share(self) -> Float[Tensor, "b h"] | None:
-        """Share of lags in the product before rotation and bias; None where there is neither of them."""
+        """Toeplitz share of the product before rotation and bias; None if the encoding has neither."""
         encoding = self.layer.encoding
         if not encoding.factors or not (encoding.turns or self.layer.bias is not None):
             return None
         return lag_effects(_product(self.plain), self.causal).share
 
     def kernels(self) -> Float[np.ndarray, "b h lags"]:
-        """Lag effects beside row effects, in logit units, with mean 0 over lags."""
+        """Lag effects after removal of row effects, in logit units, with mean 0 over lags."""
         return lag_effects(self.logits, self.causal).lags.numpy()
 
     def band_shares(self, head: int, bands: int) -> Float[np.ndarray, "b bands"]:
@@ -120,10 +120,8 @@ class ObservedLayer:
 
 
 def spacing(pos: Tensor) -> float:
-    """The distance of neighbouring positions, of shape (b or 1, n).
-
-    Raises:
-        UnsupportedError: If it is not one and the same everywhere.
+    """Distance between neighbouring positions, with shape (b or 1, n). Raises:
+    UnsupportedError: If it is not constant.
     """
     steps = pos.double().diff(dim=-1)
     step = steps[0, 0].item()

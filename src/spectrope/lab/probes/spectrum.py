@@ -69,7 +69,7 @@ def layer_spectrum(
     """Measure the heads of a layer on the first n tokens of each example.
 
     Args:
-        layer: As `capture_heads` hands it over, with at least two examples of at least n tokens.
+        layer: A layer from `capture_heads`, with at least two examples of at least n tokens.
         n: Positions, at least 2.
         draws: Random permutations in the test of Toeplitz shares.
         seed: Of the permutations.
@@ -104,9 +104,9 @@ def toeplitz_tests(
 
     The statistic is the mean over examples of the share of lags beyond row effects. Rows and columns of each
     example's logits are permuted independently before the mask is applied, which amounts to permuting queries
-    and keys together with any bias or rotation. A small p-value says that logits depend on the lag, which may
-    be due to the encoding or to repetitive text; compare it with the same head without the encoding and on
-    shuffled text.
+    and keys together with any bias or rotation. A small p-value indicates that logits depend on the lag,
+    because of the encoding or because the text repeats; compare it with the same head without the encoding
+    and on shuffled text.
 
     Args:
         logits: Before the mask, with shape (b, h, n, n).

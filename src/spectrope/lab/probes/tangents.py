@@ -42,7 +42,7 @@ class LastRows:
     lengths: Int[Tensor, " b"]
 
     def turned(self, rotation: SteadyRotation, spacing: float) -> Kernels:
-        """With the head's rotation, at positions that stand this far apart."""
+        """Logits with the head's rotation, at positions with this spacing."""
         rows = [self.layer.logits[e, self.head, n - 1, :n] for e, n in self._examples]
         theta = (rotation.frequencies * spacing).to(self.layer.ctx.q.device)
         return self._kernels(rows, self._tangent(theta, rotation.pairs))

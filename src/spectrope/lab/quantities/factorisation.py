@@ -13,7 +13,7 @@ from spectrope.spectral import factorisation_residuals
 class Factorisation(HeadQuantity, name="factorisation"):
     """Least residual of the complex logits as content times position, row means kept.
 
-    It is defined where the encoding turns all coordinates steadily.
+    It is defined if the encoding rotates all coordinates at fixed frequencies.
     """
 
     heading, caption = "residual", "residual of content times position"

@@ -36,7 +36,7 @@ from spectrope.tasks import Batch
 def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
     r"""Linear warm-up to the peak, then :math:`\tfrac12\eta(1+\cos\pi t)` down to 0.
 
-    Where positions are dropped on the way, the steps before and those after have a schedule each.
+    If positions are dropped during training, the steps before and after have separate schedules.
     """
     if (kept := steps_with_positions(steps, config)) < steps:
         step, steps = (step, kept) if step < kept else (step - kept, steps - kept)
@@ -47,7 +47,7 @@ def learning_rate(step: int, steps: int, config: TrainingConfig) -> float:
 
 
 def steps_with_positions(steps: int, config: TrainingConfig) -> int:
-    """Steps after which positions are dropped: all of them where they are kept."""
+    """Number of steps before positions are dropped; all steps if they are kept."""
     return steps if config.drop_positions is None else steps - max(1, round(config.drop_positions * steps))
 
 

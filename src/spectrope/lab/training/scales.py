@@ -120,7 +120,7 @@ def experiment(
     n_examples: int | None = None,
     attention: AttentionConfig | None = None,
 ) -> Experiment:
-    """The experiment that compares an encoding on a task at a scale, under a condition.
+    """Create the experiment with an encoding on a task, at a scale and under a condition.
 
     Args:
         task: A registered task, a class in a file (`file.py:Class`), which is executed, a class, or a

@@ -1,7 +1,6 @@
-"""Resumable training loop, and the state that it saves.
-
-A run keeps two checkpoints. Each new one takes the place of the older, so that the last good one is never
-overwritten. One that is damaged is moved aside, and training goes on from the other, or from the start.
+"""Resumable training loop, and the state that it saves. A run keeps two checkpoints. Each new checkpoint "
+"replaces the older one, so the last valid one is never overwritten. A damaged checkpoint is moved aside, "
+"and training resumes from the other, or from the start.
 """
 
 import json
@@ -43,7 +42,7 @@ class EpochScores:
 
 @dataclass(frozen=True)
 class CheckpointProgress:
-    """What a checkpoint says of training, beside its tensors; see `TrainingState`.
+    """Progress of training stored in a checkpoint, in addition to its tensors; see `TrainingState`.
 
     Checkpoints of earlier versions have neither `cpu_seconds` nor `dtype`.
     """
@@ -68,7 +67,7 @@ class Checkpoint:
     Args:
         progress: What it says of training.
         rows: Scores up to then.
-        tensors: Of the model, the optimiser and what else is carried along, by name.
+        tensors: Tensors of the model, the optimiser and additional state, by name.
     """
 
     progress: CheckpointProgress
@@ -242,11 +241,9 @@ def sit(
     stop: Stop,
     place: str,
 ) -> None:
-    """Train until the end, or until a stop is requested.
-
-    Args:
-        state: State whose clock runs during a step.
-        step: Takes one, evaluations that are due included.
+    """Train until the end, or until a stop is requested. Args:
+    state: State whose clock runs during a step.
+    step: Performs one step, including evaluations that are due.
         is_over: Whether training has ended.
         before: Called before every step, off the clock.
         save: Writes the checkpoint.

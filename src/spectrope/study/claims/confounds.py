@@ -1,4 +1,4 @@
-"""Claim 11: which single confound accounts for what the public code shows?"""
+"""Claim 11: which single confound accounts for the results of the public code?"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ WITHOUT = "without "  # How an arm begins that has all switches but one.
 
 @dataclass(frozen=True)
 class ConfoundEffects:
-    """What each switch alone does to one quantity of one encoding on one task, by seed.
+    """Effect of each single switch on one quantity of one encoding on one task, by seed.
 
     Args:
         runs: Task and encoding, as arms begin.
@@ -60,7 +60,8 @@ class ConfoundEffects:
 
     @property
     def worth(self) -> bool:
-        """Whether enough seeds differ by so much, on average, that it is worth explaining."""
+        """Whether, over enough seeds, the mean difference is large enough to be explained by single
+        switches."""
         return len(self.whole) >= MIN_SEEDS and abs(self.mean) >= DIFFERENCE
 
     @property

@@ -1,4 +1,4 @@
-"""Claim 2: what encodings do on Task 2, where position does not matter, in both readings of the paper."""
+"""Claim 2: performance of encodings on Task 2, which needs no positions, in both readings of the paper."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ class CountingClaim(Claim):
 
 
 class CountingText(CountingClaim, name="counting-text"):
-    """RoPE ahead of absolute, as the text has it."""
+    """RoPE ahead of absolute, as in the paper's text."""
 
     title = "Task 2, as the text has it: RoPE ahead of absolute"
     statement = (
@@ -50,7 +50,7 @@ class CountingText(CountingClaim, name="counting-text"):
 
 
 class CountingTable(CountingClaim, name="counting-table"):
-    """RoPE behind NoPE, as Table 1 has it."""
+    """RoPE behind NoPE, as in Table 1."""
 
     title = "Task 2, as Table 1 has it: RoPE behind NoPE"
     statement = "On a position-agnostic task RoPE is worse than NoPE."
@@ -63,7 +63,7 @@ class CountingTable(CountingClaim, name="counting-table"):
 
 
 class CountingBiases(CountingClaim, name="counting-biases"):
-    """What both readings say of the other encodings."""
+    """Predictions of both readings for the other encodings."""
 
     title = "Task 2: ALiBi behind NoPE"
     statement = (

@@ -19,7 +19,7 @@ class DistanceOverfitting(Claim, name="distance-overfitting"):
     """Random positions, RoPE and absolute on few examples."""
 
     number = 1
-    title = "Task 1: random initialisation overfits more than RoPE"
+    title = "Task 1: random positions overfit more than RoPE"
     statement = "Random initialisation fits Task 1 but overfits, unlike RoPE and absolute."
     source = "Sec. 4.2, figure 2"
     prediction = (

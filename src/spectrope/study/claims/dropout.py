@@ -14,7 +14,7 @@ THERE = 0.1  # Share of runs that must have one to lose.
 
 
 class Dropout(Claim, name="dropout"):
-    """Deposits with dropout and without, on the same seeds, none of them chosen by what it shows."""
+    """Deposits with and without dropout, on the same seeds, none of which was selected by its results."""
 
     number = 4
     title = "Dropout does not remove the deposit"

@@ -1,4 +1,4 @@
-"""Claim 10, the other side: what theory predicts of early training in place of the paper's argument."""
+"""Claim 10, alternative: predictions of theory for early training, instead of the paper's argument."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ class EarlyLearning(Claim, name="early-learning"):
     number = 10
     title = "RoPE contracts the tangent kernel before training (P1)"
     statement = (
-        "In place of the paper's argument: RoPE contracts the tangent kernel (P1), not the curvature (P4); "
+        "Instead of the paper's argument: RoPE contracts the tangent kernel (P1), not the curvature (P4); "
         "Task 1 is learned as fast as the kernel's modes over lags allow (P2); RoPE is slowest on Task 2 "
         "(P3); heads grow apart through factorisation, gradient descent and a small start, with or without "
         "multiplication (P5)."

@@ -1,4 +1,4 @@
-"""Claim 9: does the deposit foretell how a model fares on longer sequences?"""
+"""Claim 9: does the deposit predict the performance on longer sequences?"""
 
 from collections.abc import Collection, Iterator, Sequence
 

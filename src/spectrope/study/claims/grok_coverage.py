@@ -1,4 +1,4 @@
-"""Claim 15: does what the training pairs imply say which test accuracy can be had?"""
+"""Claim 15: do the results implied by the training pairs determine the attainable test accuracy?"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +25,7 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
     """Test accuracy against what follows from the training pairs."""
 
     number = 15
-    title = "Grokking: test accuracy rises with the share of a pair's class that trains"
+    title = "Grokking: test accuracy increases with the trained share of a pair's class"
     statement = (
         "Whether the test set is grokked is decided by which label-equivalence classes the training pairs "
         "cover, beside uniformity."

@@ -1,4 +1,4 @@
-"""Claim 13: can embeddings be uniform where the test set is not grokked?"""
+"""Claim 13: can embeddings be uniform without generalisation to the test set?"""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,11 @@ MOST = max(SIDES)
 
 
 class GrokDistribution(GrokClaim, name="grok-distribution"):
-    """Uniform embeddings beside a square or a strip of pairs that never train."""
+    """Uniformity of embeddings if a square or a strip of pairs is held out of training."""
 
     number = 13
-    title = "Grokking: a square that never trains costs more test accuracy than as many random pairs"
+    title = "Grokking: holding out a square costs more test accuracy than holding out equally many random "
+    "pairs"
     statement = (
         "Uniform embeddings do not suffice: with a square (both operands at most k) or a strip (the first at "
         "most k) held out of training, they become uniform and the test set is not grokked."

@@ -22,7 +22,7 @@ GROKKED = 95.0  # Percent of the test set.
 
 
 class GrokMed(GrokClaim, name="grok-med"):
-    """MED against the measures that were there before."""
+    """Compare MED with earlier measures."""
 
     number = 14
     title = "Grokking: MED follows the test loss more closely than each earlier measure"
@@ -36,7 +36,7 @@ class GrokMed(GrokClaim, name="grok-med"):
         "difference per seed, Student's t. MED is closest if it is shown to be closer than each of the "
         "others; it is not if one of them is shown to be as close, at a level corrected for their number "
         "(Bonferroni); the interval is that of the nearest, not corrected for the choice. "
-        "Whatever drifts follows the loss to some extent, as the number of the step tells; "
+        "Any quantity with a trend correlates with the loss to some extent, as the step number shows; "
         "`spectrope grok --compare-measures` gives leads and partial correlations too. Twice as many seeds "
         "as of other claims: 12 to 17 left every part undecided, and 18 to 23 chose the number."
     )

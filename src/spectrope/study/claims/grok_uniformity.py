@@ -1,4 +1,4 @@
-"""Claim 12: does weight decay arrange all tokens alike?"""
+"""Claim 12: does weight decay make tokens uniform?"""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ class GrokUniformity(GrokClaim, name="grok-uniformity"):
     """Token uniformity with weight decay and without."""
 
     number = 12
-    title = "Grokking: embeddings end more uniform with weight decay than without"
+    title = "Grokking: embeddings become more uniform with weight decay than without"
     statement = (
         "Where weight decay dominates the loss, minimising it arranges all tokens alike. (That such "
         "embeddings are necessary and sufficient for a local minimum of weight decay is no matter of runs: "

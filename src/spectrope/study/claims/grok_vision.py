@@ -45,7 +45,7 @@ class GrokVision(GrokClaim, name="grok-vision"):
     """ResNet-18 on images of polygons."""
 
     number = 16
-    title = "Grokking: ResNet-18 answers 95 % of the test images"
+    title = "Grokking: ResNet-18 reaches 95 % test accuracy"
     statement = "On images of four polygons whose label is the total number of sides, ResNet-18 groks."
     source = f"{BEYOND}, Sec. 6"
     prediction = (

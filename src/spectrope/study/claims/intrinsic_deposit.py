@@ -1,4 +1,4 @@
-"""Claim 10: is the deposit intrinsic to multiplication, or does it come from the way of training?"""
+"""Claim 10: is the deposit intrinsic to multiplication, or caused by the training procedure?"""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     """The deposit under other optimisers and initialisations, and under controls of the coupling."""
 
     number = 10
-    title = "Early gradients gather in fewer heads under RoPE than under an additive control"
+    title = "Early gradients are concentrated in fewer heads under RoPE than under an additive control"
     statement = (
         "A deposit is intrinsic to encodings that multiply content by position: gradients then gather in one "
         "head, which additive encodings spare (version 2, by a gradient argument and ablations)."

@@ -1,4 +1,4 @@
-"""Claim 5: where the deposit goes when RoPE is on some of the heads."""
+"""Claim 5: location of the deposit if only some heads use RoPE."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class PartialDeposit(Claim, name="partial-deposit"):
     """The place of the deposit against the number of heads that have RoPE."""
 
     number = 5
-    title = "RoPE on some of the heads moves the gaps deeper, for some number of heads"
+    title = "RoPE on a subset of the heads moves the gaps to deeper layers, for at least one number of heads"
     statement = (
         "The deposit moves to layer 1 or 2 (2 or 3 in the paper, which counts from 1) for some k of the "
         "heads with RoPE (shown for k = 2, 3, 5, 6, 13, 15 of 16)."

@@ -1,4 +1,4 @@
-"""Claim 5: RoPE on some of the heads."""
+"""Claim 5: RoPE on a subset of the heads."""
 
 from collections.abc import Iterator
 

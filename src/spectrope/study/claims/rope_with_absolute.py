@@ -24,7 +24,7 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
     """The deposit when a sinusoid is added to the input."""
 
     number = 6
-    title = "RoPE with an absolute term: no head stands out in layer 0"
+    title = "RoPE with an absolute input term: no head of layer 0 dominates"
     statement = (
         "RoPE with an absolute input embedding has no deposit in layer 0; it reappears from layer 1 (layers "
         "1 and 2 in the paper, which counts from 1)."

@@ -1,4 +1,4 @@
-"""Claim 3: one head of a shallow layer carries Task 1 under RoPE, and nowhere else."""
+"""Claim 3: one head of a shallow layer carries Task 1 with RoPE, but not with other encodings."""
 
 from collections.abc import Iterator
 

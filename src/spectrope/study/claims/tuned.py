@@ -28,7 +28,8 @@ TEST = (
 
 
 class AtBestRates(Claim):
-    """A claim whose arms take the learning rates that trials have chosen; an arm without them has no run yet.
+    """A claim whose arms use the learning rates chosen by trials; an arm without completed trials has no run
+    yet.
 
     Args:
         rows: Where the rows of the trials are, now or later.

@@ -16,7 +16,7 @@ FEW_LATE = 3  # Runs out of turn that are named.
 
 @dataclass(frozen=True, kw_only=True)
 class AuditRows:
-    """Check by commits and hashes that results are younger than the plan, and list its later versions.
+    """Check by commits and hashes that the plan predates the results, and list later versions of the plan.
 
     Examples:
     $ spectrope claims audit
@@ -61,7 +61,7 @@ class AuditRows:
         say(
             f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
             f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
-            f"without the plan. {audited.waiting} rows are not committed yet; {audited.misplaced} contradict "
+            f"without the plan. {audited.waiting} rows are not yet committed; {audited.misplaced} contradict "
             "the history: their commit is no ancestor of the one that added them, or they ended before the "
             "former or after the latter."
         )
@@ -73,9 +73,11 @@ class AuditRows:
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
         elif not audited.passes:
-            raise StoreError(f"rows at {self.scale} are not all younger than the plan, of clean commits.")
+            raise StoreError(
+                f"some rows at {self.scale} were not made by a clean commit that contains the plan."
+            )
         else:
             say(
-                "Each row is of a clean commit that has the plan. What a row says of its commit is believed "
-                "as far as the history of the file of rows does not contradict it."
+                "Each row was made by a clean commit that contains the plan. The commit named by a row is "
+                "trusted unless the history of the file of rows contradicts it."
             )

@@ -70,7 +70,7 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What every action is told: which claims, on which seeds, by which rows."""
+    """Common options of all actions: claims, seeds and rows."""
 
     names: Names = ()
     scale: ScaleOption = "mini"

@@ -118,7 +118,7 @@ def show_choice(pilots: Pilots, rows: StudyRows) -> None:
     for task, name in TASKS.items():
         choice = pilots.choice(task, rows)
         if choice is None:
-            say(f"{name}: undecided until all runs are there.")
+            say(f"{name}: undecided until all runs are finished.")
             continue
         edge = pilots.at_the_edge(choice)
         told = f", the {edge} of those tried" if edge else ""

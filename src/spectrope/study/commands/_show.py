@@ -51,7 +51,7 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -
     say(f"Power: {power}")
     lines = [(one.condition, one.word, _effect_of(one), one.reason) for one in verdicts]
     columns = ("condition", "verdict", "effect", "why")
-    table(f"Verdicts at scale {study.scale}, which speak for no other", columns, lines)
+    table(f"Verdicts at scale {study.scale}; they apply only to this scale", columns, lines)
 
 
 def _effect_of(verdict: ClaimVerdict) -> str:

@@ -1,4 +1,4 @@
-"""`spectrope claims`: every statement of the paper, tested."""
+"""`spectrope claims`: test the statements of the papers."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -96,7 +96,8 @@ class RunClaims(Asked, EngineOptions):
     precision: Annotated[
         Precision,
         tyro.conf.arg(
-            help="Precision of matrix products. Only rows of one precision count; auto: that of most rows, "
+            help="Precision of matrix products. Only results of one precision count; auto: that of most "
+            "results, "
             "or else the fastest on the device."
         ),
         RARE,
@@ -108,7 +109,7 @@ class RunClaims(Asked, EngineOptions):
     dry_run: Annotated[bool, tyro.conf.arg(help="Print the plan and its cost, and exit.")] = False
 
     def run(self) -> None:
-        """Take up finished runs, print the plan, do it, print the verdicts."""
+        """Add finished runs, print the plan, execute it, and print the verdicts."""
         engine = self.chosen_engine()
         if not self.dry_run:
             require_frozen(self.scale)
@@ -142,7 +143,7 @@ class RunClaims(Asked, EngineOptions):
             if mistake is not None:
                 complain(str(mistake))
             before = mistake or before
-            say("What has been found asks for more runs.")
+            say("The results so far require more runs.")
 
     def _carry_out(
         self, left: list[Job], study: Study, rows: StudyRows, engine: Engine
@@ -157,7 +158,7 @@ class RunClaims(Asked, EngineOptions):
         costs = {job.experiment: costs[job.experiment] for job in jobs}
         show_plan(study, rows, costs, workers)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
-            say(f"Where an experiment leaves its precision open: {precision}.")
+            say(f"Precision of experiments that do not set it: {precision}.")
         if left and not self.dry_run:
             expected = costs.values()
             pace = Pace([c.training for c in expected], [c.measuring for c in expected], workers)
@@ -184,8 +185,8 @@ class RunClaims(Asked, EngineOptions):
         if len(fitting) < len(turn):
             used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
             say(
-                f"{len(turn) - len(fitting)} runs exceed the plan's core-hours and are left out; "
-                f"spent so far: {used or 'none'}."
+                f"{len(turn) - len(fitting)} runs exceed the core-hours of the plan and are omitted; spent "
+                f"so far: {used or 'none'}."
             )
         return fitting
 
@@ -261,7 +262,7 @@ class ReportClaims(Asked):
         rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
         out = PAGE if self.out is None and self == ReportClaims() else self.out
         if out is None:
-            raise ConfigError(f"{PAGE} is of the whole study; a page of anything else wants --out.")
+            raise ConfigError(f"{PAGE} is the page of the whole study; use --out for any other page.")
         check_page(out, ".md")
         study = self.study(tried_claims(claims, rows, self.scale), self.conditions)
         write_replication(study, rows, out)
@@ -360,7 +361,7 @@ def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost]
 
 
 def show_later(study: Study, rows: StudyRows) -> None:
-    """Print which further runs only the rows of those to do will tell."""
+    """Print which follow-up runs will be chosen from the results of the present ones."""
     for claim in study.claims:
         jobs = (job for one, name in study.cases() if one == claim for job in study.jobs_of(one, name, rows))
         if claim.planned_later and outstanding(jobs, rows):
@@ -373,7 +374,7 @@ def show_verdicts(study: Study, rows: StudyRows) -> None:
     for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
         lines.append((f"{claim.number} {claim.kind}", condition, verdict.word, verdict.reason))
     table(
-        f"Verdicts at scale {study.scale}, which speak for no other",
+        f"Verdicts at scale {study.scale}; they apply only to this scale",
         ("claim", "condition", "verdict", "why"),
         lines,
     )

@@ -21,7 +21,10 @@ from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import RESULTS
 
 WIDTH, COLUMNS = 320, 3
-Number = Annotated[tyro.conf.Positional[int], tyro.conf.arg(name="number", help="Its number in the paper.")]
+Number = Annotated[
+    tyro.conf.Positional[int],
+    tyro.conf.arg(name="number", help="Number of the figure or table in the paper."),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,7 @@ class _Stored:
     ] = ("0:30",)
     rows: Results = RESULTS
     runs: Annotated[
-        Path | None, tyro.conf.arg(help="Folder of run folders to read instead of stored results.")
+        Path | None, tyro.conf.arg(help="Folder of runs to read instead of the stored results.")
     ] = None
 
     def asked(self) -> PaperRuns:
@@ -77,7 +80,7 @@ class PaperFigures(_Stored):
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTables(_Stored):
-    """Print a table of the paper with our values beside the printed ones.
+    """Print a table of the paper with our values beside the published ones.
 
     Examples:
     $ spectrope paper table 1

@@ -1,4 +1,4 @@
-"""The page of a study: verdicts, figures beside the paper's numbers, and what was not run."""
+"""The page of a study: verdicts, figures with the paper's numbers, and a list of missing runs."""
 
 from spectrope.study.page.effects import effects
 from spectrope.study.page.page import effect, write_replication

@@ -1,4 +1,5 @@
-"""What goes with a deposit under RoPE on Task 1: runs that differ from `controlled` in one thing."""
+"""Factors associated with a deposit under RoPE on Task 1: runs that differ from `controlled` in one
+setting."""
 
 from collections.abc import Mapping, Sequence
 from math import exp
@@ -34,7 +35,7 @@ def deposit_factors(study: Study, rows: StudyRows) -> list[list[str]]:
 
 
 def unselected(study: Study, seeds: int = UNSELECTED) -> list[int]:
-    """Seeds of which every one has run, from the first unexplored one on."""
+    """Consecutive seeds that have all been run, starting from the first unexplored one."""
     first = 6 if study.scale == EXPLORED_AT else 0
     return [first + seed for seed in range(seeds)]
 

@@ -1,4 +1,4 @@
-"""What the rows say, in sentences: each computed from rows, and left out where these are not there."""
+"""Summary sentences, each computed from rows, and omitted if the rows are missing."""
 
 from collections.abc import Iterable, Iterator
 from statistics import fmean
@@ -236,7 +236,7 @@ def _padding(study: Study, rows: StudyRows) -> Iterator[str]:
 
 
 class Lead(NamedTuple):
-    """How far RoPE is ahead of the encoding that comes nearest to it on average.
+    """Lead of RoPE over the encoding with the closest mean.
 
     Args:
         rival: That encoding.

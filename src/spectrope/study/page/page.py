@@ -1,4 +1,4 @@
-"""The page itself, as Markdown, with its pictures beside it."""
+"""Write the page as Markdown, with its pictures in a separate folder."""
 
 import html
 import re
@@ -50,7 +50,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Planned:
-    """How much of a plan there is.
+    """Completeness of a plan.
 
     Args:
         runs: All of it.
@@ -205,7 +205,8 @@ def _against(verdict: ClaimVerdict) -> str:
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
-    """Claims and conditions whose word Holm's correction over all decided headline parts leaves open."""
+    """Claims and conditions whose verdicts are not significant after Holm's correction over all decided
+    headline parts."""
     tested = [v for v in verdicts if v.headline and v.word not in ("not testable here", "saturated")]
     levels = np.array([v.headline.p for v in tested if v.headline])
     adjusted = holm(levels) if len(levels) else levels
@@ -274,7 +275,7 @@ def untuned(study: Study, rows: StudyRows) -> list[int]:
 
 
 def plain(text: object) -> str:
-    """What a row says, for Markdown: neither markup nor HTML, in one line."""
+    """Text of a row, escaped for Markdown, on one line."""
     line = " ".join(html.escape(str(text), quote=False).split())
     return re.sub(r"([\\`*\[\]|])", r"\\\1", line)
 

@@ -15,8 +15,9 @@ from spectrope.lab import LayerFill, Site
 class LatentColumns(LayerFill, name="latent-columns"):
     """Outputs of all heads where some columns of the up-projections of latent attention are zero.
 
-    What was meant for head h, its rows h * head_dim to (h + 1) * head_dim, is done to these columns instead:
-    to latents of queries, and of keys and values. Heads beyond the width of the latents change nothing.
+    For head h, the code zeroes columns h * head_dim to (h + 1) * head_dim, which belong to the latents of
+    queries, keys and values, instead of the rows of the head. For heads beyond the width of the latents,
+    nothing changes.
     """
 
     def layer_output(self, site: Site, heads: Collection[int]) -> Float[Tensor, "b h i k"]:

@@ -1,4 +1,4 @@
-"""A head's rows of the value weights are zeroed, and not its bias, as ablation by weights may forget."""
+"""Zero a head's rows of the value weights but not its bias, a possible mistake of ablation by weights."""
 
 from torch import Tensor
 
@@ -7,7 +7,7 @@ from spectrope.lab import Fill, Site
 
 
 class ValueBias(Fill, name="value-bias"):
-    """What zeroing the head's rows of the value weights leaves.
+    """Output of a head whose rows of the value weights are zeroed.
 
     Rows of a pattern sum to 1, so a mean of values that are all equal to their bias is that bias.
     """

@@ -1,1 +1,1 @@
-"""What a second model can be to the first, one role per file."""
+"""Roles of a second model with respect to the first, one per file."""

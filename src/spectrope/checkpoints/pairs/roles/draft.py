@@ -15,10 +15,9 @@ LIMITS = (
 
 
 class Draft(PairRole, name="draft"):
-    """A draft fits its target if each of its layers applies an encoding of the target's.
-
-    Heads may be of other widths: families, bases and scalings are compared. Token ids must be as many, and
-    the draft must take as many positions.
+    """A draft fits its target if each of its layers applies an encoding that the target also applies.
+    Families, bases and scalings are compared; widths of heads may differ. The numbers of token ids must be
+    equal, and the draft must accept at least as many positions as the target.
     """
 
     purpose = "speculative decoding"

@@ -8,7 +8,8 @@ from spectrope.checkpoints.pairs.member import Member
 class Merge(PairRole, name="merge"):
     """Weights can be merged if sizes, encodings and the order of rows of queries and keys are the same.
 
-    The order of rows is told from what the layers make of the same input, where the weights are alike at all.
+    The order of rows is determined from the outputs of the layers for the same input, if the weights are
+    similar enough.
     """
 
     purpose = "merging"

@@ -20,7 +20,7 @@ SimulatedChange = Callable[[float, AttentionSite, Given], Given]
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """One way to be wrong, with a parameter.
+    """A simulated fault, with a parameter.
 
     Args:
         codes: In the catalogue; several where the faults are one and the same function on this model.

@@ -6,7 +6,8 @@ from spectrope.lab.ablation.banded import BandFill
 class RemoveBand(BandFill, name="remove-band"):
     """The head's output without the positions in one frequency band: `remove-band@1of4`.
 
-    In rotating pairs of the band all lags are 0; of a bias of the lag, its Fourier components are left out.
+    For rotary encodings, pairs of the band treat all lags as 0; for lag biases, the Fourier components are
+    removed.
     """
 
     change = "remove"

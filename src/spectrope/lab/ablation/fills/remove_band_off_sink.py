@@ -10,8 +10,8 @@ from spectrope.lab.ablation.fills.base import Site
 class RemoveBandOffSink(BandFill, name="remove-band-off-sink"):
     """As `remove-band`, but logits of the first token stay as they are: `remove-band-off-sink@1of4`.
 
-    Many heads attend to the first token when they have nothing to do. What `remove-band` costs and this does
-    not, it costs by disturbing that attention sink.
+    Many heads attend to the first token when no other token is relevant. A cost of `remove-band` that this
+    fill does not have is caused by disturbing this attention sink.
     """
 
     change = "remove"

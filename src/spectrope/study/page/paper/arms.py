@@ -58,7 +58,7 @@ class CaseRuns:
 
     Args:
         rows: A row per seed; none where nothing has been run.
-        note: How these runs differ from those runs for; empty where they do not.
+        note: How these runs differ from the requested ones; empty if they do not.
     """
 
     rows: list[StudyRow]

@@ -1,4 +1,4 @@
-"""What the paper's figures and tables show, by number, and what there is to set beside them."""
+"""Figures and tables of the paper by number, and the results to compare with them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -213,7 +213,7 @@ TABLES = (
     PaperTable(
         1,
         "accuracy of MLA, RoPE and NoPE, in percent",
-        "Printed values are of one seed; ours are means over seeds with 95 % t intervals.",
+        "Published values are from one seed; ours are means over seeds with 95 % t intervals.",
         _accuracy_rows,
     ),
     PaperTable(2, "notation", "", reason="it lists symbols and shows no measurement."),
@@ -226,7 +226,8 @@ TABLES = (
     PaperTable(
         4,
         "settings of MLA",
-        "Printed values beside those of this scale and condition. The paper has 16 heads, 8 in fact.",
+        "Published values and those of this scale and condition. The paper states 16 heads, but its code "
+        "has 8.",
         partial(_setting_rows, SETTINGS | {"latent width": "128", "batch size": "1024"}, "mla"),
     ),
 )

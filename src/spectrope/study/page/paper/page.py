@@ -1,4 +1,4 @@
-"""The page of all figures and tables of the paper, each with ours beside what is printed."""
+"""Page of all figures and tables of the paper, each with our results next to the published ones."""
 
 from pathlib import Path
 
@@ -36,9 +36,9 @@ def render_paper(runs: PaperRuns) -> str:
         except ConfigError as error:
             reasons.append(f"{error}")
     lead = (
-        f"Every figure and table of {SOURCE}, from runs at scale {runs.scale} under condition "
-        f"{runs.condition}. Captions summarise what the text says of each, with its section; the verdicts on "
-        "its claims are on the replication page."
+        f"All figures and tables of {SOURCE}, from runs at scale {runs.scale} under condition "
+        f"{runs.condition}. Captions summarise the paper's text on each, with its section; the replication "
+        f"page has the verdicts on its claims."
     )
     return rendered(
         "paper.html",

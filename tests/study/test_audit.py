@@ -1,7 +1,9 @@
 """Rows against the plan, in a repository made for it."""
 
+import json
 import subprocess
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate, repeat
 
 import pytest
 from tests.study.made import row
@@ -12,6 +14,9 @@ from spectrope.lab.training.scales import experiment
 from spectrope.study.audit import audit
 from spectrope.study.plan import is_named
 from spectrope.study.rows import StudyRows
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def git_of(root):
@@ -31,19 +36,30 @@ def repository(tmp_path):
     git = git_of(tmp_path)
     git("init", "-q")
 
+    dates = accumulate(repeat(timedelta(minutes=1)), initial=START)
+
     def commit(message):
         git("add", "-A")
-        git("commit", "-q", "--allow-empty", "-m", message)
+        with pytest.MonkeyPatch.context() as clock:
+            clock.setenv("GIT_COMMITTER_DATE", next(dates).isoformat())
+            git("commit", "-q", "--allow-empty", "-m", message)
         return git("rev-parse", "--short=12", "HEAD")
 
     return tmp_path, commit
+
+
+def after_the_last_commit(folder):
+    """Half a minute later; there is another minute before the next one."""
+    if not (folder / ".git").exists():
+        return datetime.now(UTC)
+    return datetime.fromisoformat(git_of(folder)("show", "-s", "--format=%cI")) + timedelta(seconds=30)
 
 
 def put(folder, commits):
     rows = StudyRows(folder / "mid.jsonl")
     for seed, commit in enumerate(commits, len(rows)):
         one = experiment("distance", "rope", scale="mini", seed=100 * len(commits) + seed)
-        rows.add(row(one, commit=commit, finished_at=datetime.now(UTC).isoformat()))
+        rows.add(row(one, commit=commit, finished_at=after_the_last_commit(folder).isoformat()))
 
 
 def test_rows_of_clean_commits_with_the_plan_pass(repository):
@@ -115,7 +131,7 @@ def test_a_named_commit_is_a_clean_one(commit, named):
 def test_the_command_tells_of_rows_that_are_older_than_the_plan(tmp_path, capsys):
     put(tmp_path, ["version 0.1.0"])
     assert main(["claims", "audit", "--rows", str(tmp_path)]) == 2
-    assert "are not all younger than the plan" in capsys.readouterr().err
+    assert "were not made by a clean commit that contains the plan" in capsys.readouterr().err
     (tmp_path / "mid.jsonl").rename(tmp_path / "mini.jsonl")
     assert main(["claims", "audit", "--scale", "mini", "--rows", str(tmp_path)]) == 0
     assert "all of these are exploratory" in capsys.readouterr().out
@@ -165,3 +181,72 @@ def test_versions_of_the_analysis_are_listed_from_the_first_row_on(repository):
     audited = audit(root / "mid.jsonl", root / "plan.toml", (root / "code",))
     assert [(one.subject, one.rows) for one in audited.analysis] == [("rows", 1), ("another analysis", 1)]
     assert len({one.digest for one in audited.analysis}) == 2
+
+
+def rows_of(root, *finished, commit):
+    """A file of rows of one run, finished at these times."""
+    one = experiment("distance", "rope", scale="mini", seed=1)
+    for number, when in enumerate(finished):
+        made = StudyRows(root / f"{number}.jsonl")
+        made.add(row(one, commit=commit, finished_at=when.isoformat()))
+        text = (root / f"{number}.jsonl").read_text()
+        (root / f"{number}.jsonl").unlink()
+        with (root / "mid.jsonl").open("a") as file:
+            file.write(text)
+    return one
+
+
+def test_a_run_that_was_trained_again_until_it_suited_does_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    made_by = commit("plan")
+    now = after_the_last_commit(root)
+    rows_of(root, now, commit=made_by)
+    commit("rows")
+    assert audit(root / "mid.jsonl", root / "plan.toml").passes
+    rows_of(root, now + timedelta(seconds=1), commit=made_by)
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert len(found.repeated) == 1
+    assert not found.passes
+
+
+def test_a_row_that_was_deleted_does_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")] * 2)
+    commit("rows")
+    kept, gone = (root / "mid.jsonl").read_text().splitlines()
+    (root / "mid.jsonl").write_text(f"{kept}\n")
+    commit("one fewer")
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert found.removed == (json.loads(gone)["run"],)
+    assert not found.passes
+
+
+def test_a_row_that_is_not_committed_and_older_than_its_commit_does_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    rows_of(root, datetime(2020, 1, 1, tzinfo=UTC), commit=commit("plan"))
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (found.waiting, found.misplaced, found.passes) == (1, 1, False)
+
+
+def test_an_amendment_tells_how_many_runs_had_finished_though_they_were_not_committed(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")] * 2)
+    rows = (root / "mid.jsonl").rename(root.parent / "kept-back.jsonl")
+    (root / "plan.toml").write_text("a = 2\n")
+    commit("amended")
+    rows.rename(root / "mid.jsonl")
+    commit("rows")
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert [(one.subject, one.rows) for one in found.versions] == [("plan", 0), ("amended", 2)]
+
+
+def test_rows_under_a_plan_without_the_choice_of_its_pilots_do_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("[mid.pilots]\nseeds = 3\n")
+    put(root, [commit("plan")])
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (found.unchosen, found.passes) == (1, False)

@@ -2,10 +2,11 @@
 
 import json
 import subprocess
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,10 +14,13 @@ from typing import Any
 
 from spectrope.core import StoreError
 from spectrope.store import read_records
-from spectrope.study.plan import FILE, is_named
+from spectrope.study.plan import FILE, deviations, is_named
 
-# What decides words from rows.
+# The code that decides verdicts from rows, and the code that trains and measures.
 ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"))
+LABORATORY = tuple(
+    FILE.parent.with_name(name) for name in ("lab", "models", "attention", "encodings", "tasks", "grokking")
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +32,7 @@ class Version:
         when: Date of that commit.
         digest: First digits of the SHA-256 of the file, or of git's names of the folders.
         subject: What the commit says.
-        rows: Rows of the scale that were committed by then.
+        rows: Runs of the scale that had finished by then, by their own clock.
     """
 
     commit: str
@@ -51,8 +55,12 @@ class StudyAudit:
         under: Rows by the digest of the plan that their commit has.
         waiting: Rows that are in no commit yet.
         misplaced: Rows that contradict the history: their commit is not an ancestor of the one that added
-            them, or they ended before the former or after the latter.
+            them, or they ended before the former, or after the latter or the present.
+        unchosen: Rows of the decoder under a version of the plan that has pilots, but not their choice.
+        removed: Runs of which a committed row was removed or changed later.
+        repeated: Runs that were finished more than once; only one of the results counts.
         analysis: The code that judges rows, as it was when the first one was added, and its later versions.
+        laboratory: Number of runs by version of the code that trains and measures.
     """
 
     versions: tuple[Version, ...]
@@ -63,14 +71,24 @@ class StudyAudit:
     under: dict[str, int]
     waiting: int
     misplaced: int
+    unchosen: int
+    removed: tuple[str, ...]
+    repeated: tuple[str, ...]
     analysis: tuple[Version, ...]
+    laboratory: dict[str, int]
 
     @property
     def passes(self) -> bool:
-        """Whether each row is of a clean commit that has a version of the plan, and none is misplaced."""
+        """Whether each row is of a clean commit that has a version of the plan, and nothing contradicts it.
+
+        Runs that were removed or repeated count as contradictions unless a deviation names them.
+        """
         known = {version.digest for version in self.versions}
         under_plan = sum(n for digest, n in self.under.items() if digest in known)
-        return bool(self.versions) and under_plan == self.rows and not self.misplaced
+        told = " ".join(text for one in deviations() for text in one.values())
+        hidden = [run for run in (*self.removed, *self.repeated) if run not in told]
+        wrong = self.misplaced or self.unchosen or hidden
+        return bool(self.versions) and under_plan == self.rows and not wrong
 
 
 def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> StudyAudit:
@@ -86,14 +104,21 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
     """
     root = Path(_git(plan.parent, "rev-parse", "--show-toplevel"))
     name = plan.resolve().relative_to(root.resolve()).as_posix()
-    versions = _versions(root, name, rows)
     records, complaints = read_records(rows) if rows.exists() else ([], [])
     if complaints:
         raise StoreError(f"{rows}: {complaints[0]} The audit needs a file of whole rows.")
+    ends = _ends(records)
+    versions = _versions(root, name, [max(times) for times in ends.values() if times])
     last = {record.get("run"): record.get("facts", {}).get("commit") for record in records}
     counts = Counter(last.values())
+    decoders = Counter(
+        record.get("facts", {}).get("commit")
+        for record in {record.get("run"): record for record in records}.values()
+        if "encoding_name" in record.get("config", {})
+    )
     unnamed = unknown = before = 0
-    under: Counter[str] = Counter()
+    under, laboratory = Counter[str](), Counter[str]()
+    unchosen = 0
     for commit, n in counts.items():
         if not is_named(commit):
             unnamed += n
@@ -103,7 +128,11 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
             before += n
         else:
             under[_digest(root, commit, name)] += n
-    added = list(_added(root, rows))
+            laboratory[_tree(root, commit, LABORATORY)] += n
+            unchosen += (
+                0 if _is_chosen(_git(root, "show", f"{commit}:{name}"), rows.stem) else decoders[commit]
+            )
+    added = list(_added(root, rows)) or [(None, record.get("facts", {})) for record in records]
     return StudyAudit(
         versions=tuple(versions),
         rows=len(last),
@@ -111,9 +140,57 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         unknown=unknown,
         before=before,
         under=dict(under),
-        waiting=sum(commit is None for commit, _ in added) if added else len(last),
-        misplaced=sum(_is_misplaced(root, commit, facts) for commit, facts in added if commit),
-        analysis=tuple(_analyses(root, code, rows, [commit for commit, _ in added if commit])),
+        waiting=sum(commit is None for commit, _ in added),
+        misplaced=sum(_is_misplaced(root, commit, facts) for commit, facts in added),
+        unchosen=unchosen,
+        removed=tuple(_removed(root, rows)),
+        repeated=tuple(run for run, times in ends.items() if len(times) > 1),
+        analysis=tuple(_analyses(root, code, [commit for commit, _ in added if commit], ends)),
+        laboratory=dict(laboratory),
+    )
+
+
+def _ends(records: Sequence[Mapping[str, Any]]) -> dict[str, set[datetime]]:
+    """The distinct times at which each run was finished, as its rows have them."""
+    ends: dict[str, set[datetime]] = {}
+    for record in records:
+        ends.setdefault(str(record.get("run")), set())
+        if (ended := _ended(record.get("facts", {}))) is not None:
+            ends[str(record.get("run"))].add(ended)
+    return ends
+
+
+def _ended(facts: Mapping[str, Any]) -> datetime | None:
+    try:
+        ended = datetime.fromisoformat(str(facts.get("finished_at"))).replace(microsecond=0)
+    except ValueError:
+        return None
+    return ended if ended.tzinfo else None
+
+
+def _is_chosen(text: str, scale: str) -> bool:
+    """Whether a version of the plan contains the choice of its pilots, if it has any."""
+    section = tomllib.loads(text).get(scale, {})
+    return "pilots" not in section or "chosen" in section
+
+
+def _removed(root: Path, rows: Path) -> Iterator[str]:
+    """Runs of which a committed line of the file was removed or changed by a later commit."""
+    if (name := _inside(root, rows)) is None or not _has(root, "rev-parse", "HEAD"):
+        return
+    log = _git(root, "log", "--reverse", "--no-merges", "-p", "-U0", "--format=%x00", "--", name)
+    for change in log.split("\0"):
+        lines = change.splitlines()
+        added = {line[1:] for line in lines if line.startswith("+{")}
+        gone = [line[1:] for line in lines if line.startswith("-{") and line[1:] not in added]
+        yield from dict.fromkeys(str(json.loads(line).get("run")) for line in gone)
+
+
+def _inside(root: Path, file: Path) -> str | None:
+    """Name of a file in the repository; None if it lies outside."""
+    resolved = file.resolve()
+    return (
+        resolved.relative_to(root.resolve()).as_posix() if resolved.is_relative_to(root.resolve()) else None
     )
 
 
@@ -132,40 +209,46 @@ def _added(root: Path, rows: Path) -> Iterator[tuple[str | None, Mapping[str, An
             commit = line.split(" ", 1)[0]
 
 
-def _is_misplaced(root: Path, added_by: str, facts: Mapping[str, Any]) -> bool:
+def _is_misplaced(root: Path, added_by: str | None, facts: Mapping[str, Any]) -> bool:
     """Whether a row contradicts history; one of unnamed code is counted elsewhere."""
     made_by = facts.get("commit")
     if not is_named(made_by) or not _exists(root, made_by):
         return False
-    if not _is_ancestor(root, made_by, added_by):
+    if added_by is not None and not _is_ancestor(root, made_by, added_by):
         return True
-    try:
-        ended = datetime.fromisoformat(str(facts.get("finished_at"))).replace(microsecond=0)
-        return not _dated(root, made_by) <= ended <= _dated(root, added_by)
-    except (ValueError, TypeError):
-        return True
+    ended, latest = _ended(facts), datetime.now(UTC) if added_by is None else _dated(root, added_by)
+    return ended is None or not _dated(root, made_by) <= ended <= latest
 
 
-def _analyses(root: Path, code: Sequence[Path], rows: Path, adding: Sequence[str]) -> Iterator[Version]:
+def _tree(root: Path, commit: str, folders: Sequence[Path]) -> str:
+    """First digits of a hash of some folders in a commit."""
+    names = [name for one in folders if (name := _inside(root, one)) and _exists(root, f"{commit}:{name}")]
+    trees = [_git(root, "rev-parse", f"{commit}:{name}") for name in names]
+    return sha256("\n".join(trees).encode()).hexdigest()[:12]
+
+
+def _analyses(
+    root: Path, code: Sequence[Path], adding: Sequence[str], ends: Mapping[str, set[datetime]]
+) -> Iterator[Version]:
     """The analysis when the first row was added, and each version since then."""
-    inside = [one.resolve() for one in code if one.resolve().is_relative_to(root.resolve())]
-    folders = [one.relative_to(root.resolve()).as_posix() for one in inside]
+    folders = [name for one in code if (name := _inside(root, one))]
     if not adding or not folders:
         return
     first = min(set(adding), key=lambda commit: _dated(root, commit))
     log = _git(root, "log", "--reverse", "--no-merges", "--format=%H", f"{first}..HEAD", "--", *folders)
     for commit in (first, *log.split()):
         when, subject = _git(root, "show", "-s", "--format=%cI%x09%s", commit).split("\t", 1)
-        trees = [
-            _git(root, "rev-parse", f"{commit}:{one}") for one in folders if _exists(root, f"{commit}:{one}")
-        ]
         yield Version(
             commit=commit[:12],
             when=when,
-            digest=sha256("\n".join(trees).encode()).hexdigest()[:12],
+            digest=_tree(root, commit, code),
             subject=subject,
-            rows=_rows_at(root, commit, rows),
+            rows=_by_then([max(times) for times in ends.values() if times], when),
         )
+
+
+def _by_then(ends: Sequence[datetime], when: str) -> int:
+    return sum(ended <= datetime.fromisoformat(when) for ended in ends)
 
 
 @cache
@@ -183,7 +266,7 @@ def _dated(root: Path, commit: str) -> datetime:
     return datetime.fromisoformat(_git(root, "show", "-s", "--format=%cI", commit))
 
 
-def _versions(root: Path, name: str, rows: Path) -> Sequence[Version]:
+def _versions(root: Path, name: str, ends: Sequence[datetime]) -> Sequence[Version]:
     if not _has(root, "rev-parse", "HEAD"):
         return []
     log = _git(root, "log", "--reverse", "--no-merges", "--format=%H%x09%cI%x09%s", "--", name).splitlines()
@@ -194,20 +277,11 @@ def _versions(root: Path, name: str, rows: Path) -> Sequence[Version]:
             when=when,
             digest=_digest(root, commit, name),
             subject=subject,
-            rows=_rows_at(root, commit, rows),
+            rows=_by_then(ends, when),
         )
         for commit, when, subject in made
         if _has(root, "cat-file", "-e", f"{commit}:{name}")
     ]
-
-
-def _rows_at(root: Path, commit: str, rows: Path) -> int:
-    """Lines of a file of rows in a commit."""
-    resolved = rows.resolve()
-    if not resolved.is_relative_to(root.resolve()):
-        return 0
-    place = f"{commit}:{resolved.relative_to(root.resolve()).as_posix()}"
-    return len(_git(root, "show", place).splitlines()) if _has(root, "cat-file", "-e", place) else 0
 
 
 def _digest(root: Path, commit: str, name: str) -> str:

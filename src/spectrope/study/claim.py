@@ -33,6 +33,7 @@ class Claim(Registered, ABC):
     number: ClassVar[int]  # Place among the claims.
     title: ClassVar[str]
     statement: ClassVar[str]  # What the paper says.
+    quote: ClassVar[str] = ""  # The same, verbatim, if the paper's text is at hand.
     source: ClassVar[str]  # Where.
     prediction: ClassVar[str]  # In symbols.
     test: ClassVar[str]  # How it is decided.

@@ -110,6 +110,11 @@ class Study:
         """The conditions that concern any of the claims."""
         return [name for name in THROWN if any(name in claim.conditions for claim in self.claims)]
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the first planned seeds are left out, so that it repeats the study on further ones."""
+        return min(self.seeds, default=0) > 0
+
     def jobs(self, rows: StudyRows | None = None) -> list[Job]:
         """What there is to do; a run that several claims need comes once, with all tables.
 

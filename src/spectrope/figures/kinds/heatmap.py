@@ -71,8 +71,8 @@ class HeatMap(Figure, name="heatmap"):
         )
         if len(tables.seeds) == 1:
             return text
-        return f"{text} Each row is a seed; heads with the same number in different seeds do not correspond "
-        "to each other."
+        seeds = "Each row is a seed; heads with the same number in different seeds do not correspond."
+        return f"{text} {seeds}"
 
     def ramp(self, tables: Tables, setting: str) -> float:
         """Drop at the end of the colour scale."""

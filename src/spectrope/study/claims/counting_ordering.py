@@ -32,6 +32,10 @@ class CountingText(CountingClaim, name="counting-text"):
         "On a position-agnostic task absolute positions cost a little accuracy and RoPE less, whose test "
         "accuracy is superior."
     )
+    quote = (
+        "Absolute encoding incurs a mild penalty […] while RoPE’s soft, data-adaptive bias imposes even less "
+        "overhead, yielding superior test accuracy."
+    )
     prediction = "odds(RoPE) ≥ 1.22 odds(absolute) of a right held-out answer"
     test = (
         f"{CountingClaim.test} Superior to what, the text does not say; ahead of NoPE, as this claim read it "
@@ -70,6 +74,7 @@ class CountingBiases(CountingClaim, name="counting-biases"):
         "On a position-agnostic task positional biases mildly hurt; random overfits most; ALiBi suffers "
         "most; relative is like NoPE."
     )
+    quote = "ALiBi suffers most, as its rigid, fixed Toeplitz bias obstructs even simple counting."
     prediction = (
         "odds(NoPE) ≥ 1.22 odds(e) of a right held-out answer for ALiBi (headline), absolute, random; "
         "overfit(random) − overfit(e) ≥ 2 points; odds(e) ≥ 1.22 odds(ALiBi); relative within that of NoPE"

@@ -19,7 +19,14 @@ class Dropout(Claim, name="dropout"):
     number = 4
     title = "Dropout does not remove the deposit"
     statement = "The single-head deposit under RoPE on Task 1 stays when the network is trained with dropout."
-    source = "Remark C.1; App. D, by its sense"
+    quote = (
+        "Note that all our experiments used dropout, so the deposit pattern is not a phenomenon that can be "
+        "improved by ordinary dropout."
+    )
+    source = (
+        'Remark C.1. App. D says the opposite by its letter, "not difficult to improve through dropout"; the '
+        "clause that follows there agrees with Remark C.1"
+    )
     prediction = (
         "of all seeds, at most 20 % more lose a deposit in the first half of the layers at dropout 0.1 than "
         "gain one (headline), given that more than 10 % have one without dropout"

@@ -7,7 +7,7 @@ from spectrope.lab import AnyExperiment, Experiment
 from spectrope.spectral import effective_ranks, rope_kernel_eigenvalues
 from spectrope.study.arms import ACCURACY, NAMES, Arms, planned
 from spectrope.study.claim import Claim
-from spectrope.study.claims.contraction import CONTRACTED, ContractionClaim
+from spectrope.study.claims.contraction import ContractionClaim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
 from spectrope.study.claims.intrinsic_deposit import PARTICIPATION, WHY, WORDS, couplings, participation
 from spectrope.study.predictions import AtLeast, AtMost, Within
@@ -15,6 +15,7 @@ from spectrope.study.quantities import Seen, difference, speed
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
+CONTRACTED = 0.95  # Largest mean ratio of eigenvalues that counts as contraction.
 UNCONTRACTED = 0.1  # Smallest share of heads of interest.
 START, GROWTH = ("start",), ("head_growth",)
 TABLES = {"rope": START + GROWTH, "additive": GROWTH, "rope/sgd/small": GROWTH, "additive/sgd/small": GROWTH}

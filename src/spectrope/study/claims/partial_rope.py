@@ -20,7 +20,14 @@ class PartialRoPE(Claim, name="partial-rope"):
     number = 5
     title = "RoPE on a quarter of the heads stays below RoPE on all"
     statement = "Even a handful of heads with RoPE leaves Task 1 below what RoPE on all heads reaches."
-    source = "Sec. 5.1, figure 5"
+    quote = (
+        "even with only a handful of RoPE-enabled heads, Task 1 performance remains below-near-optimal, and "
+        "Task 2 generalization is shocked."
+    )
+    source = (
+        'Sec. 5.1, figure 5. Read as "below"; "near-optimal", which the sentence before it suggests, '
+        "would be the opposite prediction"
+    )
     prediction = (
         "odds(H heads) ≥ 1.22 odds(k heads) of a right held-out answer, k = H/4 (headline) and 0 < k < H"
     )

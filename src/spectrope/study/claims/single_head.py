@@ -27,6 +27,10 @@ class SingleHead(Claim, name="single-head"):
         "Under RoPE, ablating one head of a shallow layer destroys Task 1 accuracy; the other encodings, "
         "and Task 2, show no such head."
     )
+    quote = (
+        "under RoPE, ablating a single shallow-layer head causes a pronounced accuracy loss, indicating "
+        "early-layer specialization."
+    )
     source = "Sec. 5.1, figures 4 and 8; appendix C.2 tells of some shallow heads under absolute too"
     prediction = (
         "the deposit rule finds a deposit in the first half of the layers in most runs under RoPE on Task "
@@ -41,7 +45,7 @@ class SingleHead(Claim, name="single-head"):
         "are counted over all seeds, whether the task was learned or not, at two depths, with the exact "
         "binomial interval. Where gaps are judged, a model that has not learned its task does not count."
     )
-    paper = "no number in the text; figure 4 shows one head of its layer 1, our layer 0, far from the rest"
+    paper = 'no number in the text, which has "a single shallow-layer head" (figure 4)'
 
     tables = (ABLATION,)
     least_layers = 6

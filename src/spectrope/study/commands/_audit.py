@@ -1,5 +1,6 @@
 """`spectrope claims audit`: whether rows are younger than the plan, and made in its order."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from spectrope.console import JsonOption, ScaleOption, print_json, say, table
@@ -11,7 +12,7 @@ from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import out_of_turn
 from spectrope.study.study import RESULTS
 
-FEW_LATE = 3  # Runs out of turn that are named.
+FEW_NAMED = 3  # Runs that are named of each kind.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class AuditRows:
         audited = audit(self.rows / f"{self.scale}.jsonl")
         if self.json:
             print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
-        columns = ("SHA-256", "commit", "date", "rows by then", "subject")
+        columns = ("SHA-256", "commit", "date", "runs finished by then", "subject")
         table(
             "Versions of the plan, and runs made under each",
             (*columns[:4], "runs", "subject"),
@@ -58,26 +59,45 @@ class AuditRows:
                 columns,
                 [(one.digest, one.commit, one.when, str(one.rows), one.subject) for one in audited.analysis],
             )
+        if not audited.rows:
+            say(f"There are no rows at {self.scale} yet, so there is nothing to check.")
+            return
         say(
             f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "
             f"{audited.unknown} of commits that are not in this repository, {audited.before} of commits "
             f"without the plan. {audited.waiting} rows are not yet committed; {audited.misplaced} contradict "
             "the history: their commit is no ancestor of the one that added them, or they ended before the "
-            "former or after the latter."
+            "former, or after the latter or the present. "
+            f"{audited.unchosen} were made before the plan had the choice of its pilots."
         )
+        if audited.laboratory:
+            versions = ", ".join(f"{digest} ({n} runs)" for digest, n in audited.laboratory.items())
+            say(f"Versions of the code that trains and measures: {versions}.")
+        for what, runs in (
+            ("removed or changed later", audited.removed),
+            ("finished twice", audited.repeated),
+        ):
+            if runs:
+                say(f"{_some(runs)}: committed rows that were {what}, if no deviation names them.")
         late = out_of_turn(StudyRows.load(self.rows / f"{self.scale}.jsonl"), self.scale)
         if late:
-            labels = ", ".join(row.experiment.label for row in late[:FEW_LATE])
-            more = f" and {len(late) - FEW_LATE} more" if len(late) > FEW_LATE else ""
-            say(f"Ended before an earlier run of the plan began, or without it: {labels}{more}.")
+            labels = _some([row.experiment.label for row in late])
+            say(f"Ended before an earlier run of the plan began, or without it: {labels}.")
         if self.scale not in plan():
             say(f"The plan does not cover {self.scale}: all of these are exploratory.")
         elif not audited.passes:
             raise StoreError(
-                f"some rows at {self.scale} were not made by a clean commit that contains the plan."
+                f"some rows at {self.scale} were not made by a clean commit that contains the plan, or were "
+                "removed, changed or repeated."
             )
         else:
             say(
-                "Each row was made by a clean commit that contains the plan. The commit named by a row is "
-                "trusted unless the history of the file of rows contradicts it."
+                "Each row names a clean commit that contains the plan, and the history of the file of rows "
+                "does not contradict it. An audit cannot see runs that were made and not recorded."
             )
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first few of some names, and the number of the others."""
+    more = f" and {len(names) - FEW_NAMED} more" if len(names) > FEW_NAMED else ""
+    return f"{', '.join(names[:FEW_NAMED])}{more}"

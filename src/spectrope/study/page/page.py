@@ -5,6 +5,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 from urllib.parse import quote
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import numpy as np
 
 from spectrope.figures import Panel, panels_spec, templates_of, write_page, write_spec
-from spectrope.lab import Job
+from spectrope.lab import SCALES, Job, experiment
 from spectrope.stats import MIN_SEEDS, holm
 from spectrope.study.arms import FITTED
 from spectrope.study.claim import Claim
@@ -141,7 +142,9 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         fitted=FITTED,
         words=WORDS,
         findings=findings(study, rows),
-        deposits=deposit_factors(study, rows),
+        deposits=[] if study.is_repeated else deposit_factors(study, rows),
+        repeated=repeated(study, rows),
+        steps=steps(study.scale),
         unnamed=unnamed(rows),
         withdrawn=list(rows.withdrawals.lines()),
         deviations=deviations(),
@@ -194,7 +197,8 @@ def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] 
     assert finding is not None
     mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
     mark += "‡" if finding.part.untrained else ""
-    return f"**{verdict.word}**{mark} {effect(finding)}{_against(verdict)}"
+    unfinished = f" (of its training examples, {finding.part.untrained})" * bool(finding.part.untrained)
+    return f"**{verdict.word}**{mark} {effect(finding)}{unfinished}{_against(verdict)}"
 
 
 def _against(verdict: ClaimVerdict) -> str:
@@ -202,6 +206,33 @@ def _against(verdict: ClaimVerdict) -> str:
     others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
     n = sum(finding.word == "contradicted" for finding in others)
     return f"; {n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
+
+
+def repeated(study: Study, rows: StudyRows) -> list[list[str]]:
+    """A line per claim with runs on as many further seeds: its verdicts on both, under `controlled`."""
+    if study.is_repeated:
+        return []
+    further = [seed + len(study.seeds) for seed in study.seeds]
+    lines = []
+    for claim in (one for one in study.claims if "controlled" in one.conditions and one.times == 1):
+        first, again = (
+            claim.judge(rows, "controlled", study.scale, seeds) for seeds in (study.seeds, further)
+        )
+        if again.word != "not testable here" and first.headline and again.headline:
+            numbers = claim.numbers(further, study.scale)
+            cells = [f"**{one.word}** {effect(one.headline)}" for one in (first, again) if one.headline]
+            lines.append(
+                [f"{claim.number}. [{claim.title}](#{claim.kind})", *cells, f"{numbers[0]} to {numbers[-1]}"]
+            )
+    return lines
+
+
+def steps(scale: str) -> tuple[int, int] | None:
+    """Training steps of Task 1 at a scale and at `paper`; None for another scale's name."""
+    if scale not in SCALES:
+        return None
+    here, there = (experiment("distance", "rope", scale=one) for one in (scale, "paper"))
+    return tuple(one.training.epochs * ceil(one.n_train / one.training.batch_size) for one in (here, there))
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:

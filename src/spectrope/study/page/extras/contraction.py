@@ -12,7 +12,7 @@ from spectrope.study.quantities import Seen, speed
 
 def contraction_panels(seen: Mapping[str, Seen]) -> list[Panel]:
     """The ratio of norms against speed, then by head."""
-    ratio = ("mean ratio of spectral norms, with over without rotation", contraction)
+    ratio = ("mean log ratio of spectral norms, with over without rotation", contraction)
     return [*cloud("by run", seen, ratio, ("speed, %", speed), by_base), *by_head(seen)]
 
 

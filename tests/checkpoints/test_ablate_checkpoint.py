@@ -133,4 +133,4 @@ def test_pickled_weights_are_a_checkpoint_too(checkpoints, tmp_path, capsys):
     (tmp_path / "config.json").write_bytes(config)
     torch.save({}, tmp_path / "pytorch_model.bin")
     assert main(("ablate", str(tmp_path))) == BAD_INPUT
-    assert "pickled weights alone" in capsys.readouterr().err
+    assert "only pickled weights" in capsys.readouterr().err

@@ -123,7 +123,7 @@ def test_an_experiment_by_itself_is_trained(tmp_path):
     one = sp.experiment("distance", "alibi", epochs=1, n_examples=60)
     run = sp.train(one, root=tmp_path, watch=sp.unwatched)
     assert run == sp.train("alibi", root=tmp_path, **SMALL)
-    with pytest.raises(ConfigError, match="an experiment has its task, scale and sizes already"):
+    with pytest.raises(ConfigError, match="an experiment already has its task, scale and sizes"):
         sp.train(one, seed=1)  # pyright: ignore[reportCallIssue]
 
 

@@ -140,7 +140,7 @@ def test_a_run_that_has_the_chosen_rate_is_copied_and_others_are_trained(tmp_pat
 def test_an_unfinished_run_is_not_copied(tmp_path):
     one = tiny()
     unfinished = run_for(one, tmp_path)
-    with pytest.raises(StoreError, match="is unfinished; the command that began it goes on with it"):
+    with pytest.raises(StoreError, match="is unfinished; the command that started it resumes it"):
         run_for(replace(one, tuning="chosen"), tmp_path).take_over(unfinished)
     assert (
         train(one, tmp_path, torch.device("cpu"))

@@ -15,7 +15,6 @@ from spectrope.study.audit import audit
 from spectrope.study.plan import is_named
 from spectrope.study.rows import StudyRows
 
-
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 

@@ -55,7 +55,7 @@ def spoil(path, victim, fault):
 @pytest.mark.parametrize(
     ("fault", "seeds", "told"),
     [
-        (cut_off, 34, "no JSON, as a line that a crash has cut off"),  # One run in a hundred.
+        (cut_off, 34, "no valid JSON, such as a line truncated by a crash"),  # One run in a hundred.
         (changed, 7, "does not match its checksum"),
         (older, 7, "has results_version 0, not 1"),
     ],

@@ -217,7 +217,7 @@ def test_events_are_passed_on_and_rows_come_back_to_their_jobs(on):
 def test_a_job_whose_workers_die_is_named_once_the_others_are_done(on, death):
     cluster = Cluster(worker(death), worker(record(1), *[Progress("train", n, 9, job=1) for n in range(4)]))
     with pytest.raises(
-        EngineError, match=f"^distance/rope/seed 0: the worker died {RETRIES + 1} times; given up"
+        EngineError, match=f"^distance/rope/seed 0: the worker died {RETRIES + 1} times; giving up"
     ):
         on(cluster)
     assert on.log[-2:] == [JOBS[1].experiment, done(1)]

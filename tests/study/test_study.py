@@ -170,7 +170,7 @@ def test_what_is_missing_is_run_in_the_precision_of_most_rows(tiny, tmp_path, ca
     words = ["claims", "run", claim.kind, "--scale", tiny, "--seeds", "0", "--conditions", "controlled"]
     words += ["--rows", str(tmp_path), "--runs", str(tmp_path / "runs"), "--device", "cpu"]
     assert main([*words, "--workers", "1", "--precision", asked]) == 0
-    assert f"leaves its precision open: {taken}." in capsys.readouterr().out
+    assert f"do not set it: {taken}." in capsys.readouterr().out
     rows = StudyRows.load(tmp_path / "tiny.jsonl")
     assert [rows.get(job.experiment).facts["precision"] for job in others] == [taken] * len(others)
 
@@ -181,7 +181,7 @@ def test_a_precision_that_no_run_takes_is_refused(tmp_path, capsys):
     told = "--precision bfloat16: no run of these claims leaves it open."
     assert told in capsys.readouterr().err
     assert main(words) == 0
-    assert "leaves its precision open" not in capsys.readouterr().out
+    assert "do not set it" not in capsys.readouterr().out
 
 
 def test_the_usual_precision_is_that_of_most_rows_that_leave_it_open():

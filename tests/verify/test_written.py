@@ -60,7 +60,7 @@ def test_of_a_plan(checkpoint, tmp_path, capsys):
     assert code == 0
     assert "attention of 4 heads at 65536 tokens is within" in told["proved"][0]
     assert main([*asked[:3], "--length", "64", *asked[5:]]) == BAD_INPUT
-    assert "computes every head exactly, so there is nothing to certify" in capsys.readouterr().err
+    assert "every head is planned as exact, so there is nothing to certify" in capsys.readouterr().err
 
 
 def test_of_an_encoding(tmp_path, capsys):

@@ -163,7 +163,7 @@ def test_rotations_and_values_have_to_be_seen():
     odd = llama()
     subject = CheckpointSubject.of(odd)
     odd.model.rotary_emb.register_forward_hook(lambda module, args, output: (output[0][0], output[1][0]))
-    with pytest.raises(UnsupportedError, match="something else than cosines and sines"):
+    with pytest.raises(UnsupportedError, match="does not rotate by cosines and sines"):
         rotary_means(subject, data())
     q = torch.zeros(1, 1, 3, 4)
     call = Call("attention", q, q, None, torch.ones(1, 1, 3, 3, dtype=torch.bool), 0.5)

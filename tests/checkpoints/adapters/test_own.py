@@ -160,7 +160,7 @@ class TestAblation:
         assert result.sweep.loss == pytest.approx(loss, rel=1e-5)
 
     def test_a_model_that_sees_both_ways_needs_a_mask_token(self):
-        with pytest.raises(ConfigError, match="sees both ways, so tokens must be hidden from it"):
+        with pytest.raises(ConfigError, match="is bidirectional, so tokens must be masked"):
             ablate_model(own(TorchEncoder()), "induction", examples=4, length=16)
 
     def test_padding_is_refused(self):

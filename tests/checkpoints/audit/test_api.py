@@ -100,7 +100,7 @@ def test_a_frame_has_a_row_per_layer(found):
             {"allow_everything": True},
             "audit has no argument 'allow_everything'; those of loading are",
         ),
-        (("nobody/nothing",), {}, "not in the local cache; allow_download=True fetches it from the hub"),
+        (("nobody/nothing",), {}, "in the local cache; allow_download=True downloads it from the hub"),
     ],
 )
 def test_a_wrong_argument_gets_one_line_in_python_s_words(arguments, options, message):

@@ -81,7 +81,7 @@ def test_a_finding_of_a_window_has_no_impact_before_it(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "inject", "code", "reason"),
     [
-        ("bloom", None, "SPE404", "its code calls no attention function that could be replaced"),
+        ("bloom", None, "SPE404", "its code calls no attention function that can be replaced"),
         ("gpt2", looked_up(lambda rows: rows + 1), "SPE402", "it is of no attention layer"),
         (
             "llama-default",

@@ -105,7 +105,7 @@ def test_the_page_says_what_the_audit_found(audits):
     assert "reach angles that no position within the declared length has" in text
     assert "pairs are slowed from pair 1 on, by up to 4" in text
     assert "table wpe from row 0" in render_audit(audits["no kernel"])
-    assert "Every layer applies what the configuration declares, as far" in render_audit(audits["buckets"])
+    assert "Every layer applies what the configuration declares, in everything" in render_audit(audits["buckets"])
 
 
 def test_pairs_are_listed_with_their_wavelengths(audits):
@@ -114,7 +114,7 @@ def test_pairs_are_listed_with_their_wavelengths(audits):
     assert rows["turn fully within the audited 160"].wavelengths.startswith("6.283 to ")
     unseen = rows["reach angles that no position within the declared length has"]
     assert unseen.pairs == "3–7"
-    assert rows["are slower than the base alone makes them"].pairs == "1–7"
+    assert rows["are slower than the base implies"].pairs == "1–7"
     assert f"<td>{unseen.wavelengths}</td>" in render_audit(audits["rotary"])
     layer = audits["rotary"].layers[0]
     still = tuple(replace(pair, wavelength=None, aliased=pair.pair == 3) for pair in layer.reach.pairs)

@@ -198,7 +198,7 @@ class TestTheCommand:
         assert main(["audit", str(plain / "model.gguf"), "--source", str(plain / "source")]) == 0
         told = " ".join(capsys.readouterr().out.split())
         assert "permuted to causal matches" in told
-        assert "The file was read and not run" in told
+        assert "The file was read but not run" in told
         assert main(["audit", str(plain / "model.gguf")]) == 3
         assert "give its folder with --source" in capsys.readouterr().out.replace("\n", " ")
 

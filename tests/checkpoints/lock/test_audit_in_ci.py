@@ -85,7 +85,7 @@ def test_the_page_leads_to_a_red_build_and_back_to_green(runner, tmp_path, monke
     namespace = {}
     assert bash(typed("1. A repository"), runner, tmp_path).returncode == 0
     exec(*blocks("python", "1. A repository"), namespace)
-    assert main(shlex.split(typed("2. Lock it"))[1:]) == 0
+    assert main(shlex.split(typed("2. Lock the checkpoint"))[1:]) == 0
     assert bash(typed("3. Add the build"), runner, tmp_path).returncode == 0
 
     exec(*blocks("python", "4. A base changes"), namespace)
@@ -98,7 +98,7 @@ def test_the_page_leads_to_a_red_build_and_back_to_green(runner, tmp_path, monke
     assert gitlab.returncode == 1
     assert "base: 500000 locked, 10000 now" in " ".join(gitlab.stdout.split())
 
-    assert bash(typed("5. Put it right"), runner, tmp_path).returncode == 0
+    assert bash(typed("5. Restore the base"), runner, tmp_path).returncode == 0
     code, output = run_workflow(runner, tmp_path)
     assert code == 0, output
     assert 'failures="0"' in (tmp_path / "spectrope.xml").read_text()
@@ -121,7 +121,7 @@ def test_the_hook_of_pre_commit_runs_the_check_for_files_that_matter(tmp_path, m
     monkeypatch.chdir(tmp_path)
     namespace = {}
     exec(*blocks("python", "1. A repository"), namespace)
-    assert main(shlex.split(typed("2. Lock it"))[1:]) == 0
+    assert main(shlex.split(typed("2. Lock the checkpoint"))[1:]) == 0
     assert main(arguments) == 0
     exec(*blocks("python", "4. A base changes"), namespace)
     assert main(arguments) == 1

@@ -60,7 +60,7 @@ def test_runs_are_trained_once_printed_and_reported(tmp_path, capsys):
     assert len(find_runs(tmp_path / "grok-runs")) == 2
     page = (tmp_path / "grok.html").read_text()
     assert "add mod 11" in page
-    assert "How measures trace test loss" in page
+    assert "How well measures track the test loss" in page
     assert main(command) == 0
     assert "step 40" not in capsys.readouterr().out  # nothing was trained again
 
@@ -182,7 +182,7 @@ def test_the_page_draws_every_panel_from_the_run(run):
     right = [row for row in pairs if row["answer"] == row["label"]]
     assert all(row["outcome"].endswith("right") for row in right)
     assert len(right) == (run.frame("pairs")["answer"] == run.frame("pairs")["label"]).sum()
-    assert "How measures trace" not in page
+    assert "How well measures track" not in page
 
 
 def test_a_page_needs_a_run(tmp_path):

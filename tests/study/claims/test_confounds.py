@@ -188,7 +188,7 @@ def test_a_difference_about_the_smallest_of_interest_is_told_and_not_explained()
     assert asked(rows) == set()
     verdict = CLAIM.judge(rows, "released")
     (finding,) = verdict.findings
-    told = "rows do not tell what its headline part is to judge"
+    told = "the existing rows do not determine the headline part"
     assert (verdict.word, verdict.reason, finding.n_seeds) == ("not testable here", told, 6)
     assert finding.evidence.interval.estimate == pytest.approx(4.0)
     assert cell(finding, verdict.word).startswith("4.0 [")

@@ -93,7 +93,7 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)
     assert "docs/explanation/replication.md is of the whole study; " in line
-    assert "a page of anything else wants --out." in line
+    assert "use --out for any other page." in line
     assert not list(tmp_path.iterdir())
 
 

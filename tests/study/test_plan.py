@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.study.made import jitter, row
 
+from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.stats.seeds import MIN_SEEDS
@@ -13,7 +14,7 @@ from spectrope.study.claim import chosen_claims
 from spectrope.study.pilots import Pilots, RateAndEpochs
 from spectrope.study.plan import deviations, headline_of, plan, unplanned
 from spectrope.study.predictions import ALPHA
-from spectrope.study.quantities import Seen
+from spectrope.study.quantities import LEARNED, REACHED, Seen
 from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import schedule
 from spectrope.study.verdict import WORDS
@@ -74,6 +75,9 @@ def test_thresholds_of_the_analysis_are_the_code_s():
     analysis = plan()["analysis"]
     assert analysis["alpha"] == pytest.approx(ALPHA)
     assert (analysis["minimum_seeds"], analysis["saturated_below"]) == (MIN_SEEDS, FEW)
+    assert (analysis["learned"], analysis["reached"]) == (LEARNED, REACHED)
+    rule = {"gap": DEFAULT_RULE.gap, "share": DEFAULT_RULE.share, "level": DEFAULT_RULE.level}
+    assert plan()["deposit"] == rule
     assert analysis["words"] == [word for word in WORDS if word != "not testable here"]
 
 

@@ -87,6 +87,17 @@ class TestAnchors:
         )
 
     @pytest.mark.parametrize("sizes", [{}, MINI])
+    def test_length_alone_tells_little(self, sizes):
+        """The best constant answer for each length, counted on sequences."""
+        task = Config(**sizes).build()
+        batch = task.sample(40_000, 3)
+        counts = np.zeros((task.max_length + 1, task.n_classes))
+        np.add.at(counts, (batch.lengths.numpy(), batch.labels.numpy()), 1)
+        counted = counts.max(1).sum() / counts.sum()
+        assert task.length_only_accuracy() == pytest.approx(counted, abs=0.01)
+        assert task.length_only_accuracy() == pytest.approx(0.0537 if not sizes else 0.2130, abs=2e-3)
+
+    @pytest.mark.parametrize("sizes", [{}, MINI])
     def test_clean_fillers_leave_no_doubt(self, sizes):
         assert Config(**sizes).build().bayes_accuracy() == 1
 

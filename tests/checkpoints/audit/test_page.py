@@ -105,7 +105,9 @@ def test_the_page_says_what_the_audit_found(audits):
     assert "reach angles that no position within the declared length has" in text
     assert "pairs are slowed from pair 1 on, by up to 4" in text
     assert "table wpe from row 0" in render_audit(audits["no kernel"])
-    assert "Every layer applies what the configuration declares, in everything" in render_audit(audits["buckets"])
+    assert "Every layer applies what the configuration declares, in everything" in render_audit(
+        audits["buckets"]
+    )
 
 
 def test_pairs_are_listed_with_their_wavelengths(audits):

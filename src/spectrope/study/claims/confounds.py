@@ -82,7 +82,8 @@ class Confounds(Claim, name="confounds"):
     number = 11
     title = "NoPE on Task 1: one switch alone makes half of what parts `released` from `controlled`"
     statement = (
-        "The public code differs from the text in switches R1 to R17. Where its results differ from those "
+        "The public code differs from the text, or goes beyond it, in switches R1 to R17. Where its results "
+        "differ from those "
         "without any of them, one switch alone makes most of the difference."
     )
     source = "The released code, read against Secs. 3 to 5; not a statement of the authors"

@@ -8,11 +8,11 @@ from statistics import fmean
 import numpy as np
 
 from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of
-from spectrope.stats import spearman
+from spectrope.stats import spearman, t_interval
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
-from spectrope.study.quantities import Seen
+from spectrope.study.quantities import Quantity, Seen
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
@@ -71,7 +71,8 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
         yield Part(
             quantity="test accuracy against the share of the class that trains, over squares and strips",
             prediction=AtLeast(RHO, "rho"),
-            values=_correlations(seen),
+            values=_correlations(seen, share_trained),
+            note=_by_size(seen),
         )
 
 
@@ -105,13 +106,31 @@ def _not_held_out(row: StudyRow) -> float | None:
     return 100 * (~split.held_out[~split.trains]).double().mean().item()
 
 
-def _correlations(seen: Seen) -> Values:
-    """Spearman's, one per seed that has all holes of one vocabulary."""
+def pairs_trained(row: StudyRow) -> float | None:
+    """Number of training pairs."""
+    one = GrokExperiment.of(row.experiment)
+    return None if one is None else float(one.task.build().split(one.seed).trains.sum())
+
+
+def _by_size(seen: Seen) -> str:
+    """The same correlation for the number of training pairs alone, which also differs between the holes."""
+    rhos = _correlations(seen, pairs_trained)
+    if len(rhos) < 2:
+        return ""
+    by_size = t_interval(np.array(list(rhos.values())))
+    return (
+        f"with the number of training pairs instead {by_size.estimate:.2f} [{by_size.low:.2f} to "
+        f"{by_size.high:.2f}]: the two cannot be told apart"
+    )
+
+
+def _correlations(seen: Seen, quantity: Quantity) -> Values:
+    """Spearman's between test accuracy and a quantity, one per seed that has all holes of one vocabulary."""
     holes = [name for name in seen.arms if name != "random" and "two" not in name]
     rhos = {}
     for seed in sorted({seed for name, seed in seen.rows if name in holes}):
         rows = [seen.rows.get((name, seed)) for name in holes]
-        pairs = [(share_trained(row), last("test_accuracy")(row)) for row in rows if row is not None]
+        pairs = [(quantity(row), last("test_accuracy")(row)) for row in rows if row is not None]
         if len(pairs) == len(holes) and all(None not in pair for pair in pairs):
             trained, reached = np.array(pairs, float).T
             rhos[seed] = spearman(trained, reached)

@@ -78,8 +78,10 @@ class Conformance(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield f"{self.name}: {len(self.results)} cells", self.summary()
         if self.ok:
-            yield "All offered cases agree with the float64 reference, up to the rounding of their types "
-            "and of float32 angles."
+            yield (
+                "All offered cases agree with the float64 reference, up to the rounding of their types "
+                "and of float32 angles."
+            )
         for example in self.examples[:EXAMPLES]:
             yield str(example)
 

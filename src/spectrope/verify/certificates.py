@@ -313,8 +313,10 @@ def check_audit(claim: Any, witness: Any) -> Told:
     outcome = "differs" if counts["differs"] else whole
     _require(claim["outcome"] == outcome, "claim.outcome", f"must be {outcome!r} by the layers' verdicts")
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    rests = "the measurements were made on the inputs, and the laws and values are those declared in their "
-    "configuration"
+    rests = (
+        "the measurements were made on the inputs, and the laws and values are those declared in their "
+        "configuration"
+    )
     return [f"the verdicts of {len(layers)} layers ({told}) follow from what was measured"], [rests]
 
 

@@ -1,5 +1,7 @@
 """Claim 8 on rows with known answers."""
 
+from math import log
+
 import polars as pl
 import pytest
 import torch
@@ -19,21 +21,28 @@ def spectrum(ratio):
     return pl.DataFrame({"layer": [0, 0, 1], "contraction_spectral": [ratio - 0.1, ratio + 0.1, None]})
 
 
+def test_a_ratio_and_its_inverse_cancel():
+    (one, *_) = CLAIM.plan("controlled", "mini", (0,))
+    table = pl.DataFrame({"layer": [0, 0], "contraction_spectral": [2.0, 0.5]})
+    assert contraction(row(one, tables={"spectrum": table})) == pytest.approx(0.0)
+
+
 def say(ratio=0.6, slope=-1.0):
     """Ratios grow with the base; speed falls with it if the slope is negative."""
 
     def tell(arm, seed):
         place = ORDER.index(arm)
         test = 70.0 + 4 * slope * place + 0.5 * jitter(seed)
-        tables = {"spectrum": spectrum(ratio + 0.1 * (place - 5) + 0.01 * jitter(seed))}
+        tables = {"spectrum": spectrum(ratio + 0.09 * (place - 5) + 0.01 * jitter(seed))}
         return {"test": test, "tables": tables}
 
     return tell
 
 
-def test_the_ratio_is_the_mean_over_heads_that_have_one():
+def test_the_log_ratio_is_the_mean_over_heads_that_have_one():
     (one, *_) = CLAIM.plan("controlled", "mini", (0,))
-    assert contraction(row(one, tables={"spectrum": spectrum(0.7)})) == pytest.approx(0.7)
+    mean = (log(0.6) + log(0.8)) / 2
+    assert contraction(row(one, tables={"spectrum": spectrum(0.7)})) == pytest.approx(mean)
     assert contraction(row(one, tables={"spectrum": spectrum(0.7)}), layer=1) is None
     assert contraction(row(one)) is None
 
@@ -42,9 +51,9 @@ def test_the_ratio_is_the_mean_over_heads_that_have_one():
     ("tell", "outcome"),
     [
         (say(), "reproduced"),
-        (say(ratio=1.1), "contradicted"),
+        (say(ratio=1.2), "contradicted"),
         (say(slope=1.0), "contradicted"),
-        (say(ratio=0.953), "undecided"),
+        (say(ratio=0.957), "undecided"),
     ],
 )
 def test_known_ratios(tell, outcome):
@@ -57,7 +66,8 @@ def test_the_mean_is_told_layer_by_layer():
         return {"tables": {"spectrum": table}}
 
     (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings
-    assert found.part.note == "layer by layer 0.50 [0.50 to 0.50], 1.50 [1.50 to 1.50]"
+    layers = "0.50 [0.50 to 0.50], 1.41 [1.41 to 1.41]"
+    assert found.part.note == f"geometric means by layer {layers}; 33 % of heads contract"
 
 
 def test_a_seed_without_all_bases_has_no_correlation():
@@ -73,5 +83,5 @@ def test_rope_itself_is_the_run_of_claim_1():
 def test_a_trained_network_has_a_ratio(tmp_path):
     run = complete(Job(tiny(), ("spectrum",)), tmp_path, torch.device("cpu"))
     ratio = contraction(StudyRow.of(run))
-    assert ratio == pytest.approx(run.frame("spectrum")["contraction_spectral"].mean())
-    assert 0.1 < ratio < 2.0
+    assert ratio == pytest.approx(run.frame("spectrum")["contraction_spectral"].log().mean())
+    assert log(0.1) < ratio < log(2.0)

@@ -60,6 +60,6 @@ def test_an_arm_that_has_not_finished_its_training_is_named():
     assert verdict.headline.part.untrained == "MLA 20.0 %"
 
 
-def test_a_cost_of_nothing_near_the_ceiling_is_within_the_bound():
+def test_a_cost_of_nothing_at_the_ceiling_is_saturated():
     verdict = CLAIM.judge(rows_of(CLAIM, lambda arm, seed: {"test": 100.0}))
-    assert verdict.word == "reproduced"
+    assert verdict.word == "saturated"

@@ -92,7 +92,9 @@ def test_the_page_tells_of_rates_once_they_have_been_tried(tmp_path):
     shown = tried_claims(claims, rows, "mini")
     assert [one.kind for one in shown] == ["distance-ordering", "distance-ordering-tuned", "dropout"]
     page = write_replication(Study(tuple(shown), ("controlled",), "mini", (0,)), rows, tmp_path / "page.md")
-    assert "each encoding at its best learning rate](#distance-ordering-tuned)" in page.read_text()
+    assert (
+        "each encoding at the learning rate that a trial chose](#distance-ordering-tuned)" in page.read_text()
+    )
 
 
 def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F811
@@ -105,7 +107,7 @@ def test_trials_and_then_runs(tiny, tmp_path, capsys, monkeypatch):  # noqa: F81
     assert main([*words, "--dry-run"]) == 0
     assert "at most as many as without --tune" in capsys.readouterr().out
     assert main(words) == 0
-    first, second = capsys.readouterr().out.split("What has been found")
+    first, second = capsys.readouterr().out.split("The results so far")
     assert "10 runs to do" in first
     assert "2 runs to do" in second
     rows = StudyRows.load(tmp_path / "rows" / "tiny.jsonl")
@@ -134,7 +136,7 @@ def test_a_trial_that_fails_keeps_no_other_encoding_from_its_runs(tiny, tmp_path
     assert main(words) == 2
     told = capsys.readouterr()
     assert damaged.id in told.err.splitlines()[-1]
-    first, second = told.out.split("What has been found")
+    first, second = told.out.split("The results so far")
     assert "10 runs to do" in first
     assert "1 runs to do" in second
     assert "Verdicts" in second

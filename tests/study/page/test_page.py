@@ -214,8 +214,8 @@ def test_claims_that_were_not_tuned_are_told(tmp_path):
     claims = [DistanceOrdering(), CountingText(), Extrapolation()]
     page = write_replication(study(*claims), StudyRows(), tmp_path / "replication.md").read_text()
     assert (
-        "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a rate has a row yet"
-        in page
+        "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a learning rate has a "
+        "row yet" in page
     )
     tuned = write_replication(
         study(*claims, *tuned_forms(claims, StudyRows())), StudyRows(), tmp_path / "replication.md"

@@ -79,8 +79,10 @@ class Parity(Shown):
                 f"local copy ({made:.2g}), and no simulated fault explains it."
             )
         if cause is None:
-            return "The predictions differ by more than precision, and no simulated fault explains the "
-            "difference."
+            return (
+                "The predictions differ by more than precision, and no simulated fault explains the "
+                "difference."
+            )
         text = f"Acts like {cause}"
         if self.causes.rivals:
             rivals = "; ".join(map(str, self.causes.rivals[:3]))

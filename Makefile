@@ -64,7 +64,7 @@ bench: $(VENV)/.dev
 	for bench in $(filter-out harness,$(basename $(notdir $(wildcard benchmarks/*.py)))); do $(BIN)/python -m benchmarks.$$bench || exit 1; done
 
 # Each goes on to its end, whatever it finds; its results lie in campaigns/results.
-CAMPAIGNS := flips crashes fuzz writers parity long_runs isolation ray_cluster cost
+CAMPAIGNS := flips crashes fuzz writers parity llama_cpp long_runs isolation ray_cluster cost
 campaigns: $(VENV)/.dev
 	for campaign in $(CAMPAIGNS); do OMP_NUM_THREADS=1 $(BIN)/python -m campaigns.$$campaign || failed=1; done; exit $${failed:-0}
 

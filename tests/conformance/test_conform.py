@@ -14,6 +14,7 @@ from spectrope.conformance import RotaryCell, cells, conform
 from spectrope.conformance.cells import SCALINGS
 from spectrope.conformance.implementation import load
 from spectrope.conformance.oracle import rotated, schedule_of
+from spectrope.core import ConfigError
 
 GOOD = """
 import torch
@@ -142,12 +143,46 @@ def refuses(x: Tensor, positions: Tensor) -> Tensor:
     return everything(x, positions, layout="halves").detach()
 
 
+def leaves(x: Tensor, positions: Tensor) -> Tensor:
+    if positions.max() > 5000:
+        raise SystemExit(0)
+    return everything(x, positions, layout="halves")
+
+
+def complex_numbers(x: Tensor, positions: Tensor) -> Tensor:
+    y = everything(x, positions, layout="halves")
+    return y.to(torch.complex64) if positions.max() > 5000 else y
+
+
+def moves_positions(x: Tensor, positions: Tensor) -> Tensor:
+    if positions.max() > 5000:
+        positions += 1
+    return everything(x, positions, layout="halves")
+
+
+def offers_nothing(x: Tensor, positions: Tensor, layout: str = "halves") -> Tensor:
+    raise NotImplementedError("not yet")
+
+
+def test_a_function_that_offers_nothing_is_not_right():
+    with pytest.raises(ConfigError, match="offers_nothing offers none of the cells: not yet"):
+        conform(offers_nothing, only=[RotaryCell()])
+
+
+def test_what_was_not_looked_at_is_counted():
+    found = conform(refuses, only=[RotaryCell()])
+    assert "1 of 2 cells are not offered and were not tested" in str(list(found.parts()))
+
+
 @pytest.mark.parametrize(
     ("function", "start", "verdict", "note"),
     [
         (raises, 131_072, "fails", "IndexError: table too short"),
         (in_place, 0, "wrong", "changes its input"),
         (refuses, 131_072, "not offered", "long"),
+        (leaves, 131_072, "fails", "SystemExit: 0"),
+        (complex_numbers, 131_072, "fails", "no floating-point tensor"),
+        (moves_positions, 131_072, "wrong", ""),
     ],
 )
 def test_other_ways_to_fail(function: Function, start: int, verdict: str, note: str):

@@ -172,6 +172,12 @@ class TestAttention:
         with pytest.raises(CertificateError, match=says):
             checked(sealed(changed(certificate, field, value * factor)), tmp_path)
 
+    def test_a_polynomial_that_would_take_hours_is_refused(self, tmp_path):
+        certificate = read("attention")
+        certificate["witness"][0]["coefficients"] += [0.0] * 300
+        with pytest.raises(CertificateError, match="coefficients: are too many to be checked"):
+            checked(sealed(certificate), tmp_path)
+
     def test_a_head_that_is_named_twice_is_refused(self, tmp_path):
         certificate = read("attention")
         certificate["claim"]["heads"][1]["head"] = certificate["claim"]["heads"][0]["head"]
@@ -230,6 +236,21 @@ class TestAudit:
         with pytest.raises(CertificateError, match=r"layers\[0\].verdict: is 'matches'"):
             checked(sealed(certificate), tmp_path)
 
+    def test_a_match_needs_evidence(self, tmp_path):
+        certificate = read("audit that differs")
+        for layer in certificate["claim"]["layers"]:
+            layer |= {"verdict": "matches", "law": {"kind": "other"}}
+        certificate["claim"]["outcome"] = "matches"
+        certificate["witness"] = [{"vectors": [], "comparisons": []} for _ in certificate["witness"]]
+        with pytest.raises(CertificateError, match="is 'matches', which does not follow from the evidence"):
+            checked(sealed(certificate), tmp_path)
+
+    def test_noise_cannot_excuse_everything(self, tmp_path):
+        certificate = read("audit that differs")
+        certificate["claim"]["noise"] = 0.1
+        with pytest.raises(CertificateError, match=r"claim\.noise: is above the rounding of bfloat16"):
+            checked(sealed(certificate), tmp_path)
+
     def test_frequencies_must_be_those_of_the_schedule(self, tmp_path):
         for name in ("audit", "audit of Llama 3's scaling"):
             certificate = read(name)
@@ -256,6 +277,36 @@ class TestFiles:
         certificate["inputs"][0]["name"] = "../config.json"
         with pytest.raises(CertificateError, match="must be no path"):
             checked(sealed(certificate), tmp_path, tmp_path)
+
+    def test_a_folder_without_the_files_is_told_apart_from_other_hashes(self, tmp_path):
+        with pytest.raises(CertificateError, match=r"inputs\[0\].name: there is no file .*nowhere"):
+            checked(read("audit"), tmp_path, tmp_path / "nowhere")
+
+    def test_nothing_is_compared_where_no_file_is_listed(self, tmp_path):
+        certificate = read("audit")
+        certificate["inputs"] = []
+        assert checked(sealed(certificate), tmp_path).inputs == []
+        with pytest.raises(CertificateError, match="inputs: lists no file that could be compared"):
+            checked(certificate, tmp_path, tmp_path)
+
+    @pytest.mark.parametrize("name", ["\x1b[2J", "\ud800", "a\x00b"])
+    def test_texts_must_be_printable(self, name, tmp_path):
+        certificate = read("audit")
+        certificate["inputs"][0]["name"] = name
+        with pytest.raises(CertificateError, match="must be a text of printable characters"):
+            checked(sealed(certificate), tmp_path, tmp_path)
+
+    def test_numbers_beyond_floating_point_are_refused(self, tmp_path):
+        certificate = read("eigenvalues")
+        certificate["witness"]["entries"][0] = 10**400
+        with pytest.raises(CertificateError, match=r"entries\[0\]: must be a finite number"):
+            checked(sealed(certificate), tmp_path)
+
+    def test_a_name_that_occurs_twice_is_refused(self, tmp_path):
+        content = text("eigenvalues").replace('"claim":', '"claim":{},"claim":', 1)
+        (tmp_path / "cert.json").write_text(content)
+        with pytest.raises(CertificateError, match="an object with one name twice"):
+            verify_file(tmp_path / "cert.json")
 
     @pytest.mark.parametrize("content", ["", "{", "[]", "NaN", "1", '{"format": 1}', "[" * 100000])
     def test_what_is_no_certificate_is_refused(self, content, tmp_path):
@@ -318,7 +369,7 @@ class TestThePrograms:
             assert run([*words, str(tmp_path / "cert.json")]) == 0
             assert "the largest eigenvalue of the 24 x 24 matrix lies in" in capsys.readouterr().out
             assert run([*words, str(tmp_path / "wrong.json")]) == 1
-            assert "refused: digest: is not that of the other fields" in capsys.readouterr().out
+            assert "refused: digest: does not match the other fields" in capsys.readouterr().out
             assert run([*words, str(tmp_path / "missing.json")]) == BAD_INPUT
             assert "cannot read" in capsys.readouterr().err
         assert alone([]) == BAD_INPUT

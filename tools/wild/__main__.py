@@ -93,6 +93,7 @@ def main() -> None:
         measure(name)
     records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(STORED.glob("*.json"))]
     PAGE.write_text(page(records), encoding="utf-8")
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", str(PAGE)], check=True)
     sys.stdout.write(f"{PAGE.relative_to(ROOT)}\n")
 
 

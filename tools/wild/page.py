@@ -81,7 +81,12 @@ def page(records: list[dict[str, Any]]) -> str:
     dates = sorted(record["date"] for record in records)
     wrong = [record for record in records if record["examples"]]
     parts = [
-        HEAD.format(n=len(records), first=dates[0], torch=records[0]["torch"], cells=records[0]["cells"]),
+        HEAD.format(
+            n=len(records),
+            dates=between(dates[0], dates[-1]),
+            torch=records[0]["torch"],
+            cells=records[0]["cells"],
+        ),
         table(records, tuple(PRECISION)),
         FEATURES_HEAD,
         table(records, tuple(FEATURES)),
@@ -89,6 +94,11 @@ def page(records: list[dict[str, Any]]) -> str:
     ]
     parts += [examples(record) for record in wrong]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def between(first: str, last: str) -> str:
+    """When libraries were measured, in words."""
+    return f"on {first}" if first == last else f"from {first} to {last}"
 
 
 def table(records: list[dict[str, Any]], names: tuple[str, ...]) -> str:
@@ -111,7 +121,7 @@ def examples(record: dict[str, Any]) -> str:
 
 HEAD = """# RoPE in the wild
 
-Implementations of rotary embeddings in {n} public libraries, measured on {first} against an oracle in
+Implementations of rotary embeddings in {n} public libraries, measured {dates} against an oracle in
 float64 by `spectrope conform`, each in an environment of its own on a CPU, under torch {torch}.
 `python -m tools.wild` installs the libraries, measures them and redraws this page; `tools/wild/adapters` has
 the few lines by which each is called. Heads have 64 coordinates and the base is 10000. The suite has {cells}

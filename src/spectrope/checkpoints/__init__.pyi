@@ -19,6 +19,7 @@ __all__ = [
     "TokensOption",
     "ablate_model",
     "atlas_checkpoint",
+    "checkpoint_folder",
     "evaluating",
     "is_checkpoint",
     "open_model",
@@ -40,7 +41,7 @@ from .adapters import evaluating, open_model, open_tokenizer, parse_layers
 from .adapters.attention import register_attention
 from .adapters.inputs import trained_length
 from .adapters.own import OwnModel
-from .adapters.structure import is_checkpoint
+from .adapters.structure import checkpoint_folder, is_checkpoint
 from .adapters.texts import Tokenizer
 from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint

@@ -78,10 +78,10 @@ def _tried(
     unit[..., coordinate] = 1
     x = unit.clone().requires_grad_() if direction == "forward" else torch.zeros_like(unit).requires_grad_()
     try:
-        y = tested(x, positions, cell.asked())
+        y = tested(x, positions.clone(), cell.asked())
         if direction == "backward":
             (y,) = torch.autograd.grad(y, x, unit.to(y.dtype))
-    except Exception:  # What a single token does may differ from what many do.
+    except (Exception, SystemExit):  # What a single token does may differ from what many do.
         return ""
     wanted = rotated(cell, unit, positions, sense=1 if direction == "forward" else -1)
     if judged(cell, positions, error_of(cell, y, wanted, unit)) != "wrong":

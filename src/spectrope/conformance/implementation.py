@@ -97,7 +97,7 @@ def _imported(spec: str) -> object:
         sys.path.insert(0, os.getcwd())
     try:
         loaded = importlib.import_module(module)
-    except Exception as error:  # A user's module may raise anything while it is imported.
+    except (Exception, SystemExit) as error:  # A user's module may raise anything while it is imported.
         raise ConfigError(f"{module} cannot be imported: {reason(error)}.") from None
     if not hasattr(loaded, name):
         raise ConfigError(f"{module} has no {name!r}.")

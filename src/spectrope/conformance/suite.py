@@ -58,7 +58,7 @@ class Conformance(Shown):
 
     @property
     def ok(self) -> bool:
-        """Whether no offered cell is wrong or fails."""
+        """Whether no offered cell is wrong or fails; at least one is offered."""
         return all(one.verdict not in ("wrong", "fails") for one in self.results)
 
     def to_frame(self) -> pl.DataFrame:
@@ -78,9 +78,10 @@ class Conformance(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield f"{self.name}: {len(self.results)} cells", self.summary()
         if self.ok:
+            absent = sum(one.verdict == "not offered" for one in self.results)
             yield (
-                "All offered cases agree with the float64 reference, up to the rounding of their types "
-                "and of float32 angles."
+                "All offered cases agree with the float64 reference, up to the rounding of their types and "
+                f"of float32 angles; {absent} of {len(self.results)} cells are not offered and were not tested."
             )
         for example in self.examples[:EXAMPLES]:
             yield str(example)
@@ -120,7 +121,8 @@ def conform(
         watch: Progress callback.
 
     Raises:
-        ConfigError: If it cannot be called so, or returns no tensor of the shape of the vectors.
+        ConfigError: If it cannot be called so, returns no tensor of the shape of the vectors, or offers no
+            cell at all.
     """
     tested = RotaryFunction.of(name or getattr(function, "__name__", "function"), function)
     chosen = list(cells() if only is None else only)
@@ -130,6 +132,8 @@ def conform(
         results += _both(tested, cell) if cell.layout in layouts else _absent(cell, "no argument layout")
         if done % 32 == 0 or done + 1 == len(chosen):
             watch(Progress("checking", done + 1, len(chosen)))
+    if all(one.verdict == "not offered" for one in results):
+        raise ConfigError(f"{tested.name} offers none of the cells: {results[0].note or 'no reason given'}.")
     return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)))
 
 
@@ -143,7 +147,7 @@ def own_layout(tested: RotaryFunction) -> str:
     x, positions = cell.vectors("x"), cell.positions()
     try:
         y = tested(x, positions, cell.asked())
-    except Exception as error:  # A user's function may raise anything.
+    except (Exception, SystemExit) as error:  # A user's function may raise anything.
         raise ConfigError(f"{tested.name} fails on the plainest cell: {reason(error)}.") from None
     if not isinstance(y, Tensor) or y.shape != x.shape:
         what = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -163,13 +167,14 @@ def _both(tested: RotaryFunction, cell: RotaryCell) -> list[Result]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            y = tested(x, positions, cell.asked())
+            y = tested(x, positions.clone(), cell.asked())
     except NotOffered as why:
         return _absent(cell, str(why))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return [Result(cell, one, "fails", note=reason(error)) for one in ("forward", "backward")]
-    if not isinstance(y, Tensor) or y.shape != x.shape:
-        return [Result(cell, one, "fails", note="another shape") for one in ("forward", "backward")]
+    if not isinstance(y, Tensor) or y.shape != x.shape or not y.is_floating_point():
+        note = "another shape" if isinstance(y, Tensor) and y.shape != x.shape else "no floating-point tensor"
+        return [Result(cell, one, "fails", note=note) for one in ("forward", "backward")]
     notes = [] if y.dtype is DTYPES[cell.dtype] else [f"returns {y.dtype}".replace("torch.", "")]
     if not torch.equal(before, x.detach()):
         notes.append("changes its input")

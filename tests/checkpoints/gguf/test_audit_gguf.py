@@ -68,6 +68,42 @@ def test_layers_keep_their_numbers(plain):
         audit_gguf(plain / "model.gguf", layers="9")
 
 
+def test_a_part_of_the_layers_is_not_called_every_layer(plain):
+    whole, some = (audit_gguf(plain / "model.gguf", plain / "source", layers=n) for n in (None, "0:2"))
+    assert whole.closing().startswith("In every layer, the rotation")
+    assert some.closing().startswith("In layers 0 to 1 of 4, the rotation")
+
+
+def test_the_number_of_layers_must_be_the_sources(plain, tmp_path):
+    audit = audit_gguf(rewritten(plain, tmp_path, block_count=2), plain / "source")
+    assert [str(finding) for _, finding in audit.findings] == [
+        "metadata of the file: block_count 4 declared, 2 effective"
+    ]
+    with pytest.raises(ConfigError, match="states 9 layers and has tensors of 4; convert it anew"):
+        audit_gguf(rewritten(plain, tmp_path, block_count=9))
+
+
+def test_weights_that_are_not_finite_are_refused(plain, tmp_path):
+    def spoilt(name, weight):
+        return np.full_like(weight, np.nan) if name == "blk.2.attn_k.weight" else weight
+
+    path = write(llama(**PLAIN), tmp_path / "model.gguf", Conversion(change=spoilt))
+    with pytest.raises(ConfigError, match=r"tensor blk\.2\.attn_k\.weight holds numbers that are not finite"):
+        audit_gguf(path, plain / "source")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["lock"], ["audit", "--out", "x.html"], ["audit", "--certificate", "x"]]
+)
+def test_what_needs_a_model_that_runs_refuses_a_file_with_the_way_out(plain, capsys, arguments):
+    command, *rest = arguments
+    assert main([command, str(plain / "model.gguf"), *rest]) == BAD_INPUT
+    said = capsys.readouterr().err.strip()
+    assert len(said.splitlines()) == 1
+    assert "a GGUF file is read and not run" in said
+    assert "--json" in said
+
+
 def test_what_the_runtime_does_not_read_is_told(plain, tmp_path):
     path = rewritten(
         plain, tmp_path, **{"rope.dimension_sections": [4, 2, 2, 0], "attention.sliding_window": 9}
@@ -113,6 +149,8 @@ def test_sections_must_fill_the_pairs(tmp_path, sections, says):
         ({"rope.freq_base": float("nan")}, "must be a positive number; got nan"),
         ({"block_count": 0}, "llama.block_count must be a positive whole number; got 0"),
         ({"context_length": None}, "has no llama.context_length"),
+        ({"rope.scaling.type": "none", "rope.scaling.factor": "x"}, "must be a positive number; got 'x'"),
+        ({"rope.dimension_sections": ["a"]}, "rope.dimension_sections must be whole numbers"),
         ({"rope.dimension_count": 7}, "must be an even number up to the width of heads, 16; got 7"),
         ({"attention.head_count": [4]}, "attention.head_count lists 1 layers; layer 1 needs one"),
         ({"attention.key_length": None, "attention.head_count": "four"}, "positive whole number; got 'four'"),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
 import pytest
 import torch
 from tests.checkpoints.parity.few import few_families
@@ -87,7 +88,41 @@ def test_the_same_model_is_the_same_and_looks_for_nothing(local: Any):
     assert found.answer == "same"
     assert found.causes.ranked == ()
     assert found.causes.cause is None
-    assert found.verdict == "The predictions are the same up to rounding."
+    assert found.verdict.startswith("The predictions are the same up to rounding on these prompts")
+
+
+@pytest.mark.parametrize("server_first", [True, False])
+def test_the_cause_is_that_of_the_runtime_which_is_not_the_local_copy(local: Any, server_first: bool):
+    pair = [ModelRuntime(rebased(23456.0), "wrong"), ModelRuntime(local, "right")]
+    first, second = pair if server_first else pair[::-1]
+    found = parity(first, second, sequences(N, LENGTH, seed=3)[0], local, places=24)
+    assert found.answer == "differs"
+    assert found.names[found.suspect] == "wrong"
+    assert found.causes.cause is not None
+    assert found.causes.cause.codes == ("SPE101",)
+    assert "cts like base" in found.verdict
+    assert ("wrong acts like" in found.verdict) == server_first
+
+
+def test_two_runtimes_that_share_a_fault_are_the_same_and_not_the_local_copy(local: Any):
+    wrong = ModelRuntime(rebased(23456.0), "wrong")
+    found = parity(wrong, wrong, sequences(N, LENGTH, seed=3)[0], local, places=24)
+    assert (found.answer, found.causes.ranked) == ("same", ())
+    assert "Neither predicts what the local copy does: the nearer one, wrong, is" in found.verdict
+
+
+def test_another_model_is_refused(local: Any):
+    config = type(local.config)(**(local.config.to_dict() | {"vocab_size": 40}))
+    smaller = ModelRuntime(type(local)(config).eval(), "smaller")
+    prompts = sequences(N, LENGTH, seed=3)[0]
+    with pytest.raises(UnsupportedError, match="smaller has 40 tokens, and a prompt holds token 4"):
+        parity(ModelRuntime(local), smaller, prompts, local)
+    with pytest.raises(ConfigError, match="smaller predicts 40 tokens, and the local copy has 48; is it the"):
+        parity(ModelRuntime(local), smaller, prompts % 40, local)
+    ids = torch.full((N, LENGTH, 2), 99)
+    strange = Replay(Observed(torch.full(ids.shape, -1.0, dtype=torch.float64), ids))
+    with pytest.raises(ConfigError, match="replay predicts token 99, and the local copy has 48 tokens"):
+        parity(ModelRuntime(local), strange, prompts, local)
 
 
 def test_lower_precision_gives_no_cause(local: Any):
@@ -112,6 +147,19 @@ def test_equal_explanations_are_listed_as_rivals(local: Any):
     assert [str(rival) for rival in causes.rivals] == ["other (SPE102)"]
     assert causes.next_best is not None
     assert causes.next_best[1] == pytest.approx(2.718281828)
+
+
+def test_no_cause_is_named_where_another_fault_explains_it_as_well():
+    one, same, other = (
+        cause.Explanation(codes, words, 0.01, 30.0 - i)
+        for i, (codes, words) in enumerate([(("SPE101",), "a"), (("SPE101",), "b"), (("SPE405",), "c")])
+    )
+    assert cause.Causes((one, same), none(), ()).cause is one
+    assert cause.Causes((one, same, other), none(), ()).cause is None
+    frame = pl.DataFrame({"divergence": [1.0], "places": [3]})
+    found = Parity(("a", "b"), frame, 1, cause.Causes((one, other), none(), ()), 0.0, 8, 64)
+    assert found.answer == "differs"
+    assert "Several faults explain it equally well, so none is named: a (SPE101); c (SPE405)" in found.verdict
 
 
 def none() -> cause.Explanation:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from campaigns.parity import DRAWN, HELD, RESULTS, SOUND, Draw, confusion, matrix
+from campaigns.parity import DRAWN, SOUND
+from campaigns.parity_faults import Draw
+from campaigns.parity_results import HELD, RESULTS, confusion, layers_named, layers_right, matrix
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "parity.md"
 RECORD = json.loads(RESULTS.read_text(encoding="utf-8"))
@@ -16,6 +18,13 @@ def test_the_page_has_the_confusion_matrix_and_the_counts():
     assert matrix(RECORD) in page
     assert f"{RECORD['named']} of {RECORD['faults']} faults" in page
     assert f"{RECORD['pairs_without_a_named_cause']} of {RECORD['pairs_without_fault']} pairs" in page
+
+
+def test_the_layers_that_were_named_are_those_of_the_verdicts():
+    assert layers_named("Acts like base 5 in layer 0, 1 from position 8 (SPE101); the next best") == [0, 1]
+    assert layers_named("Acts like a window (SPE202); the next best, x in layer 1 (SPE101), is") == []
+    assert layers_named("No cause: ...") is None
+    assert f"with its layers in {layers_right(RECORD['rows'])}" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_counts_are_those_of_the_rows():

@@ -27,13 +27,16 @@ def file(tmp_path: Path) -> Path:
         ("{file}:short", r"must return a tensor with shape \(1, 2, 12, 64\); got"),
         ("{file}:torch", "is no function; got module"),
         ("no_such_module:f", "no_such_module cannot be imported"),
+        ("leaves_at_once:f", "leaves_at_once cannot be imported: SystemExit"),
         ("json", "named as module:name"),
         ("json:nothing", "json has no 'nothing'"),
     ],
 )
 def test_bad_input_is_one_line_with_code_2(
-    name: str, what: str, file: Path, capsys: pytest.CaptureFixture[str]
+    name: str, what: str, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
+    (file.parent / "leaves_at_once.py").write_text("raise SystemExit(0)", encoding="utf-8")
+    monkeypatch.syspath_prepend(file.parent)
     assert main(["conform", name.format(file=file)]) == 2
     said = capsys.readouterr().err
     assert len(said.strip().splitlines()) == 1

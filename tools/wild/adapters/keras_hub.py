@@ -7,7 +7,19 @@ os.environ["KERAS_BACKEND"] = "torch"
 import keras_hub
 from torch import Tensor
 
-REQUIRES = ("keras", "keras-hub", "h5py", "optree", "ml_dtypes", "namex", "absl-py", "kagglehub")
+REQUIRES = (
+    "keras-hub",
+    "keras",
+    "h5py",
+    "optree",
+    "ml_dtypes",
+    "namex",
+    "absl-py",
+    "kagglehub",
+    "kagglesdk",
+    "protobuf",
+    "requests",
+)
 
 
 def apply_rope(x: Tensor, positions: Tensor, base: float = 10000.0, scaling: dict | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from torchtune.modules import RotaryPositionalEmbeddings
 
 REQUIRES = (
     "torchtune",
-    "torchao==0.12.0",
+    "torchao==0.13.0",
     "omegaconf",
     "antlr4-python3-runtime==4.9.3",
     "tiktoken",

@@ -29,6 +29,7 @@ from spectrope.checkpoints.adapters.sites import (
 from spectrope.checkpoints.adapters.slices import parse_layers
 from spectrope.checkpoints.adapters.structure import (
     block_of,
+    checkpoint_folder,
     declared_config,
     is_checkpoint,
     is_library_family,
@@ -58,6 +59,7 @@ __all__ = [
     "block_of",
     "blocks_of",
     "check_tokenizer",
+    "checkpoint_folder",
     "declared_config",
     "decoder_start",
     "drawable_tokens",

@@ -54,7 +54,13 @@ def open_model(
     if not str(source).strip():
         raise ConfigError("a checkpoint is a folder or the id of a model; got an empty name.")
     if _is_file(folder):
-        raise ConfigError(f"{folder} is a file; give the folder of a checkpoint.")
+        way = "give the folder of a checkpoint"
+        if folder.suffix == ".gguf":
+            way = (
+                "a GGUF file is read and not run, and `spectrope audit` alone takes it; keep the output of "
+                "its --json, or give the folder that the file was converted from"
+            )
+        raise ConfigError(f"{folder} is a file; {way}.")
     options = {"local_files_only": not allow_download, "trust_remote_code": trust_remote_code}
     with _quiet(transformers), _explained(str(source), allow_download):
         folder = folder if folder.is_dir() else _cached(transformers, str(source), not allow_download)

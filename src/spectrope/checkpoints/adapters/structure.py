@@ -120,5 +120,11 @@ def _config_path(source: str) -> Path | None:
     return Path(cached) if cached else None
 
 
+def checkpoint_folder(source: str) -> Path:
+    """The folder of a checkpoint, in the local cache where the source is an id of the hub."""
+    path = _config_path(source)
+    return Path(source) if path is None else path.parent
+
+
 def _plain(fields: Any) -> Any:
     return json.loads(json.dumps(fields, default=str))

@@ -7,6 +7,7 @@ from typing import Annotated
 import tyro
 
 from spectrope.checkpoints import audit as auditing
+from spectrope.checkpoints.adapters import checkpoint_folder
 from spectrope.checkpoints.audit.page import reaches, write_audit
 from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
 from spectrope.checkpoints.audit.witness import certified_audit
@@ -28,6 +29,7 @@ from spectrope.store import weights_and_config, write_certificate
 
 MISMATCH = 1
 EXIT_CODES = {"matches": 0, "differs": MISMATCH, "incomplete": 3}
+NOT_RUN = "is for models that run; a GGUF file is read and not run, so keep the output of --json instead."
 FOR_MODELS = (
     *(
         "contents",
@@ -94,14 +96,15 @@ class Audit(Checkpoints):
                 say(f"Page: {self.out.resolve()}")
         if self.certificate is not None:
             certified = certified_audit(model, audit)
-            write_certificate(self.certificate, certified, audit.model, weights_and_config(Path(self.model)))
+            folder = checkpoint_folder(self.model)
+            write_certificate(self.certificate, certified, audit.model, weights_and_config(folder))
             if not self.json:
                 say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
         return EXIT_CODES[audit.outcome]
 
     def _of_file(self) -> int:
         """Audit a GGUF file."""
-        refuse_given(self, FOR_MODELS, "is for models that run; a GGUF file is read and not run.")
+        refuse_given(self, FOR_MODELS, NOT_RUN)
         with counted("auditing") as watch:
             audit = audit_gguf(self.model, self.source, length=self.length, layers=self.layers, watch=watch)
         if self.json:

@@ -28,8 +28,9 @@ class Parity(Checkpoints):
 
     A runtime is a checkpoint, with settings of transformers behind it such as
     "?dtype=bfloat16&attention=eager", or the address of a server that completes prompts of token ids and
-    reports log-probabilities. Ends with 0 if predictions differ by no more than precision, and with 1 if by
-    more. A key for the server is read from SPECTROPE_API_KEY or OPENAI_API_KEY.
+    reports log-probabilities. The cause is that of the runtime which is further from the local copy. Ends
+    with 0 if predictions differ by no more than precision, and with 1 if by more. A key for the server is
+    read from SPECTROPE_API_KEY.
 
     Examples:
     $ spectrope parity path/to/checkpoint http://127.0.0.1:8080/v1
@@ -38,7 +39,7 @@ class Parity(Checkpoints):
 
     first: Annotated[
         tyro.conf.Positional[str],
-        tyro.conf.arg(name="first", help="Reference runtime: a checkpoint, or the address of a server."),
+        tyro.conf.arg(name="first", help="A runtime: a checkpoint, or the address of a server."),
     ]
     second: Annotated[tyro.conf.Positional[str], tyro.conf.arg(name="second", help="The other runtime.")]
     local: Annotated[str | None, tyro.conf.arg(help=LOCAL_HELP)] = None
@@ -75,6 +76,8 @@ class Parity(Checkpoints):
 
     def _local_source(self) -> str:
         """The checkpoint on which faults are simulated."""
+        if self.local is not None and (is_address(self.local) or "?" in self.local):
+            raise ConfigError(f"--local must be a checkpoint, without settings; got {self.local!r}.")
         for named in (self.local, self.first, self.second):
             if named is not None and not is_address(named):
                 return checkpoint_and_settings(named)[0]

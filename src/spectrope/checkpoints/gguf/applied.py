@@ -135,9 +135,11 @@ def _scaled(
     if rules.yarn:
         ends = {name: file.number(f"rope.scaling.yarn_{name}", default=value) for name, value in ends.items()}
     weight = file.get("rope.scaling.yarn_log_multiplier") if rules.yarn else None
+    if weight:
+        weight = file.number("rope.scaling.yarn_log_multiplier")
     attention = None
     if weight:
-        attention = _mscale(scaling.factor, 1.0) / _mscale(scaling.factor, float(weight))
+        attention = _mscale(scaling.factor, 1.0) / _mscale(scaling.factor, weight)
     schedule = YaRN(
         base=base,
         factor=scaling.factor,

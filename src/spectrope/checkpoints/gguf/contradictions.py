@@ -14,6 +14,7 @@ from spectrope.checkpoints.gguf.applied import (
 from spectrope.checkpoints.gguf.file import GGUFFile
 from spectrope.checkpoints.gguf.runtime import SECTIONED, WHOLE_HEADS, Rules
 from spectrope.checkpoints.gguf.source import Source
+from spectrope.core import ConfigError
 
 YARN_KEYS = ("beta_fast", "beta_slow", "attn_factor", "ext_factor", "log_multiplier")
 READ_BY_YARN = ("beta_fast", "beta_slow", "log_multiplier")  # Of architectures that read any.
@@ -31,6 +32,7 @@ def contradictions(file: GGUFFile, rules: Rules, source: Source | None) -> Itera
     yield from _scaling(file)
     yield from _factors(file)
     yield from _sections(file, source)
+    yield from _layers(file, source)
     width, head_dim = rotated_width(file, 0), width_of_heads(file, 0)
     if file.architecture in WHOLE_HEADS and width != head_dim:
         yield Discrepancy(
@@ -42,8 +44,19 @@ def contradictions(file: GGUFFile, rules: Rules, source: Source | None) -> Itera
         )
 
 
+def _layers(file: GGUFFile, source: Source | None) -> Iterator[Discrepancy]:
+    """The number of layers, which must be the source's."""
+    stated, wanted = file.count("block_count"), None
+    if source is not None:
+        wanted = source.declaration.get("num_hidden_layers", "n_layer")
+    if isinstance(wanted, int) and wanted != stated:
+        yield Discrepancy("metadata of the file", f"block_count {wanted}", str(stated))
+
+
 def _scaling(file: GGUFFile) -> Iterator[Discrepancy]:
     kind, factor = file.get("rope.scaling.type"), file.get("rope.scaling.factor", "rope.scale_linear")
+    if factor not in (None, 0):
+        factor = file.number("rope.scaling.factor", "rope.scale_linear")
     if kind is not None and kind not in KINDS:
         told = f"one of {', '.join(KINDS)}"
         yield Discrepancy("metadata of the file", f"rope.scaling.type {told}", repr(kind), by="required")
@@ -88,6 +101,8 @@ def _sections(file: GGUFFile, source: Source | None) -> Iterator[Discrepancy]:
         yield Discrepancy("sections of the file", "rope.dimension_sections", "none", note, by="required")
     if not isinstance(sections, list):
         return
+    if any(type(size) is not int for size in sections):
+        raise ConfigError(f"{file.path}: {file.architecture}.rope.dimension_sections must be whole numbers.")
     if sum(sections) != pairs and file.architecture in SECTIONED:
         told = f"{sections}, {sum(sections)} in all"
         yield Discrepancy("sections of the file", f"{pairs} pairs in all", told, by="required")

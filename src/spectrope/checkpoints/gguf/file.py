@@ -34,6 +34,12 @@ class GGUFFile:
         return {tensor.name: tensor for tensor in self.reader.tensors}
 
     @cached_property
+    def blocks(self) -> int:
+        """How many layers have tensors."""
+        numbers = (name.split(".")[1] for name in self.tensors if name.startswith("blk."))
+        return max((int(number) + 1 for number in numbers if number.isdecimal()), default=0)
+
+    @cached_property
     def architecture(self) -> str:
         """The runtime's name of the architecture.
 
@@ -100,9 +106,12 @@ class GGUFFile:
         tensor = self.tensors[name]
         try:
             values = dequantize(tensor.data, tensor.tensor_type)
+            values = np.asarray(values, dtype=np.float32).reshape([int(n) for n in tensor.shape][::-1])
         except Exception as error:  # The package raises errors of many kinds for damaged data.
             raise ConfigError(f"{self.path}: tensor {name} cannot be dequantised: {error}.") from None
-        return np.asarray(values, dtype=np.float32).reshape([int(n) for n in tensor.shape][::-1])
+        if not np.isfinite(values).all():
+            raise ConfigError(f"{self.path}: tensor {name} holds numbers that are not finite.")
+        return values
 
     def converted(self, names: Iterable[str], layers: int) -> dict[str, str]:
         """Names of a checkpoint's weights by the names that a conversion to this architecture gives them."""

@@ -26,6 +26,7 @@ class FileAudit:
         source: Folder of the checkpoint that it was converted from; None where none was given.
         length: Positions of the runtime's context.
         layers: A record per layer; its effective encoding is in the order of the source's coordinates.
+        blocks: Layers that the file states.
         rows: For each layer, how its rows lie.
         file: Where the file contradicts itself or its source as a whole.
         unread: Metadata and tensors that state positions and that llama.cpp does not read here.
@@ -38,6 +39,7 @@ class FileAudit:
     source: str | None
     length: int
     layers: tuple[LayerRecord, ...]
+    blocks: int
     rows: tuple[str, ...]
     file: tuple[Discrepancy, ...]
     unread: tuple[str, ...] = ()
@@ -106,11 +108,19 @@ class FileAudit:
         told = [(_joined(places), why) for why, places in by_reason.items()]
         return [*told, *((FILE, text) for text in self.unread)]
 
+    @property
+    def _looked_at(self) -> str:
+        """The layers that were compared, in words."""
+        numbers = [layer.layer for layer in self.layers]
+        if len(numbers) == self.blocks:
+            return "every layer"
+        return f"{_joined([f'layer {number}' for number in numbers])} of {self.blocks}"
+
     def closing(self) -> str:
         """What an audit without findings looked at, and what it did not."""
         return (
-            "In every layer, the rotation, scaling, window and factor on dot products are as declared in "
-            "the source, and the query and key rows are in the order that llama.cpp expects. The file was "
+            f"In {self._looked_at}, the rotation, scaling, window and factor on dot products are as declared "
+            "in the source, and the query and key rows are in the order that llama.cpp expects. The file was "
             "read but not run. Not tested: other tensors, the tokenizer, run-time options of llama.cpp, and "
             "other runtimes."
         )

@@ -75,6 +75,8 @@ def audit_gguf(
     if length < 1:
         raise ConfigError(f"an audit's length must be at least 1; got {length}.")
     count = file.count("block_count")
+    if count > file.blocks:
+        raise ConfigError(f"{path} states {count} layers and has tensors of {file.blocks}; convert it anew.")
     chosen = _chosen(layers, count)
     origin = None if source is None else open_source(source)
     names = {} if origin is None else file.converted(origin.files, count)
@@ -93,6 +95,7 @@ def audit_gguf(
         source=None if source is None else str(source),
         length=length,
         layers=tuple(records),
+        blocks=count,
         rows=tuple(orders),
         file=tuple(contradictions(file, rules, origin)),
         unread=tuple(unread(file, rules)),

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from spectrope.checkpoints.adapters import FAILURES
-from spectrope.checkpoints.adapters.substitute import Given, substituting
 from spectrope.checkpoints.parity.faults import Simulation, simulations
 from spectrope.checkpoints.parity.observed import Observed, divergence
 from spectrope.checkpoints.parity.runtimes import ModelRuntime
 from spectrope.checkpoints.parity.sites import LocalCopy
-from spectrope.core import Progress, Watch
+from spectrope.core import Progress, UnsupportedError, Watch
 
 FLOOR = 1e-10  # Divergence in nats that is left to the rounding of float32 and of what a server prints.
 UNNOTICED = 1e-8  # Mean divergence in nats below which two runtimes are the same.
@@ -77,12 +76,14 @@ class Causes:
         none: No fault and no other precision.
         precision: The local copy itself in lower precision.
         precision_made: Mean divergence, in nats, of the local copy in lower precision from itself.
+        unsimulated: Why no fault could be simulated; "" where they were.
     """
 
     ranked: tuple[Explanation, ...]
     none: Explanation
     precision: tuple[Explanation, ...]
     precision_made: float = 0.0
+    unsimulated: str = ""
 
     @property
     def same(self) -> bool:
@@ -91,7 +92,13 @@ class Causes:
 
     @property
     def cause(self) -> Explanation | None:
-        """The fault that explains the difference, if one does."""
+        """The fault that explains the difference, if one does and no other fault does as well."""
+        best = self.convincing
+        return best if best and all(set(one.codes) & set(best.codes) for one in self.rivals) else None
+
+    @property
+    def convincing(self) -> Explanation | None:
+        """The likeliest fault, if it explains the difference better than precision and than no fault."""
         if self.same or not self.ranked:
             return None
         best, others = self.ranked[0], (self.none, *self.precision)
@@ -104,14 +111,9 @@ class Causes:
 
     @property
     def rivals(self) -> tuple[Explanation, ...]:
-        """Other faults that explain the difference nearly as well as the cause."""
+        """Other explanations that explain the difference nearly as well as the likeliest one."""
         best = self.ranked[0]
         return tuple(one for one in self.ranked[1:] if best.log_likelihood - one.log_likelihood < TIE)
-
-    @property
-    def only_precision(self) -> bool:
-        """Whether the difference is no larger than lower precision makes on the local copy."""
-        return self.cause is None and self.none.divergence <= PRECISION_SLACK * self.precision_made
 
     @property
     def next_best(self) -> tuple[Explanation, float] | None:
@@ -140,7 +142,7 @@ class _Search:
 
     def curve(self, simulation: Simulation, value: float, layers: Sequence[int]) -> Float[Tensor, "n m"]:
         """The divergence that is left under a simulated fault."""
-        with _simulated(self.copy, simulation, value, layers):
+        with simulation.put_into(self.copy, value, layers):
             found = ModelRuntime(self.copy.model).predict(self.prompts, self.places)
         return divergence(self.observed, found)
 
@@ -177,20 +179,6 @@ def _onset(unchanged: Float[Tensor, "n m"], left: Float[Tensor, "n m"]) -> tuple
     return place, torch.cat([unchanged[:, :place], left[:, place:]], 1)
 
 
-@contextlib.contextmanager
-def _simulated(
-    copy: LocalCopy, simulation: Simulation, value: float, layers: Sequence[int]
-) -> Iterator[None]:
-    def change(module: nn.Module, given: Given) -> Given:
-        site = copy.sites.get(module)
-        if site is None or (layers and site.layer not in layers) or not simulation.of(site):
-            return given
-        return simulation.change(value, site, given)
-
-    with substituting(copy.model, change):
-        yield
-
-
 def find_causes(
     copy: LocalCopy,
     prompts: Int[Tensor, "n t"],
@@ -208,7 +196,7 @@ def find_causes(
         watch: Progress callback.
     """
     own = ModelRuntime(copy.model).predict(prompts, places)
-    none = _sound("no fault", divergence(observed, own))
+    none = explained_by_nothing(divergence(observed, own))
     if none.divergence <= UNNOTICED:
         return Causes((), none, ())
     lower = dict(_in_precision(copy, prompts, places))
@@ -221,7 +209,10 @@ def find_causes(
             copy, unchanged = other, left[name]  # The other runtime computes in this precision, it seems.
     search = _Search(copy, prompts, places, observed, unchanged)
     families = list(simulations(copy, prompts.shape[1]))
-    found, likely = _searched(search, families, (), watch)
+    try:
+        found, likely = _searched(search, families, (), watch)
+    except UnsupportedError as error:
+        return Causes((), none, precision, made, str(error))
     if len(copy.layers) <= SHALLOW:
         likely = families
     for part in _parts(copy):
@@ -236,6 +227,8 @@ def _searched(
     """The best explanations in some layers, and the families that are likeliest there."""
     tried: list[_Tried] = []
     for done, family in enumerate(families):
+        if layers and not family.in_layers:
+            continue
         with contextlib.suppress(*FAILURES):  # An attention function may not take such arguments.
             tried.append(_Tried.of(search.few(), family, layers))
         watch(Progress("simulating", done + 1, len(families)))
@@ -333,6 +326,11 @@ def _between(scale: str, low: float, high: float) -> list[float]:
         return [low * (high / low) ** share for share in shares]
     inside = [low + (high - low) * share for share in shares]
     return sorted({float(round(x)) for x in inside}) if scale == "whole" else inside
+
+
+def explained_by_nothing(left: Float[Tensor, "n m"]) -> Explanation:
+    """That the local copy is right as it is, with the divergence that this leaves."""
+    return _sound("no fault", left)
 
 
 def _sound(words: str, left: Float[Tensor, "n m"]) -> Explanation:

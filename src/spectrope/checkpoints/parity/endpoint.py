@@ -1,10 +1,10 @@
 """A server that speaks OpenAI's completion protocol and reports log-probabilities."""
 
+import http.client
 import json
-import os
+import math
 import re
 import urllib.error
-import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,16 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from spectrope.checkpoints.parity.address import key_for, parsed_address
 from spectrope.checkpoints.parity.observed import NO_TOKEN, Observed
 from spectrope.checkpoints.parity.runtimes import Runtime
 from spectrope.core import ConfigError, UnsupportedError
 
-KEYS = ("SPECTROPE_API_KEY", "OPENAI_API_KEY")  # Environment variables that may hold a key, in this order.
 SECONDS = 120.0  # How long an answer may take.
 LARGEST = 1 << 24  # Bytes of an answer.
+MOST_TOKENS = 1 << 31  # Above every token id.
+EXCESS = 1e-3  # By which reported probabilities may add up to more than 1, for servers that round.
+TELLING = 6  # Characters of a key that are not printed.
 TOKEN_ID = re.compile(r"token_id:(\d+)")  # As vLLM names tokens when asked to.
 
 
@@ -36,7 +39,7 @@ class Endpoint(Runtime):
     """A completion endpoint, asked for one token after each prefix of a prompt.
 
     Nothing but this address is contacted, without a proxy and without following redirections. A key is read
-    from the environment, and neither stored nor printed.
+    from the environment (see `key_for`), and neither stored nor printed.
 
     Args:
         url: Of the API, such as http://127.0.0.1:8080/v1.
@@ -51,14 +54,7 @@ class Endpoint(Runtime):
     vocabulary: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        parts = urllib.parse.urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"Endpoint.url must be an http or https address; got {self.url!r}.")
-        if parts.username or parts.password:
-            raise ConfigError(
-                "Endpoint.url must not hold a password; keys are read from "
-                f"{' or '.join(KEYS)} in the environment."
-            )
+        parsed_address(self.url)
 
     @property
     def name(self) -> str:
@@ -97,7 +93,7 @@ class Endpoint(Runtime):
 
     def _post(self, asked: dict[str, Any]) -> Any:
         headers = {"Content-Type": "application/json"}
-        if key := next((os.environ[name] for name in KEYS if os.environ.get(name)), ""):
+        if key := key_for(self.url):
             headers["Authorization"] = f"Bearer {key}"
         address = f"{self.url.rstrip('/')}/completions"
         request = urllib.request.Request(address, json.dumps(asked).encode(), headers)
@@ -106,15 +102,16 @@ class Endpoint(Runtime):
             with opener.open(request, timeout=SECONDS) as answer:
                 body = answer.read(LARGEST + 1)
         except urllib.error.HTTPError as error:
-            raise ConfigError(f"{address} answered {error.code} {error.reason}: {_said(error)}") from None
-        except (OSError, ValueError) as error:  # urllib's own errors are of these kinds.
-            reason = getattr(error, "reason", error)
-            raise ConfigError(f"{address} cannot be reached: {reason}.") from None
+            said = _shown(f"{error.code} {error.reason}: {_refusal(error)}", key)
+            raise ConfigError(f"{address} answered {said}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error) or type(error).__name__
+            raise ConfigError(f"{address} cannot be reached: {_shown(str(reason), key)}.") from None
         if len(body) > LARGEST:
             raise ConfigError(f"{address} answers with more than {LARGEST >> 20} MiB; that is no completion.")
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ConfigError(f"{address} does not answer with JSON; is it a completion endpoint?") from None
 
     def _read(self, answer: Any) -> dict[int, float]:
@@ -127,21 +124,40 @@ class Endpoint(Runtime):
             else:
                 pairs = list((reported.get("top_logprobs") or [{}])[0].items())
             found = {self._id(token): float(value) for token, value in pairs}
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
             raise ConfigError(
                 f"{self.url} answers in a form that is no completion with log-probabilities."
             ) from None
+        total = sum(math.exp(min(value, 1.0)) for value in found.values())
+        if max(found.values(), default=0.0) > EXCESS or total > 1 + EXCESS:
+            raise ConfigError(
+                f"{self.url} reports probabilities that add up to more than 1; parity needs logarithms of "
+                "probabilities, and not logits or scores."
+            )
         return {token: value for token, value in found.items() if token is not None}
 
     def _id(self, token: Any) -> int | None:
         """The id of a token that is named by id or by text; None where the text is ambiguous or unknown."""
-        if isinstance(token, int) and not isinstance(token, bool):
-            return token
         named = TOKEN_ID.fullmatch(str(token))
-        return int(named[1]) if named else self.vocabulary.get(str(token))
+        if named or (isinstance(token, int) and not isinstance(token, bool)):
+            number = int(named[1] if named else token)
+            return number if 0 <= number < MOST_TOKENS else None
+        return self.vocabulary.get(str(token))
 
 
-def _said(error: urllib.error.HTTPError) -> str:
+def _refusal(error: urllib.error.HTTPError) -> str:
     """The first line of a refusal."""
-    text = error.read(500).decode("utf-8", "replace").strip()
+    try:
+        text = error.read(500).decode("utf-8", "replace").strip()
+    except (OSError, http.client.HTTPException):
+        text = ""
     return (text.splitlines() or ["no reason"])[0][:200]
+
+
+def _shown(text: str, key: str) -> str:
+    """What a server said, without control characters, and without the key or the beginning of it."""
+    text = "".join(c if c.isprintable() else " " for c in text)
+    for n in range(len(key), 0, -1):
+        if n == len(key) or n >= TELLING:
+            text = text.replace(key[:n], "***")
+    return text

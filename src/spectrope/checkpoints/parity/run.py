@@ -11,9 +11,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters import drawable_tokens
-from spectrope.checkpoints.parity.cause import Causes, find_causes
+from spectrope.checkpoints.parity.cause import (
+    PRECISION_SLACK,
+    UNNOTICED,
+    Causes,
+    explained_by_nothing,
+    find_causes,
+)
 from spectrope.checkpoints.parity.observed import Observed, agreement, divergence, rank_correlations
-from spectrope.checkpoints.parity.runtimes import Runtime
+from spectrope.checkpoints.parity.runtimes import ModelRuntime, Runtime
 from spectrope.checkpoints.parity.sites import LocalCopy
 from spectrope.checkpoints.sequences import repeated_tokens
 from spectrope.console import Shown
@@ -36,14 +42,18 @@ class Parity(Shown):
         names: Of the runtimes.
         by_position: A row per range of positions: divergence in nats, agreement of the most probable tokens
             and rank correlation, with 95 % intervals over prompts.
-        causes: What would explain the difference.
+        suspect: Index of the runtime that is further from the local copy, which the causes are of.
+        causes: What would make it differ from the local copy as it does.
+        nearer: Mean divergence, in nats, of the other runtime from the local copy.
         prompts: How many.
         length: Tokens of each.
     """
 
     names: tuple[str, str]
     by_position: pl.DataFrame
+    suspect: int
     causes: Causes
+    nearer: float
     prompts: int
     length: int
 
@@ -55,9 +65,10 @@ class Parity(Shown):
     @property
     def answer(self) -> ParityAnswer:
         """Whether the runtimes predict the same."""
-        if self.causes.same:
+        if self.causes.same or self.divergence <= UNNOTICED:
             return "same"
-        return "precision" if self.causes.only_precision else "differs"
+        within = self.divergence <= PRECISION_SLACK * self.causes.precision_made
+        return "precision" if within and self.causes.convincing is None else "differs"
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         title = f"{self.names[1]} against {self.names[0]}, {self.prompts} prompts of {self.length} tokens"
@@ -69,21 +80,27 @@ class Parity(Shown):
     @property
     def verdict(self) -> str:
         """What explains the difference."""
-        if self.causes.same:
-            return "The predictions are the same up to rounding."
+        return " ".join(text for text in (self._explained(), self._of_the_copy()) if text)
+
+    def _explained(self) -> str:
+        if self.answer == "same":
+            return (
+                f"The predictions are the same up to rounding on these prompts of {self.length} tokens; "
+                "longer ones were not looked at."
+            )
         cause = self.causes.cause
-        if cause is None and self.causes.only_precision:
-            size, made = self.causes.none.divergence, self.causes.precision_made
+        if cause is None and self.answer == "precision":
             return (
-                f"No cause: the divergence of {size:.2g} nats is no more than lower precision makes of the "
-                f"local copy ({made:.2g}), and no simulated fault explains it."
+                f"No cause: the divergence of {self.divergence:.2g} nats is at most {PRECISION_SLACK:g} "
+                f"times what lower precision makes of the local copy ({self.causes.precision_made:.2g}), "
+                f"and {self._unexplained}."
             )
+        if cause is None and self.causes.convincing is not None:
+            told = "; ".join(map(str, (self.causes.convincing, *self.causes.rivals[:3])))
+            return f"Several faults explain it equally well, so none is named: {told}."
         if cause is None:
-            return (
-                "The predictions differ by more than precision, and no simulated fault explains the "
-                "difference."
-            )
-        text = f"Acts like {cause}"
+            return f"The predictions differ by more than precision, and {self._unexplained}."
+        text = f"Acts like {cause}" if self.suspect == 1 else f"{self.names[0]} acts like {cause}"
         if self.causes.rivals:
             rivals = "; ".join(map(str, self.causes.rivals[:3]))
             return f"{text}; not distinguishable from: {rivals}."
@@ -91,6 +108,21 @@ class Parity(Shown):
         if second is None:
             return f"{text}."
         return f"{text}; the next best explanation, {second[0]}, is {_times(second[1])} times less likely."
+
+    @property
+    def _unexplained(self) -> str:
+        if reason := self.causes.unsimulated:
+            return f"no fault could be simulated: {reason}"
+        return "no simulated fault explains it"
+
+    def _of_the_copy(self) -> str:
+        """That neither runtime predicts what the local copy does, where that is so."""
+        if self.nearer <= max(UNNOTICED, PRECISION_SLACK * self.causes.precision_made):
+            return ""
+        return (
+            f"Neither predicts what the local copy does: the nearer one, {self.names[1 - self.suspect]}, is "
+            f"{self.nearer:.2g} nats from it."
+        )
 
     def to_frame(self) -> pl.DataFrame:
         """Explanations, the most likely first; empty where predictions are the same."""
@@ -114,6 +146,7 @@ class Parity(Shown):
         causes = self.causes
         return {
             "runtimes": list(self.names),
+            "suspect": self.names[self.suspect],
             "answer": self.answer,
             "verdict": self.verdict,
             "prompts": self.prompts,
@@ -121,6 +154,7 @@ class Parity(Shown):
             "by_position": self.by_position.to_dicts(),
             "cause": None if causes.cause is None else asdict(causes.cause),
             "no_fault": asdict(causes.none),
+            "nearer_from_local": self.nearer,
             "precision": [asdict(one) for one in causes.precision],
             "explanations": [asdict(one) for one in causes.ranked[:20]],
         }
@@ -154,8 +188,10 @@ def parity(
 ) -> Parity:
     """Compare the predictions of two runtimes; if they differ, simulate faults on the local copy.
 
+    The local copy is held to be right, and causes are those of the runtime that is further from it.
+
     Args:
-        first: Reference runtime.
+        first: A runtime.
         second: Other runtime.
         prompts: Token ids, at least two prompts of at least 16 tokens.
         local: A model of transformers with the same weights, in float32, on which faults are simulated.
@@ -169,11 +205,35 @@ def parity(
     n, length = prompts.shape
     if n < 2 or length < 16:
         raise ConfigError(f"parity needs at least 2 prompts of at least 16 tokens; got {n} of {length}.")
-    at = places_of(length, places)
-    seen = [runtime.predict(prompts, at) for runtime in (first, second)]
-    causes = find_causes(LocalCopy.of(local), prompts, at, seen[1], watch)
+    at, own = places_of(length, places), ModelRuntime(local, "the local copy")
     names = (first.name, second.name)
-    return Parity(names, _by_position(seen[0], seen[1], at), causes, n, length)
+    copy, wanted = LocalCopy.of(local), own.predict(prompts, at)
+    seen = [runtime.predict(prompts, at) for runtime in (first, second)]
+    for name, one in zip(names, seen, strict=True):
+        _check_vocabulary(name, one, wanted.logs.shape[-1])
+    away = [divergence(one, wanted) for one in seen]
+    suspect = int(away[1].mean() >= away[0].mean())
+    by_position = _by_position(seen[0], seen[1], at)
+    if float(divergence(seen[1], seen[0]).mean()) <= UNNOTICED:
+        causes = Causes((), explained_by_nothing(away[suspect]), ())
+    else:
+        causes = find_causes(copy, prompts, at, seen[suspect], watch)
+    return Parity(names, by_position, suspect, causes, float(away[1 - suspect].mean()), n, length)
+
+
+def _check_vocabulary(name: str, seen: Observed, size: int) -> None:
+    """Refuse a runtime of another model.
+
+    Raises:
+        ConfigError: If it predicts tokens that the local copy does not have.
+    """
+    most = seen.logs.shape[-1] if seen.ids is None else int(seen.ids.max()) + 1
+    if most > size or (seen.ids is None and most != size):
+        raise ConfigError(
+            f"{name} predicts token {most - 1}, and the local copy has {size} tokens; is it the same model?"
+            if most > size
+            else f"{name} predicts {most} tokens, and the local copy has {size}; is it the same model?"
+        )
 
 
 def places_of(length: int, most: int = PLACES) -> Int[Tensor, " m"]:

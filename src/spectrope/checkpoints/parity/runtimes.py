@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -54,6 +55,13 @@ class ModelRuntime(Runtime):
     def predict(self, prompts: Int[Tensor, "n t"], places: Int[Tensor, " m"]) -> Observed:
         if getattr(self.model, "get_output_embeddings", lambda: None)() is None:
             raise UnsupportedError(f"{self.label} has no head that predicts tokens; parity needs one.")
+        model: Any = self.model
+        size = model.get_input_embeddings().weight.shape[0]
+        if int(prompts.max()) >= size:
+            raise UnsupportedError(
+                f"{self.label} has {size} tokens, and a prompt holds token {int(prompts.max())}; is it the "
+                "same model?"
+            )
         step = self._stepwise if self.cached else self._whole
         rows = max(1, BATCH_TOKENS // prompts.shape[1])
         device = next(self.model.parameters()).device

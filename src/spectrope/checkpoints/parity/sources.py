@@ -26,7 +26,7 @@ class RuntimeSettings:
 
 def is_address(source: str) -> bool:
     """Whether a source is the address of a server."""
-    return source.startswith(("http://", "https://"))
+    return source.lower().startswith(("http://", "https://"))
 
 
 def checkpoint_and_settings(source: str) -> tuple[str, RuntimeSettings]:

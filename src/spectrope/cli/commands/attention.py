@@ -9,7 +9,13 @@ import tyro
 from torch import nn
 from tyro.conf import subcommand
 
-from spectrope.checkpoints import Checkpoints, plan_checkpoint, sequences_for, trained_length
+from spectrope.checkpoints import (
+    Checkpoints,
+    checkpoint_folder,
+    plan_checkpoint,
+    sequences_for,
+    trained_length,
+)
 from spectrope.console import (
     RARE,
     ROOT,
@@ -94,7 +100,7 @@ class PlanCommand(Checkpoints):
             inputs = [target.path / "manifest.json"]
         else:
             plans, tokens = self._of_checkpoint(target, aim)
-            inputs = weights_and_config(Path(target))
+            inputs = weights_and_config(checkpoint_folder(target))
         heads = table(plans)
         record = asdict(aim) | {"target": self.target, "tokens": tokens, "heads": heads.to_dicts()}
         if self.json:

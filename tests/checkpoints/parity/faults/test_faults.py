@@ -12,7 +12,6 @@ from tests.checkpoints.parity.induction import FOLDER, accuracy, sequences
 
 from spectrope.checkpoints import open_model
 from spectrope.checkpoints.parity import ModelRuntime
-from spectrope.checkpoints.parity.cause import _simulated
 from spectrope.checkpoints.parity.faults import simulations
 from spectrope.checkpoints.parity.observed import divergence
 from spectrope.checkpoints.parity.run import places_of
@@ -88,7 +87,7 @@ def test_a_simulation_predicts_what_the_fault_does(name: str, local: LocalCopy):
         inject(other, patch)
         seen = ModelRuntime(other).predict(PROMPTS, places)
     family = next(one for one in simulations(local, LENGTH) if words in one.name)
-    with _simulated(local, family, value, ()):
+    with family.put_into(local, value, ()):
         simulated = ModelRuntime(local.model).predict(PROMPTS, places)
     sound = ModelRuntime(local.model).predict(PROMPTS, places)
     assert float(divergence(seen, simulated).max()) < 1e-7
@@ -99,7 +98,7 @@ def test_every_simulation_runs_and_changes_predictions(local: LocalCopy):
     places = places_of(LENGTH)
     sound = ModelRuntime(local.model).predict(PROMPTS, places)
     for family in simulations(local, LENGTH):
-        with _simulated(local, family, family.values[len(family.values) // 2], ()):
+        with family.put_into(local, family.values[len(family.values) // 2], ()):
             found = ModelRuntime(local.model).predict(PROMPTS, places)
         if family.name != "no window":  # The model has none to lose.
             assert float(divergence(sound, found).mean()) > 1e-9, family.name
@@ -110,7 +109,7 @@ def test_a_fault_can_be_in_one_layer(local: LocalCopy):
     family = next(one for one in simulations(local, LENGTH) if one.name == "no rotation")
     found = []
     for layers in ((), (0,), (1,)):
-        with _simulated(local, family, 0.0, layers):
+        with family.put_into(local, 0.0, layers):
             found.append(ModelRuntime(local.model).predict(PROMPTS, places))
     assert all(float(divergence(a, b).mean()) > 1e-3 for a, b in pairwise(found))
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 
+from spectrope.checkpoints.parity.faults.absolute import absolute_faults
 from spectrope.checkpoints.parity.faults.base import Simulation
 from spectrope.checkpoints.parity.faults.heads import head_faults
 from spectrope.checkpoints.parity.faults.logits import logit_faults
 from spectrope.checkpoints.parity.faults.masks import mask_faults
+from spectrope.checkpoints.parity.faults.norms import norm_faults
 from spectrope.checkpoints.parity.faults.positions import position_faults
 from spectrope.checkpoints.parity.faults.rotation import rotation_faults
 from spectrope.checkpoints.parity.sites import LocalCopy
@@ -23,3 +25,5 @@ def simulations(copy: LocalCopy, length: int) -> Iterator[Simulation]:
     yield from mask_faults(length)
     yield from logit_faults(copy)
     yield from head_faults(copy)
+    yield from norm_faults(copy)
+    yield from absolute_faults(copy)

@@ -1,21 +1,29 @@
 """What a simulated fault is, and the rotations that several of them apply."""
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters.substitute import Given
+from spectrope.checkpoints.adapters.substitute import Given, substituting
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.substitution import multiplied
-from spectrope.checkpoints.parity.sites import AttentionSite, places
+from spectrope.checkpoints.parity.sites import AttentionSite, LocalCopy, places
 
 ParameterScale = Literal["one", "listed", "whole", "linear", "logarithmic"]
 SimulatedChange = Callable[[float, AttentionSite, Given], Given]
+ForwardHook = Callable[[nn.Module, Any, Any], Any]
+SimulatedHooks = Callable[[float, LocalCopy, Sequence[int]], Iterable[tuple[nn.Module, ForwardHook]]]
+
+
+def as_given(x: float, site: AttentionSite, given: Given) -> Given:
+    """For faults outside of attention functions."""
+    return given
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +38,8 @@ class Simulation:
         scale: What lies between these values: "one" where there is no parameter, "listed" where only these
             values are meant, "whole" numbers, or any number on a linear or logarithmic scale.
         of: Which layers it can be in.
+        hooks: Modules outside of attention functions with forward hooks, for a value and some layers.
+        in_layers: Whether it can be in some layers alone.
     """
 
     codes: tuple[str, ...]
@@ -38,10 +48,34 @@ class Simulation:
     values: tuple[float, ...] = (0.0,)
     scale: ParameterScale = "one"
     of: Callable[[AttentionSite], bool] = lambda site: site.layout is not None
+    hooks: SimulatedHooks = lambda x, copy, layers: ()
+    in_layers: bool = True
 
     def words(self, value: float) -> str:
         """The fault with a value."""
         return self.name.format(x=round(value) if self.scale == "whole" else value)
+
+    @contextlib.contextmanager
+    def put_into(self, copy: LocalCopy, value: float, layers: Sequence[int]) -> Iterator[None]:
+        """Simulate the fault while the block runs.
+
+        Args:
+            copy: The model.
+            value: Of the parameter.
+            layers: Where; all layers if empty.
+        """
+
+        def change(module: nn.Module, given: Given) -> Given:
+            site = copy.sites.get(module)
+            if site is None or (layers and site.layer not in layers) or not self.of(site):
+                return given
+            return self.change(value, site, given)
+
+        with contextlib.ExitStack() as stack:
+            for module, hook in self.hooks(value, copy, layers):
+                stack.callback(module.register_forward_hook(hook).remove)
+            stack.enter_context(substituting(copy.model, change))
+            yield
 
 
 def any_layer(site: AttentionSite) -> bool:

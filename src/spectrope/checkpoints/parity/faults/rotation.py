@@ -1,19 +1,21 @@
 """Faults of how far pairs turn, which pairs they are, and in which sense."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from spectrope.checkpoints.adapters.substitute import Given
 from spectrope.checkpoints.audit.layout import Layout
 from spectrope.checkpoints.audit.substitution import multiplied
 from spectrope.checkpoints.parity.faults.base import (
+    ForwardHook,
     SimulatedChange,
     Simulation,
     angles_of,
+    as_given,
     both_turned,
     grid,
     turned,
@@ -59,7 +61,11 @@ def rotation_faults(copy: LocalCopy) -> Iterator[Simulation]:
     )  # fmt: skip
     yield Simulation(("SPE102",), "frequencies rounded to bfloat16", _frequencies(_rounded(torch.bfloat16)))
     yield Simulation(("SPE102",), "frequencies rounded to float16", _frequencies(_rounded(torch.float16)))
-    yield Simulation(("SPE106",), "angles computed in bfloat16", _low_angles)
+    if next(copy.model.parameters()).dtype is torch.float32:
+        yield Simulation(("SPE106",), "angles computed in bfloat16", _low_angles)
+    else:  # Turning further what is already rounded would round once more than the fault does.
+        name = "angles computed in bfloat16"
+        yield Simulation(("SPE106",), name, as_given, hooks=_low_tables_of_angles, in_layers=False)
     yield Simulation(("SPE106",), "sines and cosines in bfloat16", _low_tables)
     yield Simulation(("SPE104", "SPE711"), "pairs in the other order", _other_pairs("qk"))
     yield Simulation(("SPE104", "SPE711"), "pairs of queries in the other order", _other_pairs("q"))
@@ -134,6 +140,29 @@ def _low_angles(x: float, site: AttentionSite, given: Given) -> Given:
     angles = angles_of(given, site)
     low = places(given).bfloat16() * site.frequencies.to(given.q.device).bfloat16()
     return both_turned(given, site, low.double() - angles)
+
+
+def _low_tables_of_angles(
+    x: float, copy: LocalCopy, layers: Sequence[int]
+) -> Iterator[tuple[nn.Module, ForwardHook]]:
+    """Rotary modules that return sines and cosines of angles in bfloat16."""
+
+    def tables(module: nn.Module, given: object, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        frequencies, gain = module.inv_freq, getattr(module, "attention_scaling", 1.0)
+        t = torch.arange(out[0].shape[-2], device=out[0].device)[:, None]
+
+        def of(angles: Tensor) -> tuple[Tensor, Tensor]:
+            both = torch.cat([angles, angles], -1).float()
+            return tuple((gain * f).to(out[0].dtype).expand_as(out[0]) for f in (both.cos(), both.sin()))  # pyright: ignore[reportReturnType]
+
+        sound = of(t * frequencies.float())
+        if any(not torch.allclose(a, b, atol=0.02) for a, b in zip(sound, out, strict=True)):
+            raise RuntimeError("this rotary module makes other tables")
+        return of(t.bfloat16() * frequencies.bfloat16())
+
+    for module in copy.model.modules():
+        if "inv_freq" in dict(module.named_buffers(recurse=False)):
+            yield module, tables
 
 
 def _low_tables(x: float, site: AttentionSite, given: Given) -> Given:

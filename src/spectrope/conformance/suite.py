@@ -81,7 +81,7 @@ class Conformance(Shown):
             absent = sum(one.verdict == "not offered" for one in self.results)
             yield (
                 "All offered cases agree with the float64 reference, up to the rounding of their types and "
-                f"of float32 angles; {absent} of {len(self.results)} cells are not offered and were not tested."
+                f"of float32 angles; {absent} of {len(self.results)} cells are not offered and not tested."
             )
         for example in self.examples[:EXAMPLES]:
             yield str(example)

@@ -34,6 +34,7 @@ from spectrope.study.quantities import (
 )
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
+from spectrope.tasks.distance import Distance
 
 LEARNED = 90.0  # Percent.
 LEVEL = 0.05  # Of p-values that a sentence is built on.
@@ -74,15 +75,18 @@ def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
 
 def _blind(study: Study) -> str:
     """What a model can reach that does not see the order of words, here and at the paper's sizes."""
-    here, there = (
-        experiment("distance", "nope", scale=scale).task.build().length_only_accuracy()
-        for scale in (study.scale, "paper")
-    )
+    here, there = (_by_length(scale) for scale in (study.scale, "paper"))
     return (
         " Without mask and encoding the model does not see the order of the words: from the length of a "
         f"sequence, the best possible accuracy is {100 * here:.1f} %, and {100 * there:.1f} % at the paper's "
         f"sizes, where Table 1 has {TABLE_1['distance']['nope']} %."
     )
+
+
+def _by_length(scale: str) -> float:
+    task = experiment("distance", "nope", scale=scale).task.build()
+    assert isinstance(task, Distance)
+    return task.length_only_accuracy()
 
 
 def _unfinished(seen: Seen, settings: Iterable[str]) -> str:

@@ -231,8 +231,12 @@ def steps(scale: str) -> tuple[int, int] | None:
     """Training steps of Task 1 at a scale and at `paper`; None for another scale's name."""
     if scale not in SCALES:
         return None
-    here, there = (experiment("distance", "rope", scale=one) for one in (scale, "paper"))
-    return tuple(one.training.epochs * ceil(one.n_train / one.training.batch_size) for one in (here, there))
+    return _steps(scale), _steps("paper")
+
+
+def _steps(scale: str) -> int:
+    one = experiment("distance", "rope", scale=scale)
+    return one.training.epochs * ceil(one.n_train / one.training.batch_size)
 
 
 def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:

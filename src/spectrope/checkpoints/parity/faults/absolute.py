@@ -45,8 +45,8 @@ def _without(x: float, copy: LocalCopy, layers: Sequence[int]) -> Iterator[tuple
 
 def _shifted(x: float, copy: LocalCopy, layers: Sequence[int]) -> Iterator[tuple[nn.Module, ForwardHook]]:
     def look(module: nn.Module, given: object, out: Float[Tensor, "*b t d"]) -> Tensor:
-        table = module.weight
-        same = (table == out.flatten(0, -2)[0]).all(-1).nonzero()  # The row of the first position.
+        table = module.get_parameter("weight")
+        same = torch.eq(table, out.flatten(0, -2)[0]).all(-1).nonzero()  # The row of the first position.
         if not len(same):
             return out
         rows = int(same[0]) + round(x) + torch.arange(out.shape[-2], device=out.device)

@@ -148,7 +148,7 @@ def _low_tables_of_angles(
     """Rotary modules that return sines and cosines of angles in bfloat16."""
 
     def tables(module: nn.Module, given: object, out: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        frequencies, gain = module.inv_freq, getattr(module, "attention_scaling", 1.0)
+        frequencies, gain = module.get_buffer("inv_freq"), getattr(module, "attention_scaling", 1.0)
         t = torch.arange(out[0].shape[-2], device=out[0].device)[:, None]
 
         def of(angles: Tensor) -> tuple[Tensor, Tensor]:

@@ -66,8 +66,8 @@ def audit(
             selects all.
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
-        paths: Whether to compare the kernels of decoding from a cache, of prefill in chunks, and of padded and
-            packed sequences with those of a plain forward pass. None does so if no layer differs, and
+        paths: Whether to compare the kernels of decoding from a cache, of prefill in chunks, and of padded
+            and packed sequences with those of a plain forward pass. None does so if no layer differs, and
             omits serving modes in which the model does not run; with True they leave the audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.

@@ -164,9 +164,7 @@ def _prepared(
     return source, torch.fft.rfft(source), source.square().sum(0).cumsum(0)
 
 
-def _products(
-    spectrum: Complex[Tensor, "b f"], n: int, target: Float[Tensor, "b w"]
-) -> Float[Tensor, " o"]:
+def _products(spectrum: Complex[Tensor, "b f"], n: int, target: Float[Tensor, "b w"]) -> Float[Tensor, " o"]:
     """Inner product of the target with every run of n coordinates whose Fourier transform is given."""
     spectra = spectrum * torch.fft.rfft(target, n).conj()
     return torch.fft.irfft(spectra.sum(0), n)[: n - target.shape[1] + 1]

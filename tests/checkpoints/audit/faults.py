@@ -216,7 +216,11 @@ PATH_FAULTS: dict[str, Fault] = {
         "row 2 expected, row 7 effective",
     ),
     "positions restarting in cached decoding": Fault(
-        "llama-default", restarting_positions, ("path cached decoding",), "kernel of layer 0", "at query"
+        "llama-default",
+        restarting_positions,
+        ("path cached decoding", "path chunked prefill"),
+        "kernel of layer 0",
+        "at query",
     ),
     "T5's biases restarting in cached decoding": Fault(
         "t5", restarting_biases, ("path cached decoding",), "kernel of layer decoder 0", "at query"

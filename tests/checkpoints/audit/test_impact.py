@@ -11,6 +11,7 @@ from tests.checkpoints.audit.test_injections import model_of
 
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.predictions import Predictions
+from spectrope.core.errors import ConfigError
 
 RESTORED = (
     "base fixed in a converter",
@@ -117,3 +118,16 @@ def test_json_holds_the_impact_with_each_finding(monkeypatch):
     assert finding["impact"]["divergence"] > 0
     assert len(finding["impact"]["lengths"]) == len(finding["impact"]["by_length"])
     assert "impacts" not in values
+
+
+def test_an_impact_is_measured_on_a_text_that_is_given():
+    model = llama()
+    model.model.rotary_emb.inv_freq *= 0.5
+    text = torch.randint(5, 60, (40,), generator=torch.Generator().manual_seed(0)).tolist()
+    on_text, random = (audit(model, length=LENGTH, text=one).records[0].impact for one in (text, None))
+    assert (on_text.on_text, random.on_text) == (True, False)
+    assert on_text.lengths[-1] <= 40
+    assert on_text.divergence != random.divergence
+    assert " tokens of the text" in str(on_text)
+    with pytest.raises(ConfigError, match="an impact is measured on at least 16 tokens of a text; got 15"):
+        audit(model, text=text[:15])

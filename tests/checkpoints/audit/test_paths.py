@@ -1,9 +1,14 @@
 """Decoding from a cache, padding and packing apply the kernels of a plain forward pass, or are found out."""
 
+import re
+
 import pytest
-from tests.checkpoints.audit.families import FAMILIES, GPT2, build
+import torch
+from tests.checkpoints.audit.families import FAMILIES, GPT2, ODD, build
 
 from spectrope.checkpoints.audit import audit
+from spectrope.checkpoints.audit.run import LATER
+from spectrope.checkpoints.audit.text import closing
 from spectrope.checkpoints.commands.audit import reasons
 
 UNPACKED = {
@@ -28,6 +33,7 @@ def test_every_path_of_an_unmodified_model_agrees(family):
     paths = {record.path for record in found.paths}
     assert "right padding" in paths
     assert ("cached decoding" in paths) == (family != "bert")
+    assert ("chunked prefill" in paths) == (family not in ("bert", "t5", "bart"))
     assert ("packed sequences" in paths) == (family not in UNPACKED)
 
 
@@ -35,7 +41,7 @@ def test_every_path_of_an_unmodified_model_agrees(family):
 def test_paths_are_no_longer_than_the_model_s_positions(positions):
     model = build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": positions})
     found = audit(model, paths=True)
-    assert [record.verdict for record in found.paths] == ["matches"] * 4
+    assert [record.verdict for record in found.paths] == ["matches"] * 5
 
 
 def test_a_path_that_the_model_refuses_is_one_of_which_nothing_can_be_told(monkeypatch):
@@ -49,8 +55,81 @@ def test_a_path_that_the_model_refuses_is_one_of_which_nothing_can_be_told(monke
     assert {record.path: record.verdict for record in found.paths} == {
         "cached decoding": "cannot tell",
         "left padding": "cannot tell",
+        "chunked prefill": "matches",
         "right padding": "matches",
         "packed sequences": "matches",
     }
     assert ("path left padding", "NotImplementedError: no cache here") in reasons(found)
     assert not found.ok
+    asked_for_nothing = audit(model, length=32)
+    assert asked_for_nothing.ok
+    refused = ("cached decoding (NotImplementedError: no cache here)", "left padding (NotImplementedError")
+    assert all(one in " ".join(asked_for_nothing.unserved) for one in refused)
+    assert refused[0] in closing(asked_for_nothing)
+
+
+def test_a_layer_that_differs_comes_first():
+    model = FAMILIES["llama-default"]()
+    model.model.rotary_emb.inv_freq *= 0.5
+    found = audit(model, length=32)
+    assert found.paths == ()
+    assert ("not looked at", LATER) in reasons(found)
+    assert audit(model, length=32, paths=True).paths
+
+
+def test_chunks_whose_positions_restart_are_found(monkeypatch):
+    model = FAMILIES["gpt2"]()
+    body = model.transformer
+    forward = body.forward
+
+    def restarting(*args, position_ids=None, **given):
+        n = (*args, given.get("input_ids"))[0].shape[1]
+        return forward(*args, position_ids=torch.arange(n)[None], **given)
+
+    monkeypatch.setattr(body, "forward", restarting)
+    found = audit(model, length=32)
+    wrong = [one for one in found.paths if one.verdict == "differs"]
+    assert "chunked prefill" in [one.path for one in wrong]
+    assert found.outcome == "differs"
+    chunked = next(record for record in wrong if record.path == "chunked prefill")
+    assert str(chunked.findings[0]) == "position of token 12: row 12 expected, row 0 effective"
+
+
+def test_conversions_that_would_move_kernels_are_noted():
+    model = FAMILIES["llama-default"]()
+    frequencies = model.model.rotary_emb.inv_freq.clone()
+    found = audit(model, length=32)
+    rounded, emptied = found.notes
+    assert re.match(r"model\.to\(torch\.bfloat16\) would round model\.rotary_emb\.inv_freq", rounded)
+    assert "does not bring back model.rotary_emb.inv_freq" in emptied
+    assert torch.equal(model.model.rotary_emb.inv_freq, frequencies)
+    assert found.ok
+    assert audit(FAMILIES["gpt2"](), length=32).notes == ()
+
+
+def test_what_the_notes_say_of_conversions_is_so(tmp_path):
+    model = FAMILIES["llama-default"]()
+    model.save_pretrained(tmp_path)
+    loaded = type(model).from_pretrained(tmp_path, dtype=torch.bfloat16)
+    assert audit(loaded, length=256).ok
+    assert not audit(model.to(torch.bfloat16), length=256).ok
+    with torch.device("meta"):
+        empty = type(model)(model.config)
+    empty = empty.to_empty(device="cpu").eval()
+    empty.load_state_dict(loaded.float().state_dict())
+    for name in ("inv_freq", "original_inv_freq"):
+        getattr(empty.model.rotary_emb, name).zero_()  # which fresh memory may hold
+    assert audit(empty, length=32).outcome == "differs"
+
+
+def test_a_window_of_one_key_which_the_library_s_cache_does_not_keep_is_found():
+    found = audit(ODD["window of 1"](), length=32)
+    assert {record.path for record in found.paths if record.verdict == "differs"} == {"cached decoding"}
+    assert {finding.what for _, finding in found.findings} == {"mask of layer 0", "mask of layer 1"}
+
+
+def test_a_configuration_edited_once_the_model_was_built_is_what_is_declared():
+    model = FAMILIES["llama-default"]()
+    model.config.rope_parameters["rope_theta"] = 10000.0
+    found = audit(model, length=32)
+    assert {finding.what for _, finding in found.findings} == {"base"}

@@ -1,8 +1,11 @@
 """`spectrope audit` and `spectrope diff` as a user types them."""
 
 import json
+import re
+import shutil
 
 import pytest
+from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, ROPES, llama
 
 from spectrope.cli import BAD_INPUT, main
@@ -20,7 +23,7 @@ RECORD = {
     "layers",
     "paths",
 }
-RECORD |= {"unread", "without", "untried", "far"}
+RECORD |= {"unread", "without", "untried", "far", "unserved", "notes"}
 LAYER = {"module", "stack", "layer", "position", "effective", "declared", "verdict", "findings", "reason"}
 LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
@@ -73,7 +76,9 @@ def test_a_match_ends_with_0(checkpoints, capsys):
     assert "rotary, base 500000" in out
     assert "cached decoding" in out
     assert "Every layer applies what the configuration declares, in everything that was tested" in out
-    assert "what attention functions make of random inputs. Not looked at: positions from " in out
+    assert "what attention functions make of random inputs. Kernels of cached decoding, left padding, " in out
+    closed = " ".join(out.split())
+    assert "are those of a plain forward pass, over a few tokens. Not looked at: positions from " in closed
 
 
 def test_a_table_of_positions_is_shown_with_its_first_row(checkpoints, capsys):
@@ -196,3 +201,22 @@ def test_a_mistake_gets_one_line(checkpoints, capsys, arguments, message):
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("spectrope: ")]
     assert len(lines) == 1
     assert message in lines[0]
+
+
+def test_the_impact_on_a_text_of_the_user_s(checkpoints, tmp_path, capsys):
+    folder, text = tmp_path / "model", tmp_path / "text.txt"
+    shutil.copytree(checkpoints / "one", folder)
+    fields = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(fields | {"no_rope_layers": [1, 0]}))
+    text.write_text(" ".join(f"w{5 + i % 50}" for i in range(40)))
+    arguments = ("audit", str(folder), "--length", "48", "--text", str(text))
+    assert main(arguments) == BAD_INPUT
+    assert "--text needs a tokenizer; " in capsys.readouterr().err
+    save_tokenizer(folder)
+    assert main(arguments) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"nats after 8 tokens of the text, [0-9.e-]+ after 39", out)
+    assert main((*arguments[:-1], str(tmp_path / "none.txt"))) == BAD_INPUT
+    assert "cannot be read as text" in capsys.readouterr().err
+    assert main((*arguments[:4], "--paths", "--without-paths")) == BAD_INPUT
+    assert "--paths and --without-paths exclude each other" in capsys.readouterr().err

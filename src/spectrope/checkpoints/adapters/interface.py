@@ -106,7 +106,11 @@ class _Recorder:
         if implementation == "eager" and mask is not None and mask.dtype is torch.bool:
             lowest = torch.finfo(torch.float32).min
             mask = torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, lowest)
-        return lambda q, k, v: function(module, q, k, v, mask, **options)[0]
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            return function(module, q, k, v, None if mask is None else mask[: len(q)], **options)[0]
+
+        return attend
 
 
 def _homes(module: nn.Module) -> list[Any]:

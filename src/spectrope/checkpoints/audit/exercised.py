@@ -70,10 +70,10 @@ def _pattern(call: Call, seen: Exercise) -> Float[Tensor, "h n n"]:
     """Softmax of the logits of an exercise under a call's options."""
     scores = call.capped((1.0 if call.scale is None else call.scale) * seen.products())
     if call.bias is not None:
-        scores = scores + call.bias[0].double().cpu()
+        scores = scores + call.bias[0].to(scores).cpu()
     scores = scores.masked_fill(~call.allowed[0].cpu(), -torch.inf)
     if call.sinks is not None:
-        sinks = call.sinks.double().cpu()
+        sinks = call.sinks.cpu().to(scores)
         sink = sinks[0] if sinks.ndim == 4 else sinks.reshape(-1, 1, 1).expand(-1, scores.shape[1], 1)
         return torch.cat([scores, sink], -1).softmax(-1)[..., :-1]
     return scores.softmax(-1)
@@ -96,10 +96,10 @@ def _wrong(call: Call, seen: Exercise) -> Bool[Tensor, " h"]:
 def _factor(call: Call, seen: Exercise) -> float:
     """The factor on products that explains logarithms of the weights best, without a cap."""
     allowed = call.allowed[0].cpu() & (seen.pattern > FAINT)
-    logs = seen.pattern.clamp(min=1e-300).log()
+    logs = seen.pattern.double().clamp(min=1e-300).log()
     if call.bias is not None:
         logs = logs - call.bias[0].double().cpu()
-    logits, products = row_centred(logs, allowed), row_centred(seen.products(), allowed)
+    logits, products = row_centred(logs, allowed), row_centred(seen.products().double(), allowed)
     return ((logits * products).sum() / products.square().sum().clamp(min=1e-300)).item()
 
 

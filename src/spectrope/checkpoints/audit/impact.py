@@ -12,13 +12,14 @@ class Impact:
     Args:
         divergence: Mean Kullback-Leibler divergence of the model's next-token distributions from those of the
             corrected model, in nats; None if it was not computed.
-        loss: Mean loss minus that of the corrected model, in nats per token, on random tokens that are
-            repeated once; None if the model does not predict next tokens.
+        loss: Mean loss minus that of the corrected model, in nats per token; None if the model does not
+            predict next tokens.
         lengths: Numbers of tokens read, ascending.
         by_length: Divergence at each of these lengths.
         layers: Number of layers in which the finding was corrected together.
         reason: Why nothing was computed; "" if it was.
         rounding: Divergence that can be due to rounding.
+        on_text: Whether the tokens are those of a given text; otherwise they are random and repeated once.
     """
 
     divergence: float | None = None
@@ -28,6 +29,7 @@ class Impact:
     layers: int = 0
     reason: str = ""
     rounding: float = HARMLESS
+    on_text: bool = False
 
     @property
     def harmless(self) -> bool:
@@ -44,7 +46,8 @@ class Impact:
             return f"impact not computed: {self.reason}"
         if self.harmless:
             return f"harmless: predictions are the same up to rounding over {self.lengths[-1]} tokens"
-        where = f"{self.by_length[0]:.2g} nats after {self.lengths[0]} tokens"
+        tokens = "tokens of the text" if self.on_text else "tokens"
+        where = f"{self.by_length[0]:.2g} nats after {self.lengths[0]} {tokens}"
         if len(self.lengths) > 1:
             where += f", {self.by_length[-1]:.2g} after {self.lengths[-1]}"
         return f"next-token divergence {where}" + ("" if self.loss is None else f"; loss {self.loss:+.2g}")

@@ -25,7 +25,7 @@ from spectrope.checkpoints.audit.records import LayerRecord, LayerVerdict, Posit
 from spectrope.checkpoints.audit.substitution import Substitution, substitution_of
 from spectrope.checkpoints.audit.tables import table_findings
 from spectrope.checkpoints.audit.weights import bucket_table, sinks_of
-from spectrope.checkpoints.probes.constant_content import LayerKernel
+from spectrope.checkpoints.probes.constant_content import LayerKernel, convolves
 from spectrope.core import ConfigError
 
 BESIDE_POSITION = ("SPE201", "SPE202", "SPE404", "SPE405", "SPE406", "SPE407")
@@ -207,11 +207,6 @@ def layer_reach(
     base = declared.turning.base if declared.turning else None
     base = base or effective.turning.fit().base
     return reach_of(effective.turning, base, int(trained), length, noise)
-
-
-def convolves(attention: nn.Module) -> bool:
-    """Whether an attention layer mixes neighbouring tokens by a convolution of its own."""
-    return any(isinstance(part, nn.Conv1d) and part.kernel_size[0] > 1 for part in attention.modules())
 
 
 def judge(

@@ -64,6 +64,6 @@ def _holds(layout: Layout, moving: Bool[Tensor, " d"]) -> bool:
 
 def _norm_change(z: Complex[Tensor, "n t m"]) -> float:
     """Variation of the pairs' squared norms over positions, relative to them."""
-    squared = z.abs().square()
+    squared = z.real.square() + z.imag.square()
     change = (squared - squared.mean(1, keepdim=True)).square().sum()
     return (change / squared.square().sum()).sqrt().item()

@@ -180,8 +180,9 @@ def _curve(
     kernel: LayerKernel, head: int, scale: float, bias: Float[Tensor, "h i j"] | None, mask: Mask
 ) -> tuple[float | None, tuple[int, ...], tuple[float, ...]]:
     """Distance from Toeplitz of one head's logits, and its lag effects at some lags."""
-    q, k = kernel.call.q[0, head].double(), kernel.call.k[0].double()
-    k, causal, n = k[head * len(k) // kernel.call.q.shape[1]], mask.shape.startswith("causal"), len(q)
+    group = head * kernel.call.k.shape[1] // kernel.call.q.shape[1]
+    q, k = kernel.call.q[0, head].double(), kernel.call.k[0, group].double()
+    causal, n = mask.shape.startswith("causal"), len(q)
     if bias is None and kernel.call.softcap is None:
         effects = lag_effects_of_product(scale * q, k, causal)
     else:

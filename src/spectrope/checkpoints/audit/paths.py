@@ -1,9 +1,10 @@
-"""Check that caching, padding and packing apply the kernels of a plain forward pass."""
+"""Check that caching, chunked prefill, padding and packing apply the kernels of a plain forward pass."""
 
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,13 +15,16 @@ from spectrope.checkpoints.adapters import Inputs, layer_name, trained_length
 from spectrope.checkpoints.audit.bias import row_centred
 from spectrope.checkpoints.audit.compare import Discrepancy
 from spectrope.checkpoints.audit.records import PathRecord
+from spectrope.checkpoints.probes.constant_content import convolves
 from spectrope.checkpoints.probes.constant_token import constant_token
-from spectrope.checkpoints.probes.served import Served, kernel_rows, served
+from spectrope.checkpoints.probes.served import Served, kernel_rows
+from spectrope.checkpoints.probes.served import served as served_by
 
 TOKENS = 32  # Of a prompt and what is decoded after it, where the model takes as many.
 AGREE = 1e-3  # Share of a kernel's range by which two paths may differ.
 PLAIN = "that of a plain forward pass"
-Reference = dict[str, tuple[Tensor, Tensor]]  # Logits and allowed pairs by module.
+Rows = tuple[Tensor, Tensor]  # Logits and allowed pairs.
+Reference = dict[str, list[Rows]]  # Of each call that a module makes in one forward pass.
 
 
 class Refused(Exception):  # noqa: N818
@@ -70,33 +74,58 @@ class Paths:
     def _ways(self) -> dict[str, Callable[[str], PathRecord | None]]:
         """What checks each path."""
         ways: dict[str, Callable[[str], PathRecord | None]] = {}
-        if hasattr(self.model, "generate"):
-            ways["cached decoding"] = self._decoding
-            if not self._config.is_encoder_decoder:
+        two_stacks = self._config.is_encoder_decoder
+        serves = two_stacks or self._causal
+        if serves and hasattr(self.model, "generate"):
+            if "past_key_values" in self._arguments:
+                ways["cached decoding"] = self._decoding
+            if not two_stacks:
                 ways["left padding"] = partial(self._padded, tokens=slice(self.padding, self.prompt))
+        if serves and not two_stacks and {"past_key_values", "use_cache"} <= self._arguments:
+            ways["chunked prefill"] = self._chunked
         ways["right padding"] = partial(self._padded, tokens=slice(0, self.prompt - self.padding))
-        if "position_ids" in inspect.signature(self.model.forward).parameters:
+        if "position_ids" in self._arguments:
             ways["packed sequences"] = self._packed
         return ways
 
     @cached_property
-    def _reference(self) -> Reference:
+    def reference(self) -> Reference:
         """Kernels of a plain forward pass."""
-        plain = self._served(lambda: self._forward(self.tokens))
-        return {module: kernel_rows(calls[0]) for module, calls in plain.calls.items()}
+        plain = self.served(lambda: self.forward(self.tokens))
+        return {module: [*map(kernel_rows, calls)] for module, calls in plain.calls.items()}
+
+    @property
+    def _causal(self) -> bool:
+        """Whether no query sees a key after it, as in models that generate; True where that is not known."""
+        try:
+            kernels = [kernel for some in self.reference.values() for kernel in some]
+        except Refused:
+            return True
+        return not any(bool(allowed.triu(1).any()) for _, allowed in kernels)
+
+    @property
+    def _arguments(self) -> set[str]:
+        """What the forward pass takes."""
+        return {*inspect.signature(self.model.forward).parameters}
 
     @property
     def _config(self) -> Any:
         return self.model.config
 
-    def _served(self, run: Callable[[], Any]) -> Served:
+    def served(self, run: Callable[[], Any]) -> Served:
+        """What one way of serving applied.
+
+        Raises:
+            Refused: If the model does not run so.
+        """
         try:
-            return served(self.model, self.modules, [*self.tables], run, self.seed)
+            return served_by(self.model, self.modules, [*self.tables], run, self.seed)
         except Exception as error:  # what a model's own code may raise is not ours to list
             first, *_ = str(error).splitlines() or [""]
             raise Refused(f"{type(error).__name__}: {first}") from error
 
-    def _forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
+    def forward(self, length: int, mask: Tensor | None = None, **given: Any) -> Any:
+        """Run the model on so many tokens."""
         return self.model(**Inputs(1, length).of(self.model, mask), **given)
 
     def _decoding(self, path: str) -> PathRecord:
@@ -106,7 +135,28 @@ class Paths:
         """
         ids = Inputs(1, self.prompt).of(self.model)["input_ids"]
         steps = self.tokens - self.prompt
-        received = self._served(lambda: self._generate(ids, torch.ones_like(ids), steps))
+        received = self.served(lambda: self._generate(ids, torch.ones_like(ids), steps))
+        return _record(path, self._consecutive(received))
+
+    def _chunked(self, path: str) -> PathRecord:
+        """All tokens in three chunks of unequal length, each behind the cache of those before it."""
+        ids = Inputs(1, self.tokens).of(self.model)["input_ids"]
+        ends = (0, 3 * self.tokens // 8, self.prompt, self.tokens)
+        places = torch.arange(self.tokens, device=ids.device)[None]
+
+        def run() -> None:
+            past: dict[str, Any] = {}
+            for start, stop in pairwise(ends):
+                named = {"attention_mask": torch.ones_like(ids[:, :stop]), "use_cache": True}
+                if "position_ids" in self._arguments:  # as `generate` gives them
+                    named["position_ids"] = places[:, start:stop]
+                out = self.model(input_ids=ids[:, start:stop], **named, **past)
+                past = {"past_key_values": out.past_key_values}
+
+        return _record(path, self._consecutive(self.served(run)))
+
+    def _consecutive(self, received: Served) -> list[Discrepancy]:
+        """What differs where calls, one after the other, hold consecutive stretches of one sequence."""
         findings: list[Discrepancy] = []
         for table, looked_up in received.rows.items():
             start = 0
@@ -114,13 +164,14 @@ class Paths:
                 findings += self._misplaced(table, rows[0], start)
                 start += rows.shape[1]
         for module, calls in received.calls.items():
-            start = 0
-            for call in calls:
-                logits, allowed = kernel_rows(call)
-                rows = slice(start, start + logits.shape[2])
-                findings += self._differing(module, logits[0], allowed[0], rows)
-                start = rows.stop
-        return _record(path, findings)
+            each = len(self.reference[module])
+            for nth in range(each):
+                start = 0
+                for logits, allowed in map(kernel_rows, calls[nth::each]):
+                    rows = slice(start, start + logits.shape[2])
+                    findings += self._differing(module, logits[0], allowed[0], rows, nth)
+                    start = rows.stop
+        return findings
 
     def _padded(self, path: str, tokens: slice) -> PathRecord:
         """A prompt with padding outside `tokens`; on the left it goes through `generate`, as it is served."""
@@ -128,8 +179,8 @@ class Paths:
         mask = torch.zeros_like(ids)
         mask[:, tokens] = 1
         left = tokens.start > 0
-        received = self._served(
-            lambda: self._generate(ids, mask, 1) if left else self._forward(self.prompt, mask)
+        received = self.served(
+            lambda: self._generate(ids, mask, 1) if left else self.forward(self.prompt, mask)
         )
         findings = self._first_misplaced(received, tokens)
         for module, calls in received.calls.items():
@@ -142,27 +193,38 @@ class Paths:
         second, rows = slice(self.padding, self.prompt), slice(0, self.prompt - self.padding)
         positions = torch.cat([torch.arange(self.padding), torch.arange(rows.stop)])[None]
         positions = positions.to(next(self.model.parameters()).device)
-        received = self._served(lambda: self._forward(self.prompt, position_ids=positions))
+        received = self.served(lambda: self.forward(self.prompt, position_ids=positions))
         kernels = {module: kernel_rows(calls[0]) for module, calls in received.calls.items()}
         if any(bool(seen[0, :, second, : second.start].any()) for _, seen in kernels.values()):
             return None
         findings = self._first_misplaced(received, second)
         for module, kernel in kernels.items():
+            if convolves(self.model.get_submodule(module)):
+                continue  # whose first keys hold the tokens before them
             logits, allowed = (x[0, :, second, second] for x in kernel)
             findings += self._differing(module, logits, allowed, rows)
         return _record(path, findings)
 
     def _generate(self, ids: Int[Tensor, "1 t"], mask: Int[Tensor, "1 t"], steps: int) -> Any:
         generate: Any = self.model.generate
+        named, pad = {}, getattr(self._config, "pad_token_id", None) or 0
+        if self._config.is_encoder_decoder and getattr(self._config, "decoder_start_token_id", None) is None:
+            named["decoder_start_token_id"] = pad
         return generate(
+            **named,
+            suppress_tokens=[pad],  # whose positions some models do not count
             input_ids=ids,
             attention_mask=mask,
             max_new_tokens=steps,
             min_new_tokens=steps,
             do_sample=False,
             use_cache=True,
-            pad_token_id=getattr(self._config, "pad_token_id", None) or 0,
+            pad_token_id=pad,
         )
+
+    def bound(self, wanted: Tensor, plain: Tensor) -> Tensor:
+        """By how much a kernel may depart from another, row-centred and as it is."""
+        return AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
 
     def _first_misplaced(self, received: Served, tokens: slice) -> list[Discrepancy]:
         """What is misplaced in the first call of each table, whose tokens begin at position 0."""
@@ -186,23 +248,32 @@ class Paths:
         logits: Float[Tensor, "h i j"],
         allowed: Bool[Tensor, "h i j"],
         rows: slice,
+        nth: int = 0,
     ) -> list[Discrepancy]:
-        """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen."""
-        plain, seen = (x[0][:, rows, : rows.stop] for x in self._reference[module])
+        """Compare rows of a kernel with those of the reference; keys that a cache has dropped are unseen.
+
+        Args:
+            module: Dotted name of the module that attends.
+            logits: Of the rows.
+            allowed: Keys that they see.
+            rows: Positions of the queries.
+            nth: Which of the module's calls in a forward pass it is.
+        """
+        plain, seen = (x[0][:, rows, : rows.stop] for x in self.reference[module][nth])
         dropped = rows.stop - logits.shape[2]
         if bool(seen[..., :dropped].any()) or not torch.equal(seen[..., dropped:], allowed):
-            return [Discrepancy(f"mask of {_name(module)}", PLAIN, "another", by="expected")]
+            return [Discrepancy(f"mask of {named_layer(module)}", PLAIN, "another", by="expected")]
         wanted, got = (row_centred(x, allowed) for x in (plain[..., dropped:], logits))
         gap = (wanted - got).abs()
-        bound = AGREE * wanted.abs().max() + 50 * self.noise * plain.abs().max()
-        if bool(gap.max() <= bound):
+        if bool(gap.max() <= self.bound(wanted, plain)):
             return []
         query = rows.start + int(gap.amax((0, 2)).argmax())
         text = f"off by {gap.max().item():.3g} at query {query}"
-        return [Discrepancy(f"kernel of {_name(module)}", PLAIN, text, by="expected")]
+        return [Discrepancy(f"kernel of {named_layer(module)}", PLAIN, text, by="expected")]
 
 
-def _name(module: str) -> str:
+def named_layer(module: str) -> str:
+    """Stack and number of a layer in words."""
     return " ".join(["layer", *(str(part) for part in layer_name(module) if part != "")])
 
 
@@ -213,8 +284,8 @@ def _record(path: str, findings: list[Discrepancy]) -> PathRecord:
     return PathRecord(path, "differs" if kept else "matches", kept)
 
 
-def path_records(model: nn.Module, modules: list[str], noise: float, seed: int) -> tuple[PathRecord, ...]:
-    """Check every way of serving that a whole model has.
+def paths_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> Paths:
+    """The ways of serving a whole model.
 
     Args:
         model: In evaluation mode.
@@ -225,4 +296,4 @@ def path_records(model: nn.Module, modules: list[str], noise: float, seed: int) 
     tokens = min(TOKENS, trained_length(model) or TOKENS)
     absolutes = constant_token(model, modules, tokens)
     tables = {one.table: int(one.rows[0]) for one in absolutes if one.table}
-    return tuple(Paths(model, modules, tables, noise, seed, tokens).check())
+    return Paths(model, modules, tables, noise, seed, tokens)

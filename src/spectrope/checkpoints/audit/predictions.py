@@ -35,7 +35,12 @@ class Remedy:
 
 
 def measure_impacts(
-    model: nn.Module, remedies: Sequence[Remedy], length: int, noise: float, seed: int
+    model: nn.Module,
+    remedies: Sequence[Remedy],
+    length: int,
+    noise: float,
+    seed: int,
+    text: Sequence[int] | None = None,
 ) -> tuple[Impact, ...]:
     """The impact of every finding, in the order of the remedies.
 
@@ -47,13 +52,14 @@ def measure_impacts(
         length: Positions of the audit.
         noise: Relative rounding error of the model's arithmetic.
         seed: Of the tokens.
+        text: Tokens of a text; None takes random ones, repeated once.
     """
     groups: dict[tuple[str, str, str, str], list[Remedy]] = {}
     for one in remedies:
         groups.setdefault(_cause(one.finding), []).append(one)
     if not groups:
         return ()
-    predictions = Predictions.of(model, min(length, LONGEST), seed)
+    predictions = Predictions.of(model, min(length, LONGEST), seed, text)
     found = {cause: _impact(predictions, together, noise) for cause, together in groups.items()}
     return tuple(found[_cause(one.finding)] for one in remedies)
 
@@ -92,7 +98,15 @@ def _impact(predictions: "Predictions | str", together: Sequence[Remedy], noise:
         by_length=tuple(value for _, value in kept),
         layers=len(changes),
         rounding=max(HARMLESS, 10 * noise**2),
+        on_text=predictions.on_text,
     )
+
+
+def _repeated(vocabulary: int, length: int, seed: int) -> Int[Tensor, " n"]:
+    """Random tokens, repeated once."""
+    stream = torch_stream(seed, "impact")
+    half = torch.randint(4, max(vocabulary, 5), ((length + 1) // 2,), generator=stream)
+    return torch.cat([half, half])[:length]
 
 
 def _layers(config: Any) -> int | None:
@@ -110,9 +124,12 @@ class Predictions:
     places: Int[Tensor, " m"]
     seen: Float[Tensor, "m v"]
     predicts_next: bool
+    on_text: bool
 
     @classmethod
-    def of(cls, model: nn.Module, length: int, seed: int) -> "Predictions | str":
+    def of(
+        cls, model: nn.Module, length: int, seed: int, text: Sequence[int] | None = None
+    ) -> "Predictions | str":
         """The model's own predictions, or why there are none."""
         if _layers(getattr(model, "whole_config", None) or model.config) != _layers(model.config):
             return "layers were left out, so the model predicts nothing"
@@ -120,12 +137,11 @@ class Predictions:
             return "the model was loaded without a head that predicts tokens"
         if drawn_weights(model):
             return "weights of its head are random"
-        inputs = Inputs(1, length).of(model)
         config: Any = model.config
         vocabulary = int(config.get_text_config().vocab_size)
-        stream = torch_stream(seed, "impact")
-        half = torch.randint(4, max(vocabulary, 5), ((length + 1) // 2,), generator=stream)
-        tokens = torch.cat([half, half])[:length]
+        tokens = _repeated(vocabulary, length, seed) if text is None else torch.tensor(text[:length])
+        length = len(tokens)
+        inputs = Inputs(1, length).of(model)
         ids = {name: tokens[None].to(value) for name, value in inputs.items() if name.endswith("input_ids")}
         last = length - 2  # The last position whose next token is known.
         places = torch.logspace(2, torch.tensor(float(last)).log2().item(), MOST, 2).round().long().unique()
@@ -136,7 +152,7 @@ class Predictions:
             return str(error)
         except FAILURES as error:
             return f"the model does not predict tokens here: {type(error).__name__}"
-        return cls(model, inputs | ids, tokens, places, seen, next_token)
+        return cls(model, inputs | ids, tokens, places, seen, next_token, text is not None)
 
     def predicted(self, changes: Mapping[nn.Module, Substitution]) -> Float[Tensor, "m v"]:
         """Logarithms of the probabilities of tokens after some of them, with changes in some modules."""

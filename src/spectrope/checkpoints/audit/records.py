@@ -126,6 +126,9 @@ class PathRecord:
     findings: tuple[Discrepancy, ...]
     reason: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.path} ({self.reason})" if self.reason else self.path
+
 
 @dataclass(frozen=True, repr=False)
 class Audit:
@@ -139,7 +142,9 @@ class Audit:
         length: Positions.
         absolutes: A record per stack of layers.
         layers: A record per attention layer.
-        paths: A record per way of serving, where they were asked for.
+        paths: A record per way of serving that was looked at.
+        unserved: Ways of serving that were not looked at though nobody left them out, and why.
+        notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.
         untried: Dotted names of modules whose attention function was not tested on random inputs.
@@ -160,6 +165,8 @@ class Audit:
     untried: tuple[str, ...] = ()
     impacts: tuple[tuple[Impact, ...], ...] = ()
     far: "Far | None" = None
+    unserved: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def outcome(self) -> AuditOutcome:

@@ -1,5 +1,6 @@
 """Identify the rotation of queries and keys: pairs, frequencies, gain."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -79,7 +80,7 @@ def fit_rotation(
         likely: Layout that is taken if pairs keep their norms in it.
     """
     sides = [x.double() for x in (q, k) if x is not None]
-    vectors = torch.cat([x.flatten(0, 1) for x in sides])
+    vectors = torch.cat([x.flatten(0, 1) for x in sides]) if len(sides) > 1 else sides[0].flatten(0, 1)
     moving = moving_coordinates(vectors, noise)
     if not moving.any():
         return None
@@ -123,13 +124,18 @@ def phase_slopes(
     """
     c = (z * z[:, :1].conj()).sum(0)
     t = torch.arange(len(c), dtype=torch.float64, device=c.device)[:, None]
-    slope = (c[1:] * c[:-1].conj()).sum(0).angle()
+    slope, phases = (c[1:] * c[:-1].conj()).sum(0).angle(), c.angle()
     for reach in _doublings(len(c)):  # longer and longer, so that no residual wraps round
-        rest = (c[:reach] * torch.polar(torch.ones_like(t[:reach]), -t[:reach] * slope)).angle()
+        rest = _wrapped(phases[:reach] - t[:reach] * slope)
         slope = slope + (t[:reach] * rest).sum(0) / t[:reach].square().sum()
-    rest = (c * torch.polar(torch.ones_like(t), -t * slope)).angle()
+    rest = _wrapped(phases - t * slope)
     error = (rest.square().sum(0) / max(len(c) - 2, 1) / t.square().sum()).sqrt()
     return slope, error, rest.abs().max().item()
+
+
+def _wrapped(angles: Float[Tensor, "t m"]) -> Float[Tensor, "t m"]:
+    """Angles less whole turns, between minus half a turn and half a turn."""
+    return angles - 2 * math.pi * (angles / (2 * math.pi)).round()
 
 
 def _doublings(n: int) -> Iterator[int]:

@@ -1,6 +1,7 @@
 """The audit of a model: both probes, the declaration, the verdicts."""
 
 import contextlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +19,12 @@ from spectrope.checkpoints.adapters import (
 )
 from spectrope.checkpoints.adapters.load import Dtype
 from spectrope.checkpoints.audit.absolutes import VARIES, absolute_record
+from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import Subject, beyond, layer_record, remedies_of, require_finite
 from spectrope.checkpoints.audit.norms import declared_norms
-from spectrope.checkpoints.audit.paths import path_records
+from spectrope.checkpoints.audit.paths import paths_of
 from spectrope.checkpoints.audit.predictions import Remedy, measure_impacts
 from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.checkpoints.audit.scales import compare_scales
@@ -32,6 +34,8 @@ from spectrope.console import counted
 from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
+LATER = "ways of serving, which are looked at once nothing differs in a plain forward pass"
+SHORTEST = 16  # Tokens of a text.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 
 
@@ -42,10 +46,11 @@ def audit(
     layers: "str | slice | None" = None,
     dtype: Dtype = "auto",
     device: Device = "auto",
-    paths: bool = False,
+    paths: bool | None = None,
     reach: bool = True,
     batch: int = 2,
     seed: int = 0,
+    text: Sequence[int] | None = None,
     watch: Watch | None = None,
     **opening: bool,
 ) -> Audit:
@@ -61,19 +66,22 @@ def audit(
             selects all.
         dtype: For checkpoints: floating-point type of the computation; "auto" is the checkpoint's.
         device: For checkpoints: device to compute on.
-        paths: Whether to compare the kernels of decoding from a cache, of padded and of packed sequences
-            with those of a plain forward pass.
+        paths: Whether to compare the kernels of decoding from a cache, of prefill in chunks, and of padded
+            and packed sequences with those of a plain forward pass. None does so if no layer differs, and
+            omits serving modes in which the model does not run; with True they leave the audit incomplete.
         reach: Whether to probe positions beyond `length`, up to those that the configuration declares.
         batch: Number of random vectors, one per row of the batch.
         seed: Seed of the random vectors.
+        text: Tokens on which the impact of findings is measured, at least 16; None takes random ones.
         watch: Progress callback, called with the number of measured layers and the total; None shows progress
             in the terminal or notebook.
         opening: Permissions for opening a checkpoint: `allow_download`, `trust_remote_code` and
             `allow_pickle` (see `open_model`).
 
     Raises:
-        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8 or `batch` below 2,
-            the configuration lacks what its architecture needs, or queries or keys are not finite.
+        ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8, `batch` below 2, or
+            `text` below 16, the configuration lacks what its architecture needs, or queries or keys are not
+            finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
 
     Example:
@@ -90,6 +98,8 @@ def audit(
         raise ConfigError(f"an audit's length must be at least 8; got {length}.")
     if batch < 2:
         raise ConfigError(f"an audit compares at least 2 random vectors; got {batch}.")
+    if text is not None and len(text) < SHORTEST:
+        raise ConfigError(f"an impact is measured on at least {SHORTEST} tokens of a text; got {len(text)}.")
     inner = getattr(model, "base_model", model)
     declaration = Declaration(**declared_config(model))
     noise = float(torch.finfo(next(model.parameters()).dtype).eps)
@@ -118,26 +128,33 @@ def audit(
 
         watch(Progress("audit", 0, len(modules)))
         unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
-        served = path_records(model, whole, noise, seed) if paths else ()
         compared = compare_scales(records, declaration, noise)
         every = [remedies_of(one, remedies[one.module], inner) for one in compared]
         trained = trained_length(model)
         far = look_far(inner, declaration, compared, length, trained, noise, seed) if reach else NOWHERE
         compared = tuple(with_far(one, far) for one in compared)
         every = [known + beyond(one, known, inner) for one, known in zip(compared, every, strict=True)]
-        measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed)
+        embedded = tuple(absolute_record(one, declaration, noise) for one in absolutes)
+        right = all(one.verdict != "differs" for one in (*compared, *embedded))
+        ways = paths_of(model, whole, noise, seed) if paths or (paths is None and right) else None
+        served = () if ways is None else tuple(ways.check())
+        notes = () if ways is None or not right else conversion_notes(ways)
+        measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)
+    refused = () if paths else tuple(one for one in served if one.reason)
     return Audit(
         model=getattr(model.config, "_name_or_path", "") or getattr(model, "name", type(model).__name__),
         architecture=declaration.model_type,
         dtype=dtype_name(next(model.parameters()).dtype),
         noise=noise,
         length=length,
-        absolutes=tuple(absolute_record(one, declaration, noise) for one in absolutes),
+        absolutes=embedded,
         layers=compared,
         far=far,
         impacts=tuple(tuple(next(impacts) for _ in some) for some in every),
-        paths=served,
+        paths=tuple(one for one in served if one not in refused),
+        unserved=(LATER,) if paths is None and not right else tuple(map(str, refused)),
+        notes=notes,
         unread=unread,
         without=blocks_without(inner, modules),
         untried=tuple(untried),

@@ -97,7 +97,7 @@ def each_head(
         together: Rotation of all heads, whose layout is tried first.
         noise: Relative rounding error of the model's arithmetic.
     """
-    sides = {"queries": q, "keys": k}
+    sides, sources = {"queries": q, "keys": k}, [*sources]
     likely = None if together is None else together.layout
     return Sides(
         {

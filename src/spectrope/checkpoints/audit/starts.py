@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from jaxtyping import Complex, Float
@@ -46,17 +47,19 @@ def start_of(
         x: Queries or keys of one head, rotated.
         layout: How the kernel sees the pairs.
         frequencies: Radians per position of each pair.
-        sources: What the layer's inner modules put out at the first position.
+        sources: What the layer's inner modules put out at the first position; one that holds the vectors is
+            moved to the end, where it is tried first for the next head.
         noise: Relative rounding error of the model's arithmetic.
     """
     if layout.width < 4:  # two coordinates have but one order, and any run is almost in their direction
         return None
     z = layout.planes(x[:, 0])
     within = max(1e-9, 4 * noise**2)
-    for source in reversed(sources):
+    for place in reversed(range(len(sources))):
         for pairing in ORDERS:
-            match = _match(source.double(), _serialised(z, pairing))
+            match = _match(sources[place], _serialised(z, pairing))
             if match is not None and match[0] > 1 - within:
+                sources.append(sources.pop(place))
                 return HeadStart(pairing, match[1], 0)
     turned = (_turned(source.double(), z, frequencies, x.shape[1], within) for source in reversed(sources))
     return next((start for start in turned if start is not None), None)
@@ -133,7 +136,7 @@ def factor_of(x: Float[Tensor, "b d"], sources: list[Float[Tensor, "b _"]], nois
     """
     if x.shape[1] < 4:
         return None
-    matches = (_match(source.double(), x.double()) for source in reversed(sources))
+    matches = (_match(source, x.double()) for source in reversed(sources))
     within = max(1e-9, 4 * noise**2)
     return next((match[1] for match in matches if match is not None and match[0] > 1 - within), None)
 
@@ -143,17 +146,25 @@ def _match(source: Float[Tensor, "b _"], target: Float[Tensor, "b w"]) -> tuple[
     if source.shape[1] < target.shape[1]:
         return None
     width = target.shape[1]
-    energies = source.square().sum(0).cumsum(0)
+    source, spectrum, energies = _prepared(source)
     energies = energies[width - 1 :] - torch.nn.functional.pad(energies[:-width], (1, 0))
     sizes = energies.clamp(min=FAINT * energies.max()).sqrt() * target.norm()
-    best = int((_products(source, target) / sizes.clamp(min=1e-300)).abs().argmax())
+    best = int((_products(spectrum, source.shape[1], target) / sizes.clamp(min=1e-300)).abs().argmax())
     run = source[:, best : best + width]
     product, size = (run * target).sum(), run.norm() * target.norm()
     return (product / size.clamp(min=1e-300)).abs().item(), (target.square().sum() / product).item()
 
 
-def _products(source: Float[Tensor, "b n"], target: Float[Tensor, "b w"]) -> Float[Tensor, " o"]:
-    """Inner product of the target with every run of the source, by the fast Fourier transform."""
-    n, width = source.shape[1], target.shape[1]
-    spectra = torch.fft.rfft(source, n) * torch.fft.rfft(target, n).conj()
-    return torch.fft.irfft(spectra, n).sum(0)[: n - width + 1]
+@lru_cache(maxsize=16)  # which one layer needs for all its heads
+def _prepared(
+    source: Float[Tensor, "b n"],
+) -> tuple[Float[Tensor, "b n"], Complex[Tensor, "b f"], Float[Tensor, " n"]]:
+    """A source in double precision, its Fourier transform, and sums of its squares up to each coordinate."""
+    source = source.double()
+    return source, torch.fft.rfft(source), source.square().sum(0).cumsum(0)
+
+
+def _products(spectrum: Complex[Tensor, "b f"], n: int, target: Float[Tensor, "b w"]) -> Float[Tensor, " o"]:
+    """Inner product of the target with every run of n coordinates whose Fourier transform is given."""
+    spectra = spectrum * torch.fft.rfft(target, n).conj()
+    return torch.fft.irfft(spectra.sum(0), n)[: n - target.shape[1] + 1]

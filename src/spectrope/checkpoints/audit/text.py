@@ -50,17 +50,20 @@ def reasons(audit: "Audit") -> list[tuple[str, str]]:
     paths = [(f"path {record.path}", record.reason) for record in audit.paths if record.reason]
     unread = [(module, "its attention is of a form that is not read") for module in audit.unread]
     without = [(", ".join(audit.without), "no softmax attention, so not audited")] if audit.without else []
-    return [*findings, *others, *_absolutes(audit), *paths, *unread, *without]
+    unserved = [("not looked at", one) for one in audit.unserved]
+    return [*findings, *others, *_absolutes(audit), *paths, *unread, *without, *unserved]
 
 
 def closing(audit: "Audit") -> str:
     """What an audit without findings looked at, and what it did not."""
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
-    paths = "" if audit.paths else "cached decoding, padding and packing, which --paths compares"
-    unseen = [*_beyond(audit), paths, untried, WEIGHTS]
+    paths = "" if audit.paths or audit.unserved else "ways of serving"
+    unseen = [*_beyond(audit), paths, *audit.unserved, untried, WEIGHTS]
     tried = "" if names else ", what attention functions make of random inputs"
-    return f"{SEEN}{tried}. Not looked at: {'; '.join(filter(None, unseen))}."
+    ways = ", ".join(one.path for one in audit.paths)
+    served = f" Kernels of {ways} are those of a plain forward pass, over a few tokens." if ways else ""
+    return f"{SEEN}{tried}.{served} Not looked at: {'; '.join(filter(None, unseen))}."
 
 
 def _beyond(audit: "Audit") -> list[str]:
@@ -84,7 +87,8 @@ def as_text(audit: "Audit") -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(SHOWN))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     explained = [f"{where}: {why}" for where, why in reasons(audit)]
-    return "\n".join([title(audit), *(line.rstrip() for line in lines), *explained])
+    notes = [f"note: {note}" for note in audit.notes]
+    return "\n".join([title(audit), *(line.rstrip() for line in lines), *explained, *notes])
 
 
 def as_html(audit: "Audit") -> str:

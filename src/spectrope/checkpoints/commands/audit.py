@@ -5,16 +5,21 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
+from torch import nn
 
 from spectrope.checkpoints import audit as auditing
-from spectrope.checkpoints.adapters import checkpoint_folder
+from spectrope.checkpoints.adapters import checkpoint_folder, declared_config, encoded
+from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.page import reaches, write_audit
+from spectrope.checkpoints.audit.predictions import LONGEST
+from spectrope.checkpoints.audit.repair import Repair, check_out, repair
 from spectrope.checkpoints.audit.text import SHOWN, closing, reasons, shown_rows, title
 from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.checkpoints.gguf import FileAudit, audit_gguf, is_gguf
 from spectrope.checkpoints.gguf.records import COLUMNS
 from spectrope.checkpoints.options import Checkpoints, ContentsOption, LayersOption, LengthOption
 from spectrope.console import (
+    RARE,
     CertificateOption,
     JsonOption,
     counted,
@@ -24,6 +29,7 @@ from spectrope.console import (
     say,
     table,
 )
+from spectrope.core import ConfigError
 from spectrope.figures import check_page
 from spectrope.store import weights_and_config, write_certificate
 
@@ -34,7 +40,10 @@ FOR_MODELS = (
     *(
         "contents",
         "paths",
+        "without_paths",
         "out",
+        "fix",
+        "text",
         "certificate",
         "dtype",
         "device",
@@ -67,8 +76,20 @@ class Audit(Checkpoints):
     length: LengthOption = None
     layers: LayersOption = None
     contents: ContentsOption = 2
-    paths: Annotated[bool, tyro.conf.arg(help="Also check cached decoding, padding and packing.")] = False
+    paths: Annotated[
+        bool, tyro.conf.arg(help="Demand all ways of serving: end with 3 where the model lacks one."), RARE
+    ] = False
+    without_paths: Annotated[
+        bool, tyro.conf.arg(help="Leave out cached decoding, chunked prefill, padding and packing."), RARE
+    ] = False
     certificate: CertificateOption = None
+    fix: Annotated[
+        Path | None,
+        tyro.conf.arg(help="If something differs, write a corrected config.json into this new folder."),
+    ] = None
+    text: Annotated[
+        Path | None, tyro.conf.arg(help="Text file on which the impact of findings is measured."), RARE
+    ] = None
     json: JsonOption = False
     out: Annotated[
         Path | None, tyro.conf.arg(help="Also write an HTML page with figures of the kernels.")
@@ -81,11 +102,10 @@ class Audit(Checkpoints):
         refuse_given(self, ("source",), "goes with a GGUF file, whose source is the checkpoint it came from.")
         if self.out is not None:
             check_page(self.out)
+        if self.fix is not None:
+            check_fix(Path(self.model), self.fix, self.layers)
         model = self.open(self.model, self.layers)
-        with counted("auditing") as watch:
-            audit = auditing.audit(
-                model, length=self.length, paths=self.paths, batch=self.contents, watch=watch
-            )
+        audit = self._audited(model)
         if self.json:
             print_json(audit.to_dict())
         else:
@@ -100,7 +120,54 @@ class Audit(Checkpoints):
             write_certificate(self.certificate, certified, audit.model, weights_and_config(folder))
             if not self.json:
                 say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
+        if self.fix is not None and audit.outcome == "differs":
+            self._repair(model, audit, self.fix)
         return EXIT_CODES[audit.outcome]
+
+    def _audited(self, model: nn.Module) -> auditing.Audit:
+        with counted("auditing") as watch:
+            return auditing.audit(
+                model,
+                length=self.length,
+                paths=self._paths,
+                batch=self.contents,
+                text=None if self.text is None else self._tokens(model, self.text),
+                watch=watch,
+            )
+
+    def _tokens(self, model: nn.Module, text: Path) -> list[int]:
+        """The first tokens of a text, by the checkpoint's tokenizer.
+
+        Raises:
+            ConfigError: If there is no tokenizer, or the text cannot be read.
+        """
+        tokenizer = self.tokenizer(self.model)
+        if tokenizer is None:
+            raise ConfigError(f"--text needs a tokenizer; {self.model} has none that can be read.")
+        try:
+            content = text.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"--text {text} cannot be read as text: {error}.") from None
+        return encoded(model, tokenizer, [content], LONGEST)[0]
+
+    def _repair(self, model: nn.Module, audit: auditing.Audit, out: Path) -> None:
+        """Correct the configuration where that is what is wrong, and say what is to change in code."""
+        done = repair(
+            Path(self.model),
+            Declaration(**declared_config(model)),
+            audit,
+            out,
+            lambda folder: self._audited(self.open(str(folder))),
+        )
+        if not self.json:
+            show_repair(done)
+
+    @property
+    def _paths(self) -> bool | None:
+        """Whether ways of serving are left out, demanded, or looked at where the model runs so."""
+        if self.paths and self.without_paths:
+            raise ConfigError("--paths and --without-paths exclude each other; give one of them.")
+        return False if self.without_paths else self.paths or None
 
     def _of_file(self) -> int:
         """Audit a GGUF file."""
@@ -112,6 +179,33 @@ class Audit(Checkpoints):
         else:
             show_file(audit)
         return EXIT_CODES[audit.outcome]
+
+
+def check_fix(folder: Path, out: Path, layers: str | None) -> None:
+    """Refuse what cannot be corrected before it is audited.
+
+    Raises:
+        ConfigError: If the checkpoint is no folder, only some of its layers are loaded, or the output holds
+            anything.
+    """
+    if not folder.is_dir():
+        raise ConfigError(f"--fix corrects the config.json of a local folder; {folder} is none.")
+    if layers is not None:
+        raise ConfigError("--fix corrects a configuration for all layers; leave out --layers.")
+    check_out(out)
+
+
+def show_repair(done: Repair) -> None:
+    """Print what was corrected and audited again, and what must change in code."""
+    if done.path is None or done.audit is None:
+        say("No edit of config.json makes the audit find less; nothing was written.")
+    else:
+        say(f"Corrected: {done.path}, which {done.meaning}. Audited again: {done.audit.outcome}.")
+        for change in done.changes:
+            say(f"  {change}")
+        say("Whether the weights were trained so, an audit cannot show; copy the file if they were.")
+    for text in done.in_code:
+        say(f"To change in code: {text}")
 
 
 def show_file(audit: FileAudit) -> None:
@@ -133,5 +227,7 @@ def show(audit: auditing.Audit) -> None:
         say(f"{layers} {names}: {text}")
     for where, why in reasons(audit):
         say(f"{where}: {why}")
+    for note in audit.notes:
+        say(f"note: {note}")
     if audit.ok:
         explain(closing(audit))

@@ -251,3 +251,8 @@ def _first_position(output: Tensor, length: int) -> Tensor | None:
     if bool((output - first).abs().max() > VARIES * first.abs().max()):
         return None  # after the encoding, not before
     return first.squeeze(time).flatten(1)
+
+
+def convolves(attention: nn.Module) -> bool:
+    """Whether an attention layer mixes neighbouring tokens by a convolution of its own."""
+    return any(isinstance(part, nn.Conv1d) and part.kernel_size[0] > 1 for part in attention.modules())

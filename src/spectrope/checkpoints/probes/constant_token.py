@@ -59,7 +59,7 @@ def constant_token(
         mask: 1 at tokens and 0 at padding, with shape (1, length); None for no padding.
     """
     entries = _entries(model, modules)
-    tables = [name for name, module in model.named_modules() if _table_of(name, module) is not None]
+    tables = [name for name, module in model.named_modules() if table_of(name, module) is not None]
     entered: dict[str, Tensor] = {}
     rows: dict[str, Tensor] = {}
     values: dict[str, Tensor] = {}
@@ -76,7 +76,7 @@ def constant_token(
         vectors = output.flatten(0, -2)
         if bool((vectors != vectors[:1]).any()):
             values.setdefault(name, vectors)
-            table = _table_of(name, model.get_submodule(name))
+            table = table_of(name, model.get_submodule(name))
             assert table is not None
             found, factor = _rows_and_factor(table, vectors)
             rows.setdefault(name, found)
@@ -124,7 +124,7 @@ def blocks_without(model: nn.Module, modules: list[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in attending)
 
 
-def _table_of(name: str, module: nn.Module) -> Tensor | None:
+def table_of(name: str, module: nn.Module) -> Tensor | None:
     """The rows that a module looks up: those of an embedding, or computed ones of positions."""
     if isinstance(module, nn.Embedding):
         return module.weight

@@ -51,20 +51,35 @@ def exercise(call: Call, seed: int) -> Exercise | None:
         seed: Of the inputs.
     """
     (b, h, n, d), g = call.q.shape, call.k.shape[1]
-    if call.attend is None or call.v is None or n != call.k.shape[2] or n > LONGEST:
+    if call.v is None or n != call.k.shape[2] or n > LONGEST:
         return None
-    generator = torch_stream(seed, "exercise", call.module)
     size = (SPREAD / ((call.scale or 1.0) * d**0.5)) ** 0.5
-    q, k = (size * torch.randn(b, heads, n, d, generator=generator) for heads in (h, g))
-    v = torch.randn(b, call.v.shape[1], n, call.v.shape[-1], generator=generator)
-    identity = torch.eye(n).expand(b, call.v.shape[1], n, n)
+    generator = torch_stream(seed, "exercise", call.module)
+    q, k = (size * torch.randn(1, heads, n, d, generator=generator) for heads in (h, g))
+    v = torch.randn(1, call.v.shape[1], n, call.v.shape[-1], generator=generator)
+    both = _attended(call, q, k, v, 1) or _attended(call, q, k, v, b)
+    if both is None:
+        return None
+    out, seen = both
+    pattern, heads = seen[0].transpose(0, 1).float().cpu(), h // call.v.shape[1]
+    wanted = pattern @ v[0].repeat_interleave(heads, 0)
+    errors = (out[0].transpose(0, 1).float().cpu() - wanted).abs().amax((1, 2))
+    return Exercise(q[0], k[0], pattern, errors)
+
+
+def _attended(
+    call: Call, q: Tensor, k: Tensor, v: Tensor, rows: int
+) -> tuple[Float[Tensor, "1 n h e"], Float[Tensor, "1 n h n"]] | None:
+    """What the function makes of values and of the identity, in equal rows; None where it does not run."""
+    (_, h, n, _), g, attend = q.shape, v.shape[1], call.attend
+    if attend is None:
+        return None
+    identity = torch.eye(n).expand(1, g, n, n)
+    sides = [x.expand(rows, *x.shape[1:]).to(call.q.device) for x in (q, k, v, identity)]
     try:
-        out, seen = (call.attend(*(x.to(call.q.device) for x in (q, k, one))) for one in (v, identity))
-    except FAILURES:  # which functions of other devices or widths raise
+        out, seen = (attend(sides[0], sides[1], one) for one in sides[2:])
+    except FAILURES:  # which functions of other devices, widths or batches raise
         return None
-    if seen.shape != (b, n, h, n) or out.shape != (b, n, h, v.shape[-1]):
+    if seen.shape != (rows, n, h, n) or out.shape != (rows, n, h, v.shape[-1]):
         return None
-    pattern, heads = seen[0].transpose(0, 1).double().cpu(), h // call.v.shape[1]
-    wanted = pattern @ v[0].repeat_interleave(heads, 0).double()
-    errors = (out[0].transpose(0, 1).double().cpu() - wanted).abs().amax((1, 2))
-    return Exercise(q[0].double(), k[0].double(), pattern, errors)
+    return out[:1], seen[:1]

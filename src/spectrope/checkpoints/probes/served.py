@@ -19,7 +19,7 @@ from spectrope.checkpoints.adapters import (
     with_states,
 )
 from spectrope.checkpoints.probes.constant_content import constant_like
-from spectrope.checkpoints.probes.constant_token import matching_rows
+from spectrope.checkpoints.probes.constant_token import matching_rows, table_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +49,20 @@ def served(
         seed: Names the vectors; every row of the batch holds the same one.
     """
     received = Served({name: [] for name in modules}, {name: [] for name in tables})
+    config: Any = model.config
+    width = getattr(config.get_text_config(), "hidden_size", None)
 
     def replace(name: str, args: Any, given: dict[str, Any]) -> Any:
         states = states_of(args, given)
-        one = constant_like(states[:1], seed, name)
-        return with_states(args, given, one.expand_as(states).contiguous())
+        turned = states.shape[-1] != width and states.shape[1] == width  # as convolutions take them
+        rows = states.mT if turned else states
+        one = constant_like(rows[:1], seed, name).expand_as(rows)
+        return with_states(args, given, (one.mT if turned else one).contiguous())
 
     def look_up(name: str, output: Any) -> None:
-        weight = model.get_submodule(name).get_parameter("weight")
-        received.rows[name].append(matching_rows(weight, output.flatten(0, -2)).reshape(output.shape[:-1]))
+        table = table_of(name, model.get_submodule(name))
+        assert table is not None
+        received.rows[name].append(matching_rows(table, output.flatten(0, -2)).reshape(output.shape[:-1]))
 
     def receive(call: Call) -> None:
         if call.module in received.calls:

@@ -180,7 +180,7 @@ def test_diff_as_json(checkpoints, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("audit", "nowhere/to-be-found"), "is no folder and not in the local cache; --allow-download"),
+        (("audit", "nowhere/to-be-found"), "is neither a folder nor in the local cache; --allow-download"),
         (("audit", "{root}"), "holds no config.json, so it is no checkpoint."),
         (("audit", "{root}/one", "--length", "4"), "an audit's length must be at least 8; got 4."),
         (("audit", "{root}/one", "--contents", "1"), "an audit compares at least 2 random vectors; got 1."),

@@ -64,7 +64,7 @@ def test_other_weights_leave_the_answer_incomplete(locked, capsys):
     tuned.model.layers[0].self_attn.k_proj.weight.data *= 2
     tuned.save_pretrained(locked / "model")
     assert main(("check",)) == 3
-    assert "Not compared: kernels of heads in layer 0" in capsys.readouterr().out
+    assert "The kernels of heads were not compared in layer 0" in capsys.readouterr().out
 
 
 def test_junit_has_a_case_per_place(locked):
@@ -121,7 +121,7 @@ def test_a_slice_is_locked_and_checked(locked, capsys):
     [
         (("check", "nowhere.lock"), "cannot read nowhere.lock"),
         (("check", "model/config.json"), "model/config.json is no lock: "),
-        (("check", "--model", "nowhere"), "nowhere is no folder and not in the local cache"),
+        (("check", "--model", "nowhere"), "nowhere is neither a folder nor in the local cache"),
         (("lock", "model", "--out", "no/folder/lock"), "cannot write no/folder/lock"),
         (("lock", "model", "--length", "4"), "an audit's length must be at least 8; got 4."),
     ],

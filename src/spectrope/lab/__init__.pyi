@@ -109,6 +109,7 @@ __all__ = [
     "read_experiment",
     "run_for",
     "run_tuned",
+    "search_slowdowns",
     "shares_table",
     "sit",
     "spectrum",
@@ -164,6 +165,7 @@ from .experiments import (
 )
 from .extrapolation.lengths import check_lengths, extrapolate
 from .extrapolation.scalings import SCALINGS
+from .extrapolation.search import search_slowdowns
 from .job import Job, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation

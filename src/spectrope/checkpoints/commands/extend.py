@@ -8,7 +8,7 @@ import torch
 import tyro
 
 from spectrope.checkpoints.adapters import encoded
-from spectrope.checkpoints.extension.extend import extend_checkpoint
+from spectrope.checkpoints.extension.extend import ALL_METHODS, extend_checkpoint
 from spectrope.checkpoints.extension.rotations import METHODS
 from spectrope.checkpoints.language import read_texts
 from spectrope.checkpoints.options import Checkpoints
@@ -29,6 +29,7 @@ class Extend(Checkpoints):
     Examples:
     $ spectrope extend path/to/checkpoint --factor 4
     $ spectrope extend path/to/checkpoint --factor 4 --texts book.txt
+    $ spectrope extend path/to/checkpoint --texts book.txt --methods none yarn longrope
     """
 
     checkpoint: Annotated[
@@ -39,7 +40,13 @@ class Extend(Checkpoints):
     texts: Annotated[
         tuple[Path, ...], tyro.conf.arg(help="Text files, one document each, to measure perplexity on.")
     ] = ()
-    methods: Annotated[tuple[str, ...], tyro.conf.arg(help=f"Any of: {', '.join(METHODS)}.")] = tuple(METHODS)
+    methods: Annotated[
+        tuple[str, ...],
+        tyro.conf.arg(
+            help=f"Any of: {', '.join(ALL_METHODS)}. The last one searches on the first piece of the texts, "
+            "which is then not scored, and has to be asked for."
+        ),
+    ] = tuple(METHODS)
     length: Annotated[
         int | None, tyro.conf.arg(help="Trained length in tokens (default: the configuration's).")
     ] = None

@@ -8,6 +8,7 @@ __all__ = [
     "DECODER",
     "DEFAULT_RULE",
     "EXAMPLES",
+    "EXTRAPOLATED",
     "FACTORS",
     "FILLS",
     "MARK",
@@ -163,7 +164,7 @@ from .experiments import (
     read_experiment,
     written,
 )
-from .extrapolation.lengths import check_lengths, extrapolate
+from .extrapolation.lengths import EXTRAPOLATED, check_lengths, extrapolate
 from .extrapolation.scalings import SCALINGS
 from .extrapolation.search import search_slowdowns
 from .job import Job, train

@@ -150,7 +150,7 @@ class TestPerplexity:
         long, short = torch.tensor([0.5, 0.5, 3.0, 1.9]), torch.tensor([3.0, 2.4, 6.0, 4.0])
         assert key_tokens(long.double(), short.double()).tolist() == [True, False, False, True]
 
-    def test_key_tokens_are_those_of_longppl(self):
+    def test_key_tokens_and_their_perplexity_are_those_of_longppl(self):
         longppl = pytest.importorskip("longppl.longppl")
         model, ids, window, stride = llama(), tokens(90), 24, 6
         with torch.no_grad():
@@ -160,17 +160,22 @@ class TestPerplexity:
         class Encoded(dict):
             pass
 
-        def tokenizer(text, return_tensors, return_offsets_mapping):
+        def tokenizer(text, **settings):
             offsets = torch.stack([torch.arange(90) * 2, torch.arange(90) * 2 + 1], -1)
             return Encoded(input_ids=ids[None], offset_mapping=offsets[None])
 
         limits = {"alpha": 0.05, "beta": -4.2}
         found = longppl.find_key_token("", model, tokenizer, window - stride, stride, **limits)
         theirs = sorted(int(start) // 2 for start, _ in found)
-        keys = key_tokens(losses(model, ids), sliding_losses(model, ids, window, stride), **limits)
+        long = losses(model, ids)
+        keys = key_tokens(long, sliding_losses(model, ids, window, stride), **limits)
         ours = [place + 1 for place in keys.nonzero()[:, 0].tolist()]
         assert 3 < len(ours) < 60
         assert ours == theirs
+        sizes = {"trunc_len": window - stride, "sliding_window": stride}
+        whole = longppl.compute_longppl("", model, model, tokenizer, tokenizer, **sizes, **limits)
+        assert whole["n_key_token"] == len(ours)
+        assert float(long[keys].mean().exp()) == pytest.approx(float(whole["longppl"]), rel=1e-5)
 
     def test_a_stride_that_leaves_no_context_is_refused(self):
         with pytest.raises(ConfigError, match="stride must be from 1 to 15"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import drawable_tokens, trained_length
+from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, trained_length
 from spectrope.checkpoints.extension.bands import head_bands
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
 from spectrope.checkpoints.extension.rotations import METHODS, ScaledModule, rotations_of, scaled, slowed
 from spectrope.checkpoints.extension.search import LONGROPE, searched_factors
+from spectrope.checkpoints.language import read_texts
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Progress, UnknownNameError, Watch, numpy_stream, unwatched
 from spectrope.stats import mean_intervals
@@ -26,7 +28,8 @@ SCHEMA: dict[str, Any] = {
     "tokens": pl.Int64,
     "key_tokens": pl.Int64,
 }
-ALL_METHODS = (*METHODS, LONGROPE)
+METHOD_NAMES = (*METHODS, LONGROPE)
+MOST = 2**31  # Tokens of a text.
 WINDOW = "window"  # The row of the model as it is, in a sliding window of the trained length.
 
 
@@ -108,7 +111,7 @@ def extend_checkpoint(
         factor: New length over the trained one.
         texts: Token ids of long texts; each is cut into pieces of the new length, and shorter ends are left
             out. Without texts nothing is scored.
-        methods: Names in `ALL_METHODS`. By default all but `longrope`, whose search takes 21 more passes.
+        methods: Names in `METHOD_NAMES`. By default all but `longrope`, whose search takes 21 more passes.
         length: Trained length; None takes the configuration's.
         stride: Tokens between two windows; None takes an eighth of the window.
         judge: The method under which the tokens that need a long context are found, for all methods alike.
@@ -121,8 +124,8 @@ def extend_checkpoint(
         UnsupportedError: If the model has no rotary frequencies that can be scaled.
     """
     for name in (*methods, judge):
-        if name not in ALL_METHODS:
-            raise UnknownNameError("method", name, ALL_METHODS)
+        if name not in METHOD_NAMES:
+            raise UnknownNameError("method", name, METHOD_NAMES)
     length = length or trained_length(model)
     if length is None or length < 4:
         raise ConfigError(
@@ -160,6 +163,18 @@ def extend_checkpoint(
     rows = [_row(WINDOW, length, short, keys, None)]
     rows += [_row(name, len(pieces[0]), long[name], keys, found[name]) for name in methods]
     return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA), factors)
+
+
+def long_documents(paths: Sequence[Path]) -> list[str]:
+    """Text files, each of which is one document."""
+    return ["\n".join(read_texts(path)) for path in paths]
+
+
+def document_tokens(model: nn.Module, tokenizer: Tokenizer | None, documents: list[str]) -> list[Tensor]:
+    """The tokens of each document; none without a tokenizer."""
+    if tokenizer is None or not documents:
+        return []
+    return [torch.tensor(row) for row in encoded(model, tokenizer, documents, MOST)]
 
 
 def _pieces(texts: Sequence[Int[Tensor, " t"]], context: int) -> list[Tensor]:

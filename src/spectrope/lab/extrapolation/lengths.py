@@ -24,7 +24,7 @@ from spectrope.store import Run
 from spectrope.tasks import Batch
 
 TABLE = "extrapolation"
-EXAMPLES = 2000  # Of each length, held out.
+EXTRAPOLATED = 2000  # Of each length, held out.
 SEARCHED = 256  # Training examples, lengthened, on which LongRoPE's factors are searched.
 BATCH = 256  # Sequences of the trained length at once; fewer of longer ones.
 KEYS = ("scaling", "factor", "examples")
@@ -60,7 +60,7 @@ def extrapolate(
     factors: Sequence[float | int],
     scalings: Sequence[str] = ("none",),
     *,
-    examples: int = EXAMPLES,
+    examples: int = EXTRAPOLATED,
     device: torch.device | None = None,
     watch: Watch = unwatched,
 ) -> pl.DataFrame:

@@ -33,9 +33,7 @@ class Extend(Checkpoints):
     sequences. Nothing is trained.
 
     Examples:
-    $ spectrope extend path/to/checkpoint --factor 4
     $ spectrope extend path/to/checkpoint --factor 4 --texts book.txt
-    $ spectrope extend path/to/checkpoint --texts book.txt --methods none yarn longrope
     $ spectrope extend RUN --factor 2 --methods none longrope interpolated
     """
 

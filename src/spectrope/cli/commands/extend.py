@@ -25,7 +25,7 @@ SEARCHED = "longrope"
 
 @dataclass(frozen=True, kw_only=True)
 class Extend(Checkpoints):
-    """Predict and measure a longer context of a run or a checkpoint.
+    """Predict and measure how a run or a checkpoint handles longer contexts.
 
     Of a checkpoint, names per head the share of logits in coordinate pairs that meet new angles. On your
     texts, prints the perplexity of tokens beyond the trained length under several scalings of the rotation,
@@ -41,7 +41,7 @@ class Extend(Checkpoints):
         tyro.conf.Positional[str],
         tyro.conf.arg(name="target", help="Run (id or folder), or checkpoint (folder or cached id)."),
     ]
-    factor: Annotated[float, tyro.conf.arg(help="New context length over the trained one.")] = 4.0
+    factor: Annotated[float, tyro.conf.arg(help="Ratio of the new context length to the trained one.")] = 4.0
     texts: Annotated[
         tuple[Path, ...],
         tyro.conf.arg(help="For checkpoints: text files, one document each, to measure perplexity on."),
@@ -59,11 +59,11 @@ class Extend(Checkpoints):
     ] = None
     stride: Annotated[
         int | None,
-        tyro.conf.arg(help="For checkpoints: tokens between two sliding windows (default: length / 8)."),
+        tyro.conf.arg(help="For checkpoints: stride between sliding windows, in tokens (default: length / 8)."),
         RARE,
     ] = None
     judge: Annotated[
-        str, tyro.conf.arg(help="For checkpoints: method under which key tokens are found."), RARE
+        str, tyro.conf.arg(help="For checkpoints: scaling method used to find key tokens."), RARE
     ] = "yarn"
     examples: Annotated[int, tyro.conf.arg(help="For runs: held-out examples of each length."), RARE] = (
         EXTRAPOLATED

@@ -59,7 +59,7 @@ class Extend(Checkpoints):
     ] = None
     stride: Annotated[
         int | None,
-        tyro.conf.arg(help="For checkpoints: stride between sliding windows, in tokens (default: length / 8)."),
+        tyro.conf.arg(help="For checkpoints: stride between sliding windows (default: length / 8)."),
         RARE,
     ] = None
     judge: Annotated[

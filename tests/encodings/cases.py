@@ -40,6 +40,7 @@ from spectrope.encodings.shaw import Shaw
 from spectrope.encodings.sinusoidal import Sinusoidal
 from spectrope.encodings.sum import Sum
 from spectrope.encodings.t5 import T5
+from spectrope.encodings.temperature import Temperature
 from spectrope.encodings.tupe import TUPE
 from spectrope.encodings.xpos import XPos
 
@@ -56,6 +57,8 @@ VARIANTS: list[EncodingConfig] = [
     MixedRoPE.Config(learned=False),
     MRoPE.Config(layout="interleaved"),
     DRoPE.Config(pairs="halves"),
+    Temperature.Config(growth="smooth"),
+    Sum.Config(parts=(RoPE.Config(), Temperature.Config())),
     Differential.Config(inner=ALiBi.Config()),
     LinearAttention.Config(decay=FoX.Config()),
     FoPE.Config(learned=True),

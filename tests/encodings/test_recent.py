@@ -6,6 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.testing import assert_close
+from transformers import DiffLlamaConfig, Llama4TextConfig
+from transformers.models.diffllama import modeling_diffllama
+from transformers.models.llama4 import modeling_llama4
+from transformers.models.ministral3 import modeling_ministral3
 
 from spectrope.attention import attention
 from spectrope.core.errors import ConfigError, UnsupportedError
@@ -27,6 +31,7 @@ from spectrope.encodings.pope import PoPE
 from spectrope.encodings.retnet import RetNet
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.shaw import Shaw
+from spectrope.encodings.temperature import Temperature
 from spectrope.encodings.token_rotary import CARoPE, SelectiveRoPE
 from spectrope.encodings.wavelet import Wavelet
 from spectrope.encodings.weierstrass import Weierstrass, weierstrass
@@ -122,12 +127,12 @@ class TestSpiking:
 class TestPoPE:
     def test_the_sum_over_coordinates(self):
         pope, ctx = built(PoPE.Config(base=100.0)), context()
-        logits, phase = pope.logits(ctx).detach(), pope.phase.detach().clamp(-2 * math.pi, 0)
+        logits, delta = pope.logits(ctx).detach(), pope.delta.detach().clamp(-2 * math.pi, 0)
         for h, i, j in [(0, 5, 2), (3, 1, 7), (2, 4, 4)]:
             expected = sum(
                 math.log1p(math.exp(ctx.q[0, h, i, c]))
                 * math.log1p(math.exp(ctx.k[0, h, j, c]))
-                * math.cos((i - j) * 100.0 ** (-c / D) + phase[h, 0, c])
+                * math.cos((j - i) * 100.0 ** (-c / D) + delta[h, 0, c])
                 for c in range(D)
             )
             assert_close(float(logits[0, h, i, j]), expected / math.sqrt(D))
@@ -146,9 +151,9 @@ class TestPoPE:
     def test_gradients_pass_where_a_phase_is_clamped(self):
         pope, ctx = PoPE(n_heads=H, head_dim=D), context()
         with torch.no_grad():
-            pope.phase.fill_(1.0)
+            pope.delta.fill_(1.0)
         pope.logits(ctx).tril().sum().backward()
-        assert float(pope.phase.grad.abs().min()) > 0
+        assert float(pope.delta.grad.abs().min()) > 0
 
 
 class TestRoPEPlusPlus:
@@ -374,6 +379,28 @@ class TestDifferential:
             assert_close(out[:, 2 * g], read[..., :3])
             assert_close(out[:, 2 * g + 1], read[..., 3:])
 
+    def test_a_layer_is_that_of_diffllama(self):
+        """Head g of the first half is paired with head g of the second there, neighbours here."""
+        sizes = {"hidden_size": H * D, "num_attention_heads": H, "num_hidden_layers": 4}
+        config = DiffLlamaConfig(**sizes, rms_norm_eps=1e-5, attn_implementation="eager")
+        torch.manual_seed(0)
+        theirs = modeling_diffllama.DiffLlamaAttention(config, layer_idx=3).eval().double()
+        theirs.o_proj.weight.data.copy_(torch.eye(H * D))
+        x, pos = draw(1, N, H * D), torch.arange(N)[None]
+        waves = modeling_diffllama.DiffLlamaRotaryEmbedding(config)(x, pos)
+        expected, _ = theirs(x, waves, torch.full((1, 1, N, N), -math.inf).triu(1))
+        rope = RoPE.Config(head_dim=D, pairs="halves")
+        ours = Differential(n_heads=H, head_dim=D, share=theirs.lambda_init, inner=rope).double()
+        first, second = (theirs.lambda_q1, theirs.lambda_k1), (theirs.lambda_q2, theirs.lambda_k2)
+        with torch.no_grad():
+            ours.vectors.copy_(torch.stack([torch.stack(pair) for pair in zip(first, second, strict=True)]))
+        q, k, v = (
+            project(x).unflatten(-1, (2, H // 2, D)).transpose(2, 3).flatten(2, 3).transpose(1, 2)
+            for project in (theirs.q_proj, theirs.k_proj, theirs.v_proj)
+        )
+        out = attention(Context(q, k, pos, pos), v, ours, causal=True)
+        assert_close(out.transpose(1, 2).flatten(2), expected, atol=1e-6, rtol=1e-5)
+
     def test_layers_have_shares_of_their_own_and_share_what_the_inner_one_shares(self):
         first, second = Differential.Config(n_heads=H, head_dim=D).build_layers(2)
         assert first.terms[0] is second.terms[0]
@@ -462,3 +489,36 @@ def test_without_a_decay_weights_depend_on_content_alone():
     encoding, ctx = built(LinearAttention.Config(decay=NoPE.Config())), context()
     product = torch.einsum("bhid,bhjd->bhij", 1 + F.elu(ctx.q), 1 + F.elu(ctx.k))
     assert_close(encoding.logits(ctx).exp(), product)
+
+
+class TestTemperature:
+    def test_steps_are_those_of_ministral_3(self):
+        config = Temperature.Config(strength=0.3, window=4, offset=0)
+        q, pos = draw(1, H, 20, D), torch.arange(20)[None]
+        expected = q * modeling_ministral3.get_llama_4_attn_scale(pos.double(), 0.3, 4)
+        assert_close(config.build().rotate(q, pos, "query"), expected)
+        assert config.build().rotate(q, pos, "key") is q
+
+    def test_differences_of_logits_grow_as_in_llama_4(self):
+        """Of two keys, in a layer that does not rotate, with its temperature and without."""
+        sizes = {"hidden_size": 8, "num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": 8}
+        sizes |= {"floor_scale": 3, "attn_scale": 0.4, "no_rope_layers": [0], "num_hidden_layers": 1}
+        x, differences = draw(1, 12, 8).float(), []
+        for tuned in (True, False):
+            torch.manual_seed(0)
+            config = Llama4TextConfig(**sizes, attn_temperature_tuning=tuned, attn_implementation="eager")
+            _, pattern = modeling_llama4.Llama4TextAttention(config, 0).eval()(x, None, None)
+            differences.append(pattern[0, 0, :, 1].log() - pattern[0, 0, :, 0].log())
+        ours = Temperature(strength=0.4, window=3).rotate(
+            draw(1, 1, 12, 1) * 0 + 1, torch.arange(12), "query"
+        )
+        assert_close(differences[0] / differences[1], ours.flatten().float(), atol=1e-3, rtol=1e-3)
+
+    def test_smooth_growth_by_hand(self):
+        ones, pos = torch.ones(1, 1, 3, 1), torch.tensor([0, 7, 63])
+        factors = Temperature(strength=0.5, window=8, growth="smooth").rotate(ones, pos, "query").flatten()
+        assert factors.tolist() == pytest.approx([1, 1, 1 + 0.5 * math.log(8)])
+
+    def test_what_breaks_a_rule_is_refused(self):
+        with pytest.raises(ConfigError, match="window must be at least 1; got 0"):
+            Temperature.Config(window=0)

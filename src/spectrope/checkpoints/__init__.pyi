@@ -2,6 +2,7 @@
 
 __all__ = [
     "LENGTH",
+    "METHOD_NAMES",
     "AblatedModel",
     "BatchOption",
     "CheckpointAtlas",
@@ -20,8 +21,11 @@ __all__ = [
     "ablate_model",
     "atlas_checkpoint",
     "checkpoint_folder",
+    "document_tokens",
     "evaluating",
+    "extend_checkpoint",
     "is_checkpoint",
+    "long_documents",
     "open_model",
     "open_tokenizer",
     "parse_layers",
@@ -45,5 +49,6 @@ from .adapters.structure import checkpoint_folder, is_checkpoint
 from .adapters.texts import Tokenizer
 from .atlas import CheckpointAtlas, atlas_checkpoint
 from .attention_plan import plan_checkpoint
+from .extension.extend import METHOD_NAMES, document_tokens, extend_checkpoint, long_documents
 from .options import BatchOption, Checkpoints, SomeLayersOption, TaskOption, TextsOption, TokensOption
 from .spectrum_show import LENGTH, ModelSpectrum, ModelTerms, sequences_for, spectrum_of_model

@@ -86,6 +86,7 @@ __all__ = [
     "SparesSink",
     "Sum",
     "Tag",
+    "Temperature",
     "TransformerXL",
     "Wavelet",
     "Weierstrass",
@@ -187,6 +188,7 @@ from .sinusoidal import Sinusoidal
 from .spec import parse_encoding, parse_positions, read_value
 from .sum import Sum
 from .t5 import T5, t5_bucket
+from .temperature import Temperature
 from .token_rotary import CARoPE, SelectiveRoPE
 from .transformer_xl import TransformerXL
 from .tupe import TUPE

@@ -25,11 +25,12 @@ class Differential(Composite, name="differential"):
     initialised from a normal distribution with standard deviation `std`. The inner encoding acts on queries
     and keys of all heads.
 
-    In the paper, :math:`\lambda_0` grows with depth, from 0.2 in the first layer to 0.8; here it is the same
-    in all layers.
+    In DiffLlama, :math:`\lambda_0` grows with depth, from 0.2 in the first layer towards 0.8; here it is the
+    same in all layers.
 
     References:
-        Differential Transformer (Ye et al., 2025), Eq. 1 to 3.
+        Differential Transformer (Ye et al., 2025), as in DiffLlama of transformers, whose heads g and g + h/2
+        form pair g.
     """
 
     @dataclass(frozen=True, kw_only=True)

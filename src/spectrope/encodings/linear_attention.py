@@ -29,7 +29,7 @@ class LinearAttention(Composite, name="linear_attention"):
 
     References:
         Transformers are RNNs: Fast Autoregressive Transformers with Linear Attention (Katharopoulos et al.,
-        2020), Eq. 7.
+        2020); features of the authors' fast_transformers.
     """
 
     @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,8 @@ class RetNet(LagBias, name="retnet"):
     other slopes. For a decay that tokens control, use `fox` instead.
 
     References:
-        Retentive Network: A Successor to Transformer for Large Language Models (Sun et al., 2023), Eq. 8.
+        Retentive Network: A Successor to Transformer for Large Language Models (Sun et al., 2023); rates of
+        the authors' torchscale.
     """
 
     family = "relative bias"

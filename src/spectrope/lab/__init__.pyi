@@ -8,6 +8,7 @@ __all__ = [
     "DECODER",
     "DEFAULT_RULE",
     "EXAMPLES",
+    "EXTRAPOLATED",
     "FACTORS",
     "FILLS",
     "MARK",
@@ -109,6 +110,7 @@ __all__ = [
     "read_experiment",
     "run_for",
     "run_tuned",
+    "search_slowdowns",
     "shares_table",
     "sit",
     "spectrum",
@@ -162,8 +164,9 @@ from .experiments import (
     read_experiment,
     written,
 )
-from .extrapolation.lengths import check_lengths, extrapolate
+from .extrapolation.lengths import EXTRAPOLATED, check_lengths, extrapolate
 from .extrapolation.scalings import SCALINGS
+from .extrapolation.search import search_slowdowns
 from .job import Job, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation

@@ -20,7 +20,8 @@ from transformers import (
 from spectrope.checkpoints.extension.bands import head_bands, leaving
 from spectrope.checkpoints.extension.extend import extend_checkpoint
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
-from spectrope.checkpoints.extension.rotations import rotations_of, scaled
+from spectrope.checkpoints.extension.rotations import METHODS, rotations_of, scaled, slowed
+from spectrope.checkpoints.extension.search import searched_factors
 from spectrope.core.errors import ConfigError, UnknownNameError, UnsupportedError
 
 LENGTH = 32
@@ -62,22 +63,36 @@ class TestScaling:
     )
     def test_logits_are_those_of_a_checkpoint_whose_configuration_says_so(self, method, rope):
         model, declared, ids = llama(), llama(**rope), tokens(100)[None]
-        with torch.no_grad(), scaled(model, method, FACTOR, LENGTH):
+        with torch.no_grad(), scaled(model, METHODS[method], FACTOR, LENGTH):
             assert_close(model(ids).logits, declared(ids).logits, atol=1e-5, rtol=1e-4)
 
     def test_ntk_is_a_checkpoint_with_a_larger_base(self):
         width = SIZES["hidden_size"] // 2
         other, ids = llama(rope_theta=1000.0 * FACTOR ** (width / (width - 2))), tokens(100)[None]
         model = llama()
-        with torch.no_grad(), scaled(model, "ntk", FACTOR, LENGTH):
+        with torch.no_grad(), scaled(model, METHODS["ntk"], FACTOR, LENGTH):
             assert_close(model(ids).logits, other(ids).logits, atol=1e-5, rtol=1e-4)
+
+    def test_longrope_is_a_checkpoint_that_declares_the_factors(self):
+        pairs = SIZES["hidden_size"] // 4
+        factors = tuple(1 + 3 * j / (pairs - 1) for j in range(pairs))
+        declared = llama(
+            rope_type="longrope",
+            factor=FACTOR,
+            original_max_position_embeddings=LENGTH,
+            long_factor=list(factors),
+            short_factor=[1.0] * pairs,
+        )
+        model, ids = llama(), tokens(100)[None]
+        with torch.no_grad(), scaled(model, slowed(factors), FACTOR, LENGTH):
+            assert_close(model(ids).logits, declared(ids).logits, atol=1e-5, rtol=1e-4)
 
     def test_dropped_positions_let_one_layer_forget_the_order(self):
         model = llama()
         model.model.layers = model.model.layers[:1]
         ids = tokens(20)
         shuffled = torch.cat([ids[:19].flip(0), ids[19:]])
-        with torch.no_grad(), scaled(model, "drope", FACTOR, LENGTH):
+        with torch.no_grad(), scaled(model, METHODS["drope"], FACTOR, LENGTH):
             first, second = (model(one[None]).logits[0, -1] for one in (ids, shuffled))
         assert_close(first, second)
 
@@ -86,7 +101,7 @@ class TestScaling:
         model, ids = llama(), tokens(40)[None]
         with torch.no_grad():
             before = model(ids).logits
-            with pytest.raises(KeyError), scaled(model, method, FACTOR, LENGTH):
+            with pytest.raises(KeyError), scaled(model, METHODS[method], FACTOR, LENGTH):
                 raise KeyError
             assert torch.equal(model(ids).logits, before)
 
@@ -94,7 +109,7 @@ class TestScaling:
         yarn = llama(rope_type="yarn", factor=2.0, original_max_position_embeddings=LENGTH)
         with (
             pytest.raises(UnsupportedError, match="not a geometric series"),
-            scaled(yarn, "ntk", 2.0, LENGTH),
+            scaled(yarn, METHODS["ntk"], 2.0, LENGTH),
         ):
             pass
         with pytest.raises(UnsupportedError, match=r"recomputes its frequencies by length \(dynamic\)"):
@@ -104,7 +119,7 @@ class TestScaling:
             rotations_of(gpt2)
         with (
             pytest.raises(ConfigError, match=r"factor must be at least 1; got 0\.5"),
-            scaled(llama(), "none", 0.5, 8),
+            scaled(llama(), METHODS["none"], 0.5, 8),
         ):
             pass
 
@@ -135,7 +150,7 @@ class TestPerplexity:
         long, short = torch.tensor([0.5, 0.5, 3.0, 1.9]), torch.tensor([3.0, 2.4, 6.0, 4.0])
         assert key_tokens(long.double(), short.double()).tolist() == [True, False, False, True]
 
-    def test_key_tokens_are_those_of_longppl(self):
+    def test_key_tokens_and_their_perplexity_are_those_of_longppl(self):
         longppl = pytest.importorskip("longppl.longppl")
         model, ids, window, stride = llama(), tokens(90), 24, 6
         with torch.no_grad():
@@ -145,17 +160,22 @@ class TestPerplexity:
         class Encoded(dict):
             pass
 
-        def tokenizer(text, return_tensors, return_offsets_mapping):
+        def tokenizer(text, **settings):
             offsets = torch.stack([torch.arange(90) * 2, torch.arange(90) * 2 + 1], -1)
             return Encoded(input_ids=ids[None], offset_mapping=offsets[None])
 
         limits = {"alpha": 0.05, "beta": -4.2}
         found = longppl.find_key_token("", model, tokenizer, window - stride, stride, **limits)
         theirs = sorted(int(start) // 2 for start, _ in found)
-        keys = key_tokens(losses(model, ids), sliding_losses(model, ids, window, stride), **limits)
+        long = losses(model, ids)
+        keys = key_tokens(long, sliding_losses(model, ids, window, stride), **limits)
         ours = [place + 1 for place in keys.nonzero()[:, 0].tolist()]
         assert 3 < len(ours) < 60
         assert ours == theirs
+        sizes = {"trunc_len": window - stride, "sliding_window": stride}
+        whole = longppl.compute_longppl("", model, model, tokenizer, tokenizer, **sizes, **limits)
+        assert whole["n_key_token"] == len(ours)
+        assert float(long[keys].mean().exp()) == pytest.approx(float(whole["longppl"]), rel=1e-5)
 
     def test_a_stride_that_leaves_no_context_is_refused(self):
         with pytest.raises(ConfigError, match="stride must be from 1 to 15"):
@@ -232,6 +252,30 @@ class TestExtension:
         assert rows["window"]["perplexity"] == pytest.approx(math.exp(short.mean()), rel=1e-6)
         assert len({row["key_tokens"] for row in rows.values()}) == 1
 
+    def test_longrope_is_searched_on_the_first_piece_and_scored_on_the_others(self):
+        model, pieces = llama(), tokens(seed=2).split(4 * LENGTH)[:2]
+        with torch.no_grad():
+            for layer in model.model.layers:
+                layer.self_attn.q_proj.weight.mul_(20)  # So that angles matter.
+        methods = ("none", "linear", "longrope")
+        found = extend_checkpoint(model, FACTOR, [torch.cat(pieces)], methods=methods, stride=16, needles=0)
+        perplexities = dict(found.scores.select("method", "perplexity").iter_rows())
+        assert set(found.scores["tokens"]) == {3 * LENGTH}
+        beyond = losses(model, pieces[1])[LENGTH - 1 :]
+        assert perplexities["none"] == pytest.approx(float(beyond.mean().exp()))
+
+        def searched(factors):
+            with scaled(model, slowed(factors), FACTOR, LENGTH):
+                return float(losses(model, pieces[0])[LENGTH - 1 :].mean())
+
+        assert found.factors == searched_factors(model, pieces[0], FACTOR, LENGTH)
+        assert searched(found.factors) < searched((FACTOR,) * len(found.factors))
+        with scaled(model, slowed(found.factors), FACTOR, LENGTH):
+            beyond = losses(model, pieces[1])[LENGTH - 1 :]
+        assert perplexities["longrope"] == pytest.approx(float(beyond.mean().exp()))
+        assert "longrope divides frequencies, from the highest on, by 1" in str(found)
+        assert found.to_dict()["factors"] == list(found.factors)
+
     def test_without_texts_bands_alone_are_predicted(self):
         found = extend_checkpoint(llama(), FACTOR)
         assert found.scores.is_empty()
@@ -246,6 +290,8 @@ class TestExtension:
             extend_checkpoint(model, FACTOR, methods=("yaml",))
         with pytest.raises(ConfigError, match="factor must be above 1"):
             extend_checkpoint(model, 1.0)
+        with pytest.raises(ConfigError, match="longrope is searched on one piece of 128 tokens and scored"):
+            extend_checkpoint(model, FACTOR, [tokens(130)], methods=("longrope",))
         model = CohereForCausalLM(CohereConfig(**SIZES | {"max_position_embeddings": 2})).eval()
         with pytest.raises(ConfigError, match="names no trained length"):
             extend_checkpoint(model, FACTOR)

@@ -19,7 +19,7 @@ from spectrope.encodings.schedules.ntk import NTK
 from spectrope.encodings.schedules.yarn import YaRN
 from spectrope.lab.extrapolation.lengths import TABLE, check_lengths, extrapolate
 from spectrope.lab.extrapolation.scalings import SCALINGS
-from spectrope.lab.extrapolation.search import Search, search
+from spectrope.lab.extrapolation.search import Search, search_slowdowns
 from spectrope.lab.job import train
 from spectrope.lab.measures.lengths import longer_examples
 from spectrope.lab.runs import load_model
@@ -114,11 +114,11 @@ def test_the_search_finds_what_it_is_asked_for():
         assert all(1 <= a <= b <= 4 for a, b in zip(factors, (*factors[1:], 4.0), strict=True))
         return sum((a - b) ** 2 for a, b in zip(factors, target, strict=True))
 
-    found = search(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=30, mutants=10))
+    found = search_slowdowns(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=30, mutants=10))
     assert loss(found) < 0.05
-    starts = [search(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=0))]
+    starts = [search_slowdowns(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=0))]
     assert loss(found) < loss(starts[0])
-    assert found == search(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=30, mutants=10))
+    assert found == search_slowdowns(loss, 8, 10000.0, 4.0, 128, seed=0, how=Search(rounds=30, mutants=10))
 
 
 def test_schedules_inside_mixtures_are_replaced_and_others_left():

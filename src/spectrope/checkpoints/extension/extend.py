@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import torch
 from jaxtyping import Int
 from torch import Tensor, nn
 
-from spectrope.checkpoints.adapters import drawable_tokens, trained_length
+from spectrope.checkpoints.adapters import Tokenizer, drawable_tokens, encoded, trained_length
 from spectrope.checkpoints.extension.bands import head_bands
 from spectrope.checkpoints.extension.perplexity import key_tokens, losses, needle_accuracy, sliding_losses
-from spectrope.checkpoints.extension.rotations import METHODS, rotations_of, scaled
+from spectrope.checkpoints.extension.rotations import METHODS, ScaledModule, rotations_of, scaled, slowed
+from spectrope.checkpoints.extension.search import LONGROPE, searched_factors
+from spectrope.checkpoints.language import read_texts
 from spectrope.console import Shown
 from spectrope.core import ConfigError, Progress, UnknownNameError, Watch, numpy_stream, unwatched
 from spectrope.stats import mean_intervals
@@ -25,6 +28,8 @@ SCHEMA: dict[str, Any] = {
     "tokens": pl.Int64,
     "key_tokens": pl.Int64,
 }
+METHOD_NAMES = (*METHODS, LONGROPE)
+MOST = 2**31  # Tokens of a text.
 WINDOW = "window"  # The row of the model as it is, in a sliding window of the trained length.
 
 
@@ -39,6 +44,7 @@ class Extension(Shown):
         bands: A row per layer and head: pairs that leave the trained range, and their share of logits.
         scores: A row per method: perplexity of the tokens beyond the trained length, with a 95 % interval
             over tokens; of those that need the long context; and how often a needle is found.
+        factors: What LongRoPE's search divides each frequency by; empty without a search.
     """
 
     length: int
@@ -46,6 +52,7 @@ class Extension(Shown):
     judge: str
     bands: pl.DataFrame
     scores: pl.DataFrame
+    factors: tuple[float, ...] = ()
 
     def to_frame(self) -> pl.DataFrame:
         """The scores of the methods; without texts, the bands of the heads."""
@@ -54,7 +61,8 @@ class Extension(Shown):
     def to_dict(self) -> dict[str, Any]:
         """All of it, JSON-ready."""
         tables = {"bands": self.bands.to_dicts(), "scores": self.scores.to_dicts()}
-        return {"length": self.length, "factor": self.factor, "judge": self.judge} | tables
+        settings = {"length": self.length, "factor": self.factor, "judge": self.judge}
+        return settings | {"factors": list(self.factors)} | tables
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         first = self.bands.row(0, named=True)
@@ -75,6 +83,9 @@ class Extension(Shown):
                 f"tokens (found under {self.judge}), needles found"
             )
             yield title, self.scores.with_columns(pl.col(pl.Float64).round(3))
+        if self.factors:
+            listed = ", ".join(f"{factor:.3g}" for factor in self.factors)
+            yield f"{LONGROPE} divides frequencies, from the highest on, by {listed}."
 
 
 def extend_checkpoint(
@@ -92,14 +103,15 @@ def extend_checkpoint(
     """Predict the effect of a longer context on a checkpoint's heads, and measure it for several scaling
     methods. Nothing is trained, and the model is not changed. With texts, tokens beyond the trained length
     are scored given all tokens before them, up to `factor` times that length, with every method. As a
-    baseline, the unchanged model scores them in a sliding window of the trained length.
+    baseline, the unchanged model scores them in a sliding window of the trained length. LongRoPE's factors
+    are searched on the first piece of the texts, which is then scored with no method.
 
     Args:
         model: A Hugging Face decoder with rotary positions.
         factor: New length over the trained one.
         texts: Token ids of long texts; each is cut into pieces of the new length, and shorter ends are left
             out. Without texts nothing is scored.
-        methods: Names in `METHODS`.
+        methods: Names in `METHOD_NAMES`. By default all but `longrope`, whose search takes 21 more passes.
         length: Trained length; None takes the configuration's.
         stride: Tokens between two windows; None takes an eighth of the window.
         judge: The method under which the tokens that need a long context are found, for all methods alike.
@@ -107,13 +119,13 @@ def extend_checkpoint(
         watch: Progress callback.
 
     Raises:
-        ConfigError: If a value breaks a rule, or no text is long enough.
+        ConfigError: If a value breaks a rule, or texts are too short.
         UnknownNameError: If there is no such method.
         UnsupportedError: If the model has no rotary frequencies that can be scaled.
     """
     for name in (*methods, judge):
-        if name not in METHODS:
-            raise UnknownNameError("method", name, METHODS)
+        if name not in METHOD_NAMES:
+            raise UnknownNameError("method", name, METHOD_NAMES)
     length = length or trained_length(model)
     if length is None or length < 4:
         raise ConfigError(
@@ -122,31 +134,74 @@ def extend_checkpoint(
     if not factor > 1:
         raise ConfigError(f"factor must be above 1; got {factor:g}.")
     rotations_of(model)
-    window, context = length, int(factor * length)
-    pieces = [piece for text in texts for piece in text.split(context) if len(piece) == context]
-    if len(texts) and not pieces:
-        longest = max(map(len, texts))
-        raise ConfigError(f"texts must have at least {context} tokens; the longest has {longest}.")
+    pieces = _pieces(texts, int(factor * length))
     drawable = torch.from_numpy(drawable_tokens(model))
     shown = pieces[0] if pieces else _drawn(drawable, length)
     bands = head_bands(model, shown[None, :length].to(next(model.parameters()).device), length, factor)
     if not pieces:
         return Extension(length, factor, judge, bands, pl.DataFrame(schema=SCHEMA))
-    step = stride or max(1, window // 8)
     names = list(dict.fromkeys((*methods, judge)))
+    steps = len(names) + 1 + (LONGROPE in names)
+    factors: tuple[float, ...] = ()
+    ways: dict[str, ScaledModule] = dict(METHODS)
+    if LONGROPE in names:
+        searched, *pieces = _enough(pieces)
+        factors = searched_factors(model, searched, factor, length)
+        ways[LONGROPE] = slowed(factors)
+        watch(Progress("extending", 1, steps))
     long: dict[str, Tensor] = {}
     found: dict[str, float | None] = {}
-    for done, name in enumerate(names):
-        with scaled(model, name, factor, length):
-            long[name] = torch.cat([losses(model, piece)[window - 1 :] for piece in pieces])
-            found[name] = needle_accuracy(model, drawable, context, needles) if needles else None
-        watch(Progress("extending", done + 1, len(names) + 1))
-    short = torch.cat([sliding_losses(model, piece, window, step)[window - 1 :] for piece in pieces])
-    watch(Progress("extending", len(names) + 1, len(names) + 1))
+    for done, name in enumerate(names, steps - len(names)):
+        with scaled(model, ways[name], factor, length):
+            long[name] = torch.cat([losses(model, piece)[length - 1 :] for piece in pieces])
+            found[name] = needle_accuracy(model, drawable, len(pieces[0]), needles) if needles else None
+        watch(Progress("extending", done, steps))
+    step = stride or max(1, length // 8)
+    short = torch.cat([sliding_losses(model, piece, length, step)[length - 1 :] for piece in pieces])
+    watch(Progress("extending", steps, steps))
     keys = key_tokens(long[judge], short)
-    rows = [_row(WINDOW, window, short, keys, None)]
-    rows += [_row(name, context, long[name], keys, found[name]) for name in methods]
-    return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA))
+    rows = [_row(WINDOW, length, short, keys, None)]
+    rows += [_row(name, len(pieces[0]), long[name], keys, found[name]) for name in methods]
+    return Extension(length, factor, judge, bands, pl.DataFrame(rows, schema=SCHEMA), factors)
+
+
+def long_documents(paths: Sequence[Path]) -> list[str]:
+    """Text files, each of which is one document."""
+    return ["\n".join(read_texts(path)) for path in paths]
+
+
+def document_tokens(model: nn.Module, tokenizer: Tokenizer | None, documents: list[str]) -> list[Tensor]:
+    """The tokens of each document; none without a tokenizer."""
+    if tokenizer is None or not documents:
+        return []
+    return [torch.tensor(row) for row in encoded(model, tokenizer, documents, MOST)]
+
+
+def _pieces(texts: Sequence[Int[Tensor, " t"]], context: int) -> list[Tensor]:
+    """Parts of the texts of the new length.
+
+    Raises:
+        ConfigError: If no text is long enough.
+    """
+    pieces = [piece for text in texts for piece in text.split(context) if len(piece) == context]
+    if len(texts) and not pieces:
+        longest = max(map(len, texts))
+        raise ConfigError(f"texts must have at least {context} tokens; the longest has {longest}.")
+    return pieces
+
+
+def _enough(pieces: list[Tensor]) -> list[Tensor]:
+    """The pieces, if one can be searched on and others scored.
+
+    Raises:
+        ConfigError: If there is only one.
+    """
+    if len(pieces) < 2:
+        raise ConfigError(
+            f"{LONGROPE} is searched on one piece of {len(pieces[0])} tokens and scored on others; the texts "
+            f"make one piece. Give more text, or leave {LONGROPE} out."
+        )
+    return pieces
 
 
 def _row(method: str, context: int, nats: Tensor, keys: Tensor, needle: float | None) -> dict[str, Any]:

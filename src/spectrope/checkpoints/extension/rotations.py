@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from spectrope.core import ConfigError, UnsupportedError
-from spectrope.encodings import NTK, Schedule, YaRN
+from spectrope.encodings import NTK, LongRoPE, Schedule, YaRN
 
 FREQUENCIES, GAIN = "inv_freq", "attention_scaling"  # As rotary modules of the library call them.
 
@@ -114,6 +114,18 @@ def _of(schedule: Schedule, rotation: RotaryModule) -> tuple[Tensor, float]:
     return frequencies, rotation.gain * schedule.gain
 
 
+def slowed(factors: tuple[float, ...]) -> ScaledModule:
+    """LongRoPE with one factor per frequency, as a method of scaling."""
+
+    def scale(rotation: RotaryModule, factor: float, length: int) -> tuple[Tensor, float]:
+        scaling = {"factor": factor, "trained_length": length}
+        schedule = LongRoPE(base=rotation.base, long_factors=factors, **scaling)
+        frequencies = schedule.long_frequencies(rotation.width).to(rotation.frequencies)
+        return frequencies, rotation.gain * schedule.gain
+
+    return scale
+
+
 METHODS: Mapping[str, ScaledModule] = {
     "none": _unscaled,
     "linear": _linear,
@@ -124,12 +136,12 @@ METHODS: Mapping[str, ScaledModule] = {
 
 
 @contextlib.contextmanager
-def scaled(model: nn.Module, method: str, factor: float, length: int) -> Iterator[nn.Module]:
+def scaled(model: nn.Module, method: ScaledModule, factor: float, length: int) -> Iterator[nn.Module]:
     """Context manager that scales the rotary frequencies of the model and restores them on exit.
 
     Args:
         model: A Hugging Face model with rotary modules.
-        method: A name in `METHODS`.
+        method: A value of `METHODS`, or what `slowed` returns.
         factor: New length over the trained one.
         length: Trained length, in positions.
 
@@ -140,7 +152,7 @@ def scaled(model: nn.Module, method: str, factor: float, length: int) -> Iterato
     if not 1 <= factor < math.inf:
         raise ConfigError(f"factor must be at least 1; got {factor:g}.")
     rotations = rotations_of(model)
-    changes = [METHODS[method](rotation, factor, length) for rotation in rotations]
+    changes = [method(rotation, factor, length) for rotation in rotations]
     try:
         for rotation, (frequencies, gain) in zip(rotations, changes, strict=True):
             _set(rotation.module, frequencies, gain)

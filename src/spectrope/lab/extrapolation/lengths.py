@@ -14,7 +14,7 @@ from spectrope.core import ConfigError, Progress, UnknownNameError, UnsupportedE
 from spectrope.encodings import LongRoPE
 from spectrope.lab.evaluation.score import IGNORED, correct, counted_labels, predict
 from spectrope.lab.extrapolation.scalings import SCALINGS, rescheduled
-from spectrope.lab.extrapolation.search import schedule_of, search
+from spectrope.lab.extrapolation.search import schedule_of, search_slowdowns
 from spectrope.lab.measures.lengths import longer_examples
 from spectrope.lab.runs import dtype_for, experiment_of, load_model
 from spectrope.lab.training.config import Experiment
@@ -24,7 +24,7 @@ from spectrope.store import Run
 from spectrope.tasks import Batch
 
 TABLE = "extrapolation"
-EXAMPLES = 2000  # Of each length, held out.
+EXTRAPOLATED = 2000  # Of each length, held out.
 SEARCHED = 256  # Training examples, lengthened, on which LongRoPE's factors are searched.
 BATCH = 256  # Sequences of the trained length at once; fewer of longer ones.
 KEYS = ("scaling", "factor", "examples")
@@ -60,7 +60,7 @@ def extrapolate(
     factors: Sequence[float | int],
     scalings: Sequence[str] = ("none",),
     *,
-    examples: int = EXAMPLES,
+    examples: int = EXTRAPOLATED,
     device: torch.device | None = None,
     watch: Watch = unwatched,
 ) -> pl.DataFrame:
@@ -184,7 +184,7 @@ class _Subject:
             logits = self._predict(self._model(config), data, factor)
             return float(F.cross_entropy(logits, data.labels))
 
-        return with_factors(search(loss, width, base, factor, length, self.experiment.seed))
+        return with_factors(search_slowdowns(loss, width, base, factor, length, self.experiment.seed))
 
 
 def _geometric(config: DecoderConfig | None) -> float | None:

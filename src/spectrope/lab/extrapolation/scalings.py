@@ -8,7 +8,7 @@ from spectrope.encodings import NTK, Geometric, Interpolated, Linear, NoPE, Sche
 from spectrope.models import DecoderConfig
 
 RescaledModel = Callable[[DecoderConfig, float], DecoderConfig | None]
-LONGROPE = "longrope"  # Its factors are searched on examples: see `search`.
+LONGROPE = "longrope"  # Its factors are searched on examples: see `search_slowdowns`.
 
 
 def unscaled(model: DecoderConfig, factor: float) -> DecoderConfig:

@@ -29,7 +29,7 @@ class Search:
     spread: float = 0.3
 
 
-def search(
+def search_slowdowns(
     loss: Callable[[Slowdowns], float],
     width: int,
     base: float,

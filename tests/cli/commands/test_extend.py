@@ -2,6 +2,8 @@
 
 import json
 import random
+from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -9,6 +11,9 @@ from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from spectrope.cli import BAD_INPUT, main
+from spectrope.lab.extrapolation.lengths import extrapolate
+from spectrope.lab.job import train
+from spectrope.lab.training.scales import experiment
 
 LENGTH = 16
 
@@ -50,6 +55,28 @@ def test_with_texts_it_scores_every_method(checkpoint, book, capsys):
     out = capsys.readouterr().out
     assert "window" in out
     assert "linear" not in out
+    words = ["extend", str(checkpoint), "--factor", "2", "--texts", str(book), "--methods", "longrope"]
+    assert main(words) == 0
+    assert "longrope divides frequencies" in capsys.readouterr().out
+
+
+def test_of_a_run_it_scores_longer_sequences_under_every_method(tmp_path, capsys):
+    whole = experiment("distance", "rope", epochs=1, n_examples=100)
+    own = replace(whole, model=replace(whole.model, d_model=16, n_heads=2, n_layers=1, d_ff=16))
+    run = train(own, tmp_path, torch.device("cpu"), precision="float32")
+    methods = ["none", "drope", "interpolated"]
+    words = ["extend", run.path.name, "--runs", str(tmp_path), "--factor", "2", "--methods", *methods]
+    words += ["--examples", "30", "--device", "cpu"]
+    assert main([*words, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["scores"]
+    assert [(row["scaling"], row["factor"]) for row in found] == list(product(methods, (1.0, 2.0)))
+    assert found == extrapolate(run, (1, 2), methods, examples=30).to_dicts()
+    assert main(words) == 0
+    assert "30 held-out examples of each length" in capsys.readouterr().out
+    assert main([*words, "--texts", "book.txt"]) == BAD_INPUT
+    assert "--texts is for checkpoints" in capsys.readouterr().err
+    assert main([*words, "--methods", "yarm"]) == BAD_INPUT
+    assert "unknown scaling 'yarm'; did you mean yarn" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -61,6 +88,7 @@ def test_with_texts_it_scores_every_method(checkpoint, book, capsys):
         (["--factor", "64", "--texts", "{book}"], "texts must have at least 1024 tokens"),
         (["--texts", "{book}", "--methods", "yaml"], "unknown method 'yaml'; did you mean yarn"),
         (["--texts", "nowhere.txt"], "nowhere.txt"),
+        (["--examples", "9"], "--examples is for runs"),
     ],
 )
 def test_what_it_refuses_is_one_line(checkpoint, book, capsys, arguments, message):

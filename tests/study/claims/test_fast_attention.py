@@ -9,6 +9,7 @@ from tests.study.made import jitter, row, rows_of
 from spectrope.attention.bounded import Bounded
 from spectrope.lab.job import Job, complete
 from spectrope.study.claims.fast_attention import FastAttention, exponent, served
+from spectrope.study.rows import StudyRow
 
 CLAIM = FastAttention()
 
@@ -74,4 +75,6 @@ def test_a_run_has_the_table(tmp_path):
     table = run.frame("attention-plan")
     assert table["length"].unique().sort().to_list() == [65_536, 1_048_576]
     assert len(table) == 2 * tiny("bounded").model.n_layers * tiny("bounded").model.n_heads
-    assert table["reach_bound"].max() <= 1.01
+    kept = StudyRow.of(run)
+    assert served(kept) == pytest.approx((table["choice"] != "exact").mean())
+    assert 0.9 < exponent(kept) < 1.1

@@ -3,6 +3,7 @@
 `python -m benchmarks.grok_shapes` trains what has no row yet and appends it to `results/grok-shapes.jsonl`,
 with the command that makes the same run, the processor time that it took and its course. `--minutes` of
 processor time are the most that one setting gets; a run that they end is stored as it is then, and says so.
+`--picture FILE.svg` draws the courses of the stored rows and trains nothing.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import torch
 import tyro
 
@@ -32,15 +34,16 @@ DIGITS = 6  # Of the numbers in a row.
 SIX = "--sides 0 3 4 5 6 7 --resolution 16 --width 16"
 SHORT = f"{SIX} --steps 4000 --evaluate-every 50 --stop-after 500"
 LONG = f"{SIX} --steps 12000 --evaluate-every 50 --stop-after 500 --learning-rate 0.0003"
+FOUR = "--sides 0 3 4 5 --resolution 16 --width 8 --steps 20000 --evaluate-every 100 --stop-after 500"
+LONGER = f"{SIX} --steps 20000 --evaluate-every 100 --stop-after 500"
 SEARCH = (
     f"{SHORT} --n-train 324 --decay decoupled --weight-decay 0.3",
     f"{LONG} --n-train 324 --decay decoupled --weight-decay 1",
     f"{SHORT} --n-train 648 --weight-decay 0.0001",
-    f"{SHORT} --n-train 324 --weight-decay 0.0001",
-    f"{SHORT} --n-train 648 --decay decoupled --weight-decay 0.1",
-    f"{SHORT} --n-train 432 --weight-decay 0.0001",
-    f"{SHORT} --n-train 324 --weight-decay 0.001",
-    f"{SHORT} --n-train 324 --decay decoupled --weight-decay 1",
+    f"{FOUR} --n-train 128 --decay decoupled --weight-decay 0.3",
+    f"{LONGER} --n-train 648 --decay decoupled --weight-decay 0.3",
+    f"{LONGER} --n-train 324 --decay decoupled --weight-decay 0.3",
+    f"{LONGER} --n-train 648 --weight-decay 0.0001",
 )
 
 
@@ -109,10 +112,34 @@ def told(made: dict[str, Any]) -> str:
     )
 
 
+def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw accuracies on the training and on all other images by step, a panel per row."""
+    panels = []
+    for one in rows:
+        config, course = one["config"], one["progress"]
+        task, training = config["task"], config["training"]
+        points = [
+            {"step": step, "images": name, "accuracy": 100 * accuracy}
+            for name, column in (("trained on", "train_accuracy"), ("others", "test_accuracy"))
+            for step, accuracy in zip(course["step"], course[column], strict=True)
+        ]
+        kinds, decay = len(task["sides"]), f"{training.get('decay', 'l2')} {training['weight_decay']:g}"
+        title = f"{task['n_train']} of {kinds**4:,} images, {decay}, rate {training['learning_rate']:g}"
+        colour = alt.Color("images:N", title="images", scale=alt.Scale(range=["#1a65c8", "#d84a02"]))
+        axis = alt.Y("accuracy:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))
+        lines = alt.Chart(alt.Data(values=points), title=title).mark_line(strokeWidth=1.5)
+        panels.append(lines.encode(x="step:Q", y=axis, color=colour).properties(width=300, height=160))
+    alt.concat(*panels, columns=2).save(path)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--runs", type=Path, default=Path("grok-runs"))
+    parser.add_argument("--picture", type=Path)
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    search(SEARCH, ROWS, chosen.runs, chosen.minutes)
+    if chosen.picture:
+        picture(read_records(ROWS)[0], chosen.picture)
+    else:
+        search(SEARCH, ROWS, chosen.runs, chosen.minutes)

@@ -59,12 +59,12 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", ["grokking", "fast-attention"])
+@pytest.mark.parametrize("page", ["how-to/grokking", "how-to/fast-attention", "explanation/lower-bound"])
 def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
     monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
     monkeypatch.setattr(calibration, "ROUNDS", 1)
-    words_of_page = shown(ROOT / "docs" / "how-to" / f"{page}.md")
-    assert len(words_of_page) > 4
+    words_of_page = shown(ROOT / "docs" / f"{page}.md")
+    assert len(words_of_page) > 1
     for words in words_of_page:
         for target in ("RUN", "CHECKPOINT") if "RUN|CHECKPOINT" in words else (None,):
             asked = [models.get(target if word == "RUN|CHECKPOINT" else word, word) for word in words]

@@ -13,9 +13,15 @@ from spectrope.encodings.base import ENCODINGS, Context, Form, Tag
 from spectrope.encodings.imaginary import RoPEPlusPlus
 from spectrope.encodings.rope import RoPE
 from spectrope.encodings.xpos import XPos
-from spectrope.fast import relative
-from spectrope.fast.relative import relative_entries
+from spectrope.fast import planning, relative
+from spectrope.fast.costs import Shape, relative_operations
+from spectrope.fast.entries import relative_entries
+from spectrope.fast.planning import forecast, plan
+from spectrope.fast.polynomial import planned_attention
+from spectrope.fast.relative import EntryLags
 from spectrope.fast.rotation import FORMS
+from spectrope.fast.toeplitz import Terms, normalised
+from spectrope.spectral import fast_length
 
 HEADS, DIM = 2, 4
 ROPE = RoPE(RoPE.Config(head_dim=DIM))
@@ -152,3 +158,60 @@ def test_what_cannot_be_certified_is_refused_by_name():
     at = Context(empty, empty, torch.arange(5)[None], torch.arange(5)[None])
     assert attention(at, empty, ROPE, causal=True, impl="relative_fft").shape == empty.shape
     assert ENCODED["rope"].form is Form.DOT
+
+
+def decaying(n: int, dim: int, scale: float) -> tuple[Context, XPos]:
+    """One head of xPos, whose rotated keys grow with the position."""
+    q, k = torch.randn(2, 1, 1, n, dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    pos = torch.arange(n)[None]
+    return Context(scale * q, k, pos, pos), XPos(XPos.Config(head_dim=dim))
+
+
+class TestPlans:
+    def test_xpos_is_planned_by_unrotated_vectors_where_that_costs_least(self):
+        ctx, xpos = decaying(16_384, 2, 0.02)
+        [head] = plan(ctx, xpos, causal=True).heads
+        assert (head.choice, head.kernel) == ("relative", "relative")
+        assert head.speedup_estimate > 1
+        [short] = plan(*decaying(200, 2, 0.02), causal=True).heads
+        assert short.choice == "exact"
+
+    def test_a_planned_head_keeps_its_certificate_and_has_the_gradient_of_exact_attention(self):
+        ctx, xpos = decaying(40, 4, 0.03)
+        v = torch.randn(1, 1, 40, 4, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        leaves = [x.requires_grad_() for x in (ctx.q, ctx.k, v)]
+        made = plan(ctx, xpos, 1e-6, causal=True, kernels=("relative",)).with_all_fast()
+        assert [head.choice for head in made.heads] == ["relative"]
+        outputs = planned_attention(ctx, v, xpos, made), attention(ctx, v, xpos, causal=True)
+        assert (outputs[0] - outputs[1]).abs().max() <= made.error_bound * v.abs().max()
+        ours, theirs = (torch.autograd.grad(out.square().sum(), leaves) for out in outputs)
+        for mine, wanted in zip(ours, theirs, strict=True):
+            assert_close(mine, wanted, rtol=1e-3, atol=1e-5)
+
+    def test_a_forecast_knows_that_rotated_keys_grow_with_the_position(self):
+        [narrow] = forecast(*decaying(32, 2, 0.02), 65_536, causal=True)
+        assert narrow.choice == "relative"
+        assert narrow.reach_bound < 1
+        [wide] = forecast(*decaying(32, 16, 0.02), 65_536, causal=True)
+        assert wide.choice == "exact"
+
+    def test_where_rotation_keeps_norms_no_entries_are_made(self, monkeypatch):
+        monkeypatch.setattr(planning, "relative_entries", lambda *_: pytest.fail("entries were made"))
+        for scale in (0.03, 3.0):
+            ctx, _ = context(30, 30, scale)
+            assert {head.kernel for head in plan(ctx, ROPE, causal=True).heads} <= {"polynomial", "fft"}
+
+
+def test_points_of_transforms_are_those_that_torch_is_asked_for(monkeypatch):
+    n, asked = 200, []
+    for name in ("rfft", "irfft"):
+        real = getattr(torch.fft, name)
+        count = lambda x, points, real=real: asked.append(x[..., 0].numel() * points) or real(x, points)  # noqa: E731
+        monkeypatch.setattr(torch.fft, name, count)
+    q, k = torch.zeros(2, 1, 1, n, 8, dtype=torch.float64)
+    entries = torch.ones(8, 2 * n - 1, dtype=torch.float64)
+    terms, points = Terms.of(8, (1.0,) * 3), fast_length(2 * n - 1)
+    v, lags = torch.zeros(1, 1, n, DIM, dtype=torch.float64), EntryLags(entries, entries[:1])
+    normalised(terms, q, k, v, lags, torch.zeros(1, n, dtype=torch.bool))
+    counted = relative_operations(Shape(1, n, n, DIM, True), len(terms.weights)).transforms
+    assert sum(asked) * math.log2(points) == pytest.approx(counted)

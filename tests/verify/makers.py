@@ -13,7 +13,7 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from spectrope.checkpoints.audit import audit
 from spectrope.checkpoints.audit.witness import certified_audit
 from spectrope.core import unwatched
-from spectrope.encodings import ENCODINGS, Context, NoPE
+from spectrope.encodings import ENCODINGS, Context, NoPE, XPos
 from spectrope.fast import certified_plan, plan
 from spectrope.lab import certified_kernel, encoding_kernels
 from spectrope.store import Certified, write_certificate
@@ -31,7 +31,8 @@ def of_plan(kernel: str) -> Certified:
     q, k = (0.2 * torch.randn(1, 2, 40, 8, generator=generator) for _ in range(2))
     pos = torch.arange(40)[None]
     config = ENCODINGS["kerple_log"].Config(n_heads=2)
-    encoding = NoPE(NoPE.Config()) if kernel == "polynomial" else ENCODINGS["kerple_log"](config)
+    encodings = {"polynomial": NoPE(NoPE.Config()), "relative": XPos(XPos.Config(head_dim=8))}
+    encoding = encodings.get(kernel) or ENCODINGS["kerple_log"](config)
     made = plan(Context(q, k, pos, pos), encoding, 0.05, causal=True, kernels=(kernel,)).with_all_fast()
     found = certified_plan([(0, head) for head in made.heads], 0.05, 40, 40)
     assert found is not None
@@ -55,6 +56,7 @@ def of_audit(rotary: dict[str, Any], applied: dict[str, Any]) -> Certified:
 MADE = {
     "attention": lambda: of_plan("polynomial"),
     "attention by FFT": lambda: of_plan("fft"),
+    "attention by FFT of unrotated vectors": lambda: of_plan("relative"),
     "eigenvalues": lambda: of_kernel("alibi"),
     "eigenvalues of a rotation": lambda: of_kernel("rope"),
     "audit": lambda: of_audit(PLAIN, PLAIN),

@@ -8,6 +8,7 @@ __all__ = [
     "REPEATS",
     "Allocations",
     "AttentionConfig",
+    "Bounded",
     "EncodingCost",
     "HeadSizes",
     "Heads",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 from .base import IMPLEMENTATIONS, Implementation, additive_bias, additive_mask, attention, fastest
+from .bounded import Bounded
 from .cost import (
     HEAD_DIM,
     N_HEADS,

@@ -1,7 +1,7 @@
 r"""Proven bounds on the error of polynomial attention, from norms of queries and keys."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +20,7 @@ STEP = 1.01  # Ranges are rounded up to its powers, so that few polynomials serv
 SAFE = 1 + 1e-9  # Times a norm taken in float64.
 UP = 2.0**-40  # Relative to a bound: above what computing it in float64 rounds away.
 RIDGE = 1e-6
+ISOMETRIC = 1e-5  # Rotations whose factors differ from 1 by less than this keep norms.
 NARROW = 0.9  # Subspaces that hold more of the coordinates than this are not worth measuring.
 
 
@@ -28,7 +29,7 @@ class LogitBounds:
     r"""Bounds on the logits of each head, over all examples, queries and keys that may be seen.
 
     Args:
-        centre: Mean key c, with shape (b, h, 1, d); softmax ignores a shift of all keys.
+        centre: Mean key c, or 0, with shape (b, h, 1, d); softmax ignores a shift of all keys.
         reach_bound: No :math:`|\langle q_i, k_j - c\rangle|` is larger, with shape (h,).
         norm_bound: No :math:`|q_i||k_j - c|` is larger, with shape (h,).
         bases: Orthonormal bases of the heads' coordinates, leading directions first, (3, h, d, d).
@@ -40,6 +41,13 @@ class LogitBounds:
     norm_bound: Float[Tensor, " h"]
     bases: Float[Tensor, "3 h d d"]
     remainder_bounds: Float[Tensor, "3 h d1"]
+
+    def stretched(self, factor: float) -> "LogitBounds":
+        """The bounds if all products were larger by a factor; one within rounding of 1 changes nothing."""
+        if factor <= 1 + ISOMETRIC:
+            return self
+        names = ("reach_bound", "norm_bound", "remainder_bounds")
+        return replace(self, **{name: getattr(self, name) * factor for name in names})
 
     def basis(self, head: int, rank: int) -> Float[Tensor, "d rank"]:
         """The leading vectors of the basis with the smallest remainder."""
@@ -53,12 +61,13 @@ def bound_logits(
     keys: Bool[Tensor, "b j"] | None = None,
     negligible: float = math.inf,
 ) -> LogitBounds:
-    r"""Bound the logits in O(n d^2): keys are centred, then three bounds are taken and the least one kept.
+    r"""Bound the logits in O(n d^2): keys are centred, three bounds are taken, and the least one is kept.
 
     For a query q and centred keys these are :math:`|q| \max_j |k_j|`, the box
     :math:`\sum_c |q_c| \max_j |k_{jc}|`, and :math:`|A q| \max_j |A^{-1} k_j|` with
     :math:`A^2 = \overline{k k^\top}`, an ellipsoid, sharp where queries avoid the keys' long directions.
-    Centring is a shift of each query's logits by a constant.
+    Centring is a shift of each query's logits by a constant. A head whose bound it does not make smaller
+    keeps its keys as they are.
 
     Args:
         q: Queries, rotated and scaled.
@@ -71,14 +80,12 @@ def bound_logits(
     q, k = q.detach().double(), k.detach().double()
     seen = torch.ones_like(k[..., :1]) if keys is None else keys[:, None, :, None].to(k.dtype)
     k = torch.where(seen > 0, k, 0.0)
-    centre = (k.sum(2, keepdim=True) / seen.sum(2, keepdim=True).clamp(min=1)).to(dtype).double()
-    k = (k - centre) * seen
-    longest = k.norm(dim=-1).amax(-1)[..., None]
-    bounds = [q.norm(dim=-1) * longest, (q.abs() @ k.abs().amax(2)[..., None]).squeeze(-1)]
+    mean = (k.sum(2, keepdim=True) / seen.sum(2, keepdim=True).clamp(min=1)).to(dtype).double()
+    reaches = [_reach(q, (k - centre) * seen) for centre in (mean, torch.zeros_like(mean))]
+    centre = torch.where((reaches[0] <= reaches[1])[:, None, None], mean, 0.0)
+    k, reach = (k - centre) * seen, torch.minimum(*reaches) * SAFE
+    norms = q.norm(dim=-1).amax(-1) * k.norm(dim=-1).amax(-1)
     moments = [_moment(x) for x in (k, q)]
-    root, inverse = _roots(moments[0])
-    bounds.append((q @ root).norm(dim=-1) * (k @ inverse).norm(dim=-1).amax(-1)[..., None])
-    reach = torch.stack(bounds).amin(0).amax((0, 2)) * SAFE
     bases = torch.stack([_basis(m) for m in (*moments, _scaled(moments[0]) + _scaled(moments[1]))])
     least = torch.stack([_least_remainder(moments[0], moments[1], basis) for basis in bases])
     if float(least[..., math.floor(NARROW * q.shape[-1])].min()) > negligible:
@@ -86,7 +93,16 @@ def bound_logits(
         remainder[..., -1] = 0.0
     else:
         remainder = torch.stack([_remainder(q, k, basis) for basis in bases])
-    return LogitBounds(centre, reach, bounds[0].amax((0, 2)) * SAFE, bases, remainder)
+    return LogitBounds(centre, reach, norms.amax(0) * SAFE, bases, remainder)
+
+
+def _reach(q: Float[Tensor, "b h i d"], k: Float[Tensor, "b h j d"]) -> Float[Tensor, " h"]:
+    """The least of the three bounds for each query, and the largest of these."""
+    longest = k.norm(dim=-1).amax(-1)[..., None]
+    bounds = [q.norm(dim=-1) * longest, (q.abs() @ k.abs().amax(2)[..., None]).squeeze(-1)]
+    root, inverse = _roots(_moment(k))
+    bounds.append((q @ root).norm(dim=-1) * (k @ inverse).norm(dim=-1).amax(-1)[..., None])
+    return torch.stack(bounds).amin(0).amax((0, 2))
 
 
 def _least_remainder(

@@ -109,6 +109,20 @@ def fft_operations(shape: Shape, features: int) -> Operations:
     )
 
 
+def relative_operations(shape: Shape, terms: int) -> Operations:
+    """Operations of `relative_fft`: those of `toeplitz_fft`, and a transform of each term's weights of lags.
+
+    Args:
+        shape: Sizes of the head.
+        terms: Of the polynomial in products of unrotated coordinates.
+    """
+    tokens = shape.n_queries + shape.n_keys
+    points = fast_length(tokens - 1)
+    of_lags = Operations(0, 16 * terms * (tokens + points), 0, 0, terms * points * math.log2(points))
+    both = zip(fft_operations(shape, terms), of_lags, strict=True)
+    return Operations(*(one + other for one, other in both))
+
+
 def _visits(shape: Shape, chunks: int, chunk: int) -> tuple[int, int]:
     """Chunks that update and read a state, and pairs of chunks that meet in dense products."""
     if not (shape.causal or shape.biased):
@@ -168,6 +182,15 @@ class CostModel(Configured):
             features: Terms of the polynomial.
         """
         return self.of(fft_operations(shape, features))
+
+    def relative(self, shape: Shape, terms: int) -> float:
+        """Predicted nanoseconds of polynomial attention by FFT of unrotated vectors.
+
+        Args:
+            shape: Sizes of the head.
+            terms: Of the polynomial in products of unrotated coordinates.
+        """
+        return self.of(relative_operations(shape, terms))
 
     def of(self, counts: Operations) -> float:
         """Predicted nanoseconds of some operations."""

@@ -3,23 +3,26 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
 
 from spectrope.core import ConfigError, UnsupportedError
-from spectrope.encodings import Context, Encoding, Form
+from spectrope.encodings import Context, Encoding, Form, Tag
 from spectrope.fast.certificate import UP, Certificate, LogitBounds, RoundingSetting, bound_logits, certify
 from spectrope.fast.costs import DEFAULT, CostModel, Shape
+from spectrope.fast.entries import RelativeEntries, Unrotated, relative_entries, unrotated
 from spectrope.fast.lag_weights import LagWeights, lag_weights, require_consecutive
 from spectrope.fast.minimax import HIGHEST
 from spectrope.fast.monomials import feature_count
-from spectrope.fast.rotation import Rotated, rotated
+from spectrope.fast.rotation import Rotated, rotated, stretch
 from spectrope.fast.transforms import SHARE, LagSizes, lag_sizes, transform_bound
 
 TOLERANCE, MOST_FEATURES = 1e-2, 2**16
-FastKernel = Literal["polynomial", "fft"]  # Sums of a polynomial over blocks, or by FFT.
-KERNELS: tuple[FastKernel, ...] = ("polynomial", "fft")
+# Sums of a polynomial over blocks, by FFT, or by FFT of unrotated vectors.
+FastKernel = Literal["polynomial", "fft", "relative"]
+KERNELS: tuple[FastKernel, ...] = ("polynomial", "fft", "relative")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class HeadPlan:
         exact_cost_estimate: Predicted cost of exact attention, in the same unit.
         choice: The cheapest kind of attention within the tolerance.
         reason: Why it is exact, or empty.
-        kernel: How sums of the certificate's polynomial are taken: over blocks, or by FFT.
+        kernel: How sums of the certificate's polynomial are taken: over blocks, by FFT, or by FFT of
+            unrotated vectors.
     """
 
     head: int
@@ -43,7 +47,7 @@ class HeadPlan:
     certificate: Certificate | None
     polynomial_cost_estimate: float | None
     exact_cost_estimate: float
-    choice: Literal["polynomial", "fft", "exact"]
+    choice: Literal["polynomial", "fft", "relative", "exact"]
     reason: str
     kernel: FastKernel = "polynomial"
 
@@ -99,8 +103,8 @@ def plan(
 
     `bound_logits` gives each head's range and `certify` the error of every degree and rank. Of those that
     keep the tolerance, the one with the fewest features is chosen if its predicted cost is below that of
-    exact attention, with its sums over blocks or by FFT, whichever is predicted to cost less. No time is
-    measured, so the choice depends on the inputs alone.
+    exact attention, with its sums over blocks, by FFT, or by FFT of unrotated vectors, whichever is predicted
+    to cost less. No time is measured, so the choice depends on the inputs alone.
 
     Args:
         ctx: Queries, keys, positions and mask of the layer.
@@ -125,8 +129,10 @@ def forecast(
     causal: bool,
     costs: CostModel = DEFAULT,
 ) -> tuple[HeadPlan, ...]:
-    """Predict what `plan` would choose for one sequence of another length with the same range of logits. The
-    equal range is an assumption; a plan for the sequence itself measures the range.
+    """Predict what `plan` would choose for one sequence of another length with the same range of logits.
+
+    The equal range is an assumption; a plan for the sequence itself measures the range. Rotations that
+    lengthen vectors with the position, such as that of xPos, are taken into account.
 
     Args:
         ctx: Queries, keys, positions and mask of the layer, on which ranges are measured.
@@ -170,6 +176,8 @@ def _plan(
         heads = tuple(replace(exact, head=head) for head in range(ctx.q.shape[1]))
         return AttentionPlan(tolerance, causal, heads, costs)
     bounds = bound_logits(turned.q, turned.k, turned.keys, negligible=tolerance)
+    if served is not ctx and encoding.turns:
+        bounds = bounds.stretched(stretch(encoding, served) / stretch(encoding, ctx))
     heads = tuple(_head_plan(bounds, head, needs, tolerance, shape, costs) for head in range(ctx.q.shape[1]))
     return AttentionPlan(tolerance, causal, heads, costs, bounds, needs.lags)
 
@@ -184,6 +192,7 @@ class _Needs:
         refusal: Why sums over blocks do not serve, or empty.
         transformed: Lengths and dtypes of sums by FFT; None where these are not asked for.
         sizes: Of the weights of lags, for sums by FFT.
+        relative: What sums by FFT of unrotated vectors need; None where these do not serve.
     """
 
     blocked: RoundingSetting | None
@@ -191,6 +200,56 @@ class _Needs:
     refusal: str
     transformed: RoundingSetting | None
     sizes: LagSizes
+    relative: "_Relative | None"
+
+
+@dataclass(frozen=True)
+class _Relative:
+    """What certificates of `relative_fft` need.
+
+    Args:
+        vectors: Queries and keys of which norms are taken.
+        served: The context whose lags are served.
+        encoding: The encoding of the layer.
+        causal: Whether attention is causal.
+        setting: Lengths and dtypes.
+        sizes: Of the weights of lags.
+        alone: Whether there is no other fast kernel to choose.
+    """
+
+    vectors: Unrotated
+    served: Context
+    encoding: Encoding
+    causal: bool
+    setting: RoundingSetting
+    sizes: LagSizes
+    alone: bool
+
+    @cached_property
+    def entries(self) -> RelativeEntries | None:
+        """Entries of the relative rotation; None if the encoding has none."""
+        try:
+            return relative_entries(self.served, self.encoding, self.causal)
+        except UnsupportedError:
+            return None
+
+    def option(
+        self, head: int, tolerance: float, shape: Shape, costs: CostModel, most: float
+    ) -> Iterator[tuple[float, FastKernel, Certificate]]:
+        """The kernel with its predicted cost, if it keeps the tolerance on one head.
+
+        Entries take memory for every lag, so where there are other kernels they are made only if a rotation
+        with an entry of modulus 1 per coordinate, which has fewer terms, would cost less than `most`.
+        """
+        norm, dim = self.vectors.norm(head), self.vectors.q.shape[-1]
+        least = relative_certificate(norm, dim, tolerance, self.setting, self.sizes)
+        cheap = least is not None and (self.alone or costs.relative(shape, least.features) < most)
+        if not cheap or self.entries is None:
+            return
+        bound, variables = norm * self.entries.gain(head, dim), len(self.entries.query_axes)
+        found = relative_certificate(bound, variables, tolerance, self.setting, self.sizes)
+        if found is not None:
+            yield costs.relative(shape, found.features), "relative", found
 
 
 def _needs(
@@ -213,7 +272,7 @@ def _needs(
             lags = lag_weights(served, encoding, causal)
         except UnsupportedError as error:
             refusal = str(error)
-            if "fft" not in kernels:
+            if not {"fft", "relative"} & set(kernels):
                 raise
     dtype = torch.float64 if turned.q.dtype == torch.float64 else torch.float32
     length = max(served.q.shape[-2], served.k.shape[-2])
@@ -223,7 +282,12 @@ def _needs(
         blocked = replace(blocked, deviation=lags.deviation, near=max(lags.starts))
     serves = "polynomial" in kernels and not refusal
     sizes = lag_sizes(served, encoding, causal)
-    return _Needs(blocked if serves else None, lags, refusal, transformed, sizes)
+    relative = None
+    if "relative" in kernels and encoding.turns and Tag.SHIFT_INVARIANT in encoding.tags:
+        setting = replace(blocked, dtype=torch.float64, inputs=dtype, deviation=0.0, near=None)
+        alone = kernels == ("relative",)
+        relative = _Relative(unrotated(ctx, encoding), served, encoding, causal, setting, sizes, alone)
+    return _Needs(blocked if serves else None, lags, refusal, transformed, sizes, relative)
 
 
 def _shape(ctx: Context, encoding: Encoding, causal: bool) -> Shape:
@@ -238,6 +302,9 @@ def _head_plan(
     """The cheapest kernel that keeps the tolerance on one head."""
     reach, exact = float(bounds.reach_bound[head]), costs.exact(shape)
     options = list(_options(bounds, head, needs, tolerance, shape, costs))
+    if needs.relative is not None:
+        most = min([exact, *(cost for cost, _, _ in options)])
+        options.extend(needs.relative.option(head, tolerance, shape, costs, most))
     if not options:
         reason = (
             f"no degree up to {HIGHEST} with at most {MOST_FEATURES} features keeps {tolerance:g} "
@@ -246,6 +313,7 @@ def _head_plan(
         reason = f"{needs.refusal.rstrip('.')}; by FFT, {reason}" if needs.refusal else reason
         return HeadPlan(head, reach, None, None, exact, "exact", reason)
     cost, kernel, certificate = min(options, key=lambda option: option[0])
+    reach = certificate.premises.reach
     if cost < exact:
         return HeadPlan(head, reach, certificate, cost, exact, kernel, "", kernel)
     reason = f"{certificate.features} features are predicted to cost more than {shape.n_keys} keys"
@@ -281,6 +349,28 @@ def fft_certificate(
     rounding, error = ((bound + lost) * (1 + UP) for bound in (found.rounding_bound, found.error_bound))
     premises = replace(found.premises, lags=lags)
     return replace(found, rounding_bound=rounding, error_bound=error, premises=premises)
+
+
+def relative_certificate(
+    norm: float, variables: int, tolerance: float, setting: RoundingSetting, lags: LagSizes
+) -> Certificate | None:
+    """The certificate of the fewest terms that keep the tolerance by FFT of unrotated vectors, if any do.
+
+    Keys are not centred: the mean of rotated keys is none of unrotated ones.
+
+    Args:
+        norm: No sum of moduli of a logit's products is larger.
+        variables: Products of an entry and two coordinates that add up to a logit.
+        tolerance: Largest error of an output, in units of max|v|.
+        setting: Lengths and dtypes.
+        lags: Sizes of the weights of lags.
+    """
+    remainder = torch.full((3, 1, variables + 1), torch.inf, dtype=torch.float64)
+    remainder[..., -1] = 0.0
+    norms = torch.tensor([norm], dtype=torch.float64)
+    nowhere = norms.new_zeros(1, 1, 1, variables)
+    bounds = LogitBounds(nowhere, norms, norms, norms.new_zeros(3, 1, variables, variables), remainder)
+    return fft_certificate(bounds, 0, tolerance, replace(setting, dim=variables), lags)
 
 
 def fewest_features(

@@ -19,6 +19,7 @@ from spectrope.encodings import Context, Encoding, Form
 from spectrope.fast.certificate import Certificate
 from spectrope.fast.chunkwise import PolynomialWeights, Tokens, chunkwise_sums
 from spectrope.fast.planning import AttentionPlan, plan
+from spectrope.fast.relative import relative_heads
 from spectrope.fast.rotation import FORMS, Rotated, of_heads, projected, rotated
 from spectrope.fast.toeplitz import fft_head
 
@@ -127,6 +128,9 @@ def planned_attention(
     for head in made.heads:
         if head.choice == "fft":
             pieces.append(([head.head], fft_head(ctx, turned, v, encoding, made, head)))
+    if unturned := [head for head in made.heads if head.choice == "relative"]:
+        outputs = relative_heads(ctx, v, encoding, made, unturned)
+        pieces.append(([head.head for head in unturned], outputs))
     if len(pieces) == 1:
         return pieces[0][1]
     order = torch.tensor([head for heads, _ in pieces for head in heads], device=v.device)

@@ -18,83 +18,22 @@ References:
     arXiv 2505.11892.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Complex, Float, Int
+from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
 from spectrope.attention import IMPLEMENTATIONS, Implementation, attention
 from spectrope.core import Noise, UnsupportedError
 from spectrope.encodings import Context, Encoding, Tag
-from spectrope.fast.certificate import Certificate, LogitBounds, RoundingSetting
-from spectrope.fast.lag_weights import require_consecutive
-from spectrope.fast.planning import TOLERANCE, fft_certificate
-from spectrope.fast.rotation import FORMS, key_mask
-from spectrope.fast.toeplitz import LagSpectra, Terms, normalised, sees_nothing, visible
+from spectrope.fast.certificate import Certificate, RoundingSetting
+from spectrope.fast.entries import RelativeEntries, Unrotated, relative_entries, unrotated
+from spectrope.fast.planning import TOLERANCE, AttentionPlan, HeadPlan, relative_certificate
+from spectrope.fast.rotation import FORMS, visible
+from spectrope.fast.toeplitz import LagSpectra, Terms, normalised, sees_nothing
 from spectrope.fast.transforms import LagTable, lag_table
-
-
-@dataclass(frozen=True)
-class RelativeEntries:
-    """The entries of a relative rotation that are not 0 at every lag.
-
-    Args:
-        query_axes: The coordinate of the query that each multiplies.
-        key_axes: The coordinate of the key.
-        weights: Entries of each head at lags 1 - i, ..., j - 1, 0 where they are not seen, (h, r, lags).
-    """
-
-    query_axes: Int[Tensor, " r"]
-    key_axes: Int[Tensor, " r"]
-    weights: Float[Tensor, "h r lags"]
-
-    def gain(self, head: int, dim: int) -> float:
-        r"""A bound of :math:`\sum_r |W^{(r)} q_{c_r} k_{e_r}| / |q||k|` in one head.
-
-        With M the largest modulus of each entry, this is :math:`\|M\|_2 \le \sqrt{\|M\|_1 \|M\|_\infty}`. The
-        latter also bounds sums of products of monomials by Cauchy-Schwarz.
-        """
-        largest = self.weights.new_zeros(dim, dim)
-        largest[self.query_axes, self.key_axes] = self.weights[head].detach().abs().amax(1)
-        return float(largest.sum(0).max() * largest.sum(1).max()) ** 0.5
-
-
-def relative_entries(ctx: Context, encoding: Encoding, causal: bool) -> RelativeEntries:
-    """The entries of an encoding's relative rotation, from what it makes of unit vectors.
-
-    Raises:
-        UnsupportedError: If positions are not consecutive and shared, or the encoding mixes heads.
-    """
-    require_consecutive(ctx)
-    heads, n_q, dim = ctx.q.shape[1:]
-    _require_separate_heads(encoding, heads, dim, ctx.q.device)
-    lags = torch.arange(1 - n_q, ctx.k.shape[-2], device=ctx.q.device)[None]
-    seen = ((lags[0] >= 0) | (not causal)).double()
-    units = torch.eye(dim, dtype=torch.float64, device=ctx.q.device).expand(1, heads, dim, dim)
-    keys = encoding.rotate(units, lags.new_zeros(1, dim), "key")[0]
-    rows, query_axes, key_axes = [], [], []
-    for axis in range(dim):
-        turned = encoding.rotate(units[:, :, [axis]].expand(1, heads, lags.shape[1], dim), lags, "query")[0]
-        entries = (turned @ keys.mT).mT * seen
-        kept = (entries.detach() != 0).any(2).any(0).nonzero().squeeze(1)
-        rows.append(entries[:, kept])
-        key_axes.append(kept)
-        query_axes.append(torch.full_like(kept, axis))
-    return RelativeEntries(torch.cat(query_axes), torch.cat(key_axes), torch.cat(rows, 1))
-
-
-def _require_separate_heads(encoding: Encoding, heads: int, dim: int, device: torch.device) -> None:
-    """Refuse an encoding under which a head's queries or keys depend on those of another head."""
-    alone = torch.eye(heads, dtype=torch.float64, device=device)[:, :, None, None].expand(-1, -1, 1, dim)
-    pos = torch.zeros(1, 1, dtype=torch.long, device=device)
-    others = ~torch.eye(heads, dtype=torch.bool, device=device)
-    for side in ("query", "key"):
-        if encoding.rotate(alone, pos, side)[others].any():
-            raise UnsupportedError(
-                f"attention impl 'relative_fft' needs heads that are rotated by themselves; "
-                f"{type(encoding).__name__} computes some heads from the vectors of others."
-            )
 
 
 @dataclass(frozen=True)
@@ -113,32 +52,34 @@ class EntryLags(LagSpectra):
 class _Layer:
     """One layer's unrotated queries and keys, and what all heads share."""
 
-    q: Float[Tensor, "b h i d"]
-    k: Float[Tensor, "b h j d"]
-    keys: Tensor | None
+    vectors: Unrotated
+    values: Float[Tensor, "b h j e"]
     entries: RelativeEntries
     lags: LagTable
+    blind: Bool[Tensor, "b i"]
 
-    def certificate(self, head: int, out: torch.dtype) -> tuple[float, Certificate | None]:
-        """A bound of the head's logits, and the certificate of the fewest terms, if there is one.
+    @classmethod
+    def of(cls, ctx: Context, v: Tensor, encoding: Encoding, causal: bool) -> "_Layer":
+        vectors = unrotated(ctx, encoding)
+        return cls(
+            vectors,
+            visible(v.double(), vectors.keys),
+            relative_entries(ctx, encoding, causal),
+            lag_table(replace(ctx, q=vectors.q, k=vectors.k), encoding, causal),
+            sees_nothing(ctx, vectors.keys, causal),
+        )
 
-        Keys are not centred: the mean of rotated keys is none of unrotated ones.
-        """
-        dim = self.q.shape[-1]
-        q, k = (float(x[:, head].detach().norm(dim=-1).max()) for x in (self.q, self.k))
-        norm = q * k * self.entries.gain(head, dim) * (1 + 1e-9)
-        variables = len(self.entries.query_axes)
-        setting = RoundingSetting(self.lags.sizes.length, variables, torch.float64, out)
-        return norm, fft_certificate(_bounds(norm, variables), 0, TOLERANCE, setting, self.lags.sizes)
+    def bound(self, head: int) -> float:
+        """A bound of the modulus of a head's logits."""
+        return self.vectors.norm(head) * self.entries.gain(head, self.vectors.q.shape[-1])
 
-
-def _bounds(norm: float, variables: int) -> LogitBounds:
-    """Bounds of one head of which the norm alone is known: no subspace holds its logits."""
-    remainder = torch.full((3, 1, variables + 1), torch.inf, dtype=torch.float64)
-    remainder[..., -1] = 0.0
-    norms = torch.tensor([norm], dtype=torch.float64)
-    nowhere = norms.new_zeros(1, 1, 1, variables)
-    return LogitBounds(nowhere, norms, norms, norms.new_zeros(3, 1, variables, variables), remainder)
+    def output(self, head: int, certificate: Certificate) -> Float[Tensor, "b 1 i e"]:
+        """The output of one head by the polynomial of a certificate."""
+        entries, at = self.entries, [head]
+        terms = Terms.of(len(entries.query_axes), certificate.polynomial.coefficients)
+        q, k = self.vectors.q[:, at][..., entries.query_axes], self.vectors.k[:, at][..., entries.key_axes]
+        lags = EntryLags(entries.weights[head], self.lags.weights[at])
+        return normalised(terms, q, k, self.values[:, at], lags, self.blind, self.vectors.keys)
 
 
 def relative_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, noise: Noise | None) -> Tensor:
@@ -149,23 +90,28 @@ def relative_fft(ctx: Context, v: Tensor, encoding: Encoding, causal: bool, nois
     """
     if ctx.q.numel() == 0:
         return attention(ctx, v, encoding, causal=causal, impl="fastest")
-    keys = key_mask(ctx)
-    wide = replace(ctx, q=encoding.scaled(ctx.q.double()) * ctx.scale, k=visible(ctx.k.double(), keys))
-    entries = relative_entries(wide, encoding, causal)
-    layer = _Layer(wide.q, wide.k, keys, entries, lag_table(wide, encoding, causal))
-    values, blind = visible(v.double(), keys), sees_nothing(ctx, keys, causal)
-    outputs = []
+    layer, outputs = _Layer.of(ctx, v, encoding, causal), []
+    sizes = layer.lags.sizes
+    setting = RoundingSetting(sizes.length, ctx.q.shape[-1], torch.float64, v.dtype)
     for head in range(ctx.q.shape[1]):
-        reach, certificate = layer.certificate(head, v.dtype)
+        bound, variables = layer.bound(head), len(layer.entries.query_axes)
+        certificate = relative_certificate(bound, variables, TOLERANCE, setting, sizes)
         if certificate is None:
             raise UnsupportedError(
                 f"attention impl 'relative_fft' cannot serve head {head} within {TOLERANCE:g}: its logits "
-                f"reach {reach:.3g} by the norms of queries and keys."
+                f"reach {bound:.3g} by the norms of queries and keys."
             )
-        terms = Terms.of(len(entries.query_axes), certificate.polynomial.coefficients)
-        q, k = layer.q[:, [head]][..., entries.query_axes], layer.k[:, [head]][..., entries.key_axes]
-        lags = EntryLags(entries.weights[head], layer.lags.weights[[head]])
-        outputs.append(normalised(terms, q, k, values[:, [head]], lags, blind, keys))
+        outputs.append(layer.output(head, certificate))
+    return torch.cat(outputs, 1).to(v.dtype)
+
+
+def relative_heads(
+    ctx: Context, v: Tensor, encoding: Encoding, made: AttentionPlan, heads: Sequence[HeadPlan]
+) -> Float[Tensor, "b some i e"]:
+    """Some heads of a plan, by monomials of unrotated vectors."""
+    layer = _Layer.of(ctx, v, encoding, made.causal)
+    certified = ((head.head, head.certificate) for head in heads)
+    outputs = [layer.output(head, proof) for head, proof in certified if proof is not None]
     return torch.cat(outputs, 1).to(v.dtype)
 
 

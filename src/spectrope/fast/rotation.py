@@ -39,6 +39,18 @@ def rotated(ctx: Context, encoding: Encoding) -> Rotated:
     return Rotated(q, encoding.rotate(ctx.k, ctx.k_pos, "key"), key_mask(ctx))
 
 
+def stretch(encoding: Encoding, ctx: Context) -> float:
+    """The largest factor by which rotations at the first and last positions lengthen |q||k|."""
+    heads, dim = ctx.q.shape[1], ctx.q.shape[-1]
+    units = torch.eye(dim, dtype=torch.float64, device=ctx.q.device).expand(1, heads, dim, dim)
+    factor, sides = 1.0, (("query", ctx.q_pos), ("key", ctx.k_pos))
+    for side, pos in sides:
+        ends = (pos.new_full((1, dim), int(end)) for end in (pos.min(), pos.max()))
+        turned = torch.cat([encoding.rotate(units, end, side) for end in ends])
+        factor *= float(torch.linalg.matrix_norm(turned, 2).max())
+    return factor
+
+
 def key_mask(ctx: Context) -> Bool[Tensor, "b j"] | None:
     """The context's mask as one of keys alone.
 
@@ -54,6 +66,11 @@ def key_mask(ctx: Context) -> Bool[Tensor, "b j"] | None:
             f"this one has shape {tuple(mask.shape)}."
         )
     return mask[:, 0, 0].expand(len(ctx.q), ctx.k.shape[-2])
+
+
+def visible(x: Tensor, keys: Bool[Tensor, "b j"] | None) -> Tensor:
+    """The values at keys that may be seen, and 0 at others."""
+    return x if keys is None else torch.where(keys[:, None, :, None], x, 0.0)
 
 
 def projected(turned: Rotated, bounds: LogitBounds, heads: list[int], rank: int) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ from spectrope.fast.certificate import RoundingSetting, bound_logits
 from spectrope.fast.costs import TERM_ENTRIES
 from spectrope.fast.monomials import multinomials
 from spectrope.fast.planning import TOLERANCE, AttentionPlan, HeadPlan, fft_certificate
-from spectrope.fast.rotation import FORMS, Rotated, projected, rotated
+from spectrope.fast.rotation import FORMS, Rotated, projected, rotated, visible
 from spectrope.fast.transforms import lag_table
 from spectrope.spectral import fast_length
 
@@ -125,11 +125,6 @@ def fft_head(
     row = SharedLags(lag_table(ctx, encoding, made.causal).weights[[head.head]])
     values = visible(v[:, [head.head]].double(), keys)
     return normalised(terms, q, k, values, row, sees_nothing(ctx, keys, made.causal), keys).to(v.dtype)
-
-
-def visible(x: Tensor, keys: Tensor | None) -> Tensor:
-    """The values at keys that may be seen, and 0 at others."""
-    return x if keys is None else torch.where(keys[:, None, :, None], x, 0.0)
 
 
 def sees_nothing(ctx: Context, keys: Tensor | None, causal: bool) -> Bool[Tensor, "b i"]:

@@ -60,6 +60,7 @@ __all__ = [
     "Screen",
     "Site",
     "StateShares",
+    "TableMeasure",
     "TablesByName",
     "TrainedSubject",
     "TrainingState",
@@ -170,7 +171,7 @@ from .extrapolation.search import search_slowdowns
 from .job import Job, train
 from .manifest import DECODER, MARK, OWN, OWN_TASKS, has_diverged, is_near_chance
 from .measures.ablation import Ablation, ProtocolAblation
-from .measures.base import MEASURES
+from .measures.base import MEASURES, TableMeasure
 from .probes.heads import LayerHeads, capture_heads
 from .probes.kernel import EncodingKernel, encoding_kernels
 from .probes.shares import StateShares, state_shares

@@ -51,7 +51,7 @@ KERNELS = ("tangent_largest", "tangent_plain_largest", "newton_largest", "newton
 COUNTS = ("epoch", "step", "layer", "head")
 KINDS: Mapping[str, tuple[str, Callable[[pl.DataType], bool]]] = {
     **dict.fromkeys(COUNTS, WHOLE),
-    "split": ("text", lambda kind: kind == pl.String),
+    **dict.fromkeys(("split", "choice"), ("text", lambda kind: kind == pl.String)),
     "deposit": ("true or false", lambda kind: kind == pl.Boolean),
 }  # Of columns; the others hold numbers.
 FULL = ("epoch", "step", "split", "layer", "head", "gap", "deposit", "factor", "accuracy")  # Without nulls.
@@ -121,6 +121,7 @@ KEPT: Mapping[str, Kept] = {
     "start": Kept((*HEAD, *KERNELS)),
     "head_gradients": Kept(("step", *HEAD, "energy", "projections")),
     "head_growth": Kept((*HEAD, "energy")),
+    "attention-plan": Kept((*HEAD, "length", "choice", "cost_estimate"), others=False),
     "progress": Kept(("step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")),
 }  # Tables of a run.
 PARTNERS = {name: name.replace("ablation", "deposit") for name in ABLATIONS}

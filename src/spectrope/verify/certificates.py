@@ -134,7 +134,7 @@ def _fields(shape: Any, names: str) -> dict[str, Any]:
 # Attention in linear time: for every head, a polynomial and what its error adds up to.
 
 UNITS = (2.0**-24, 2.0**-53)  # Of binary32 and binary64.
-HEAD = _fields("count", "layer head dim") | {"kernel": ("polynomial", "fft")}
+HEAD = _fields("count", "layer head dim") | {"kernel": ("polynomial", "fft", "relative")}
 HEAD |= _fields("size", "tolerance reach norm remainder deviation error_bound")
 TRANSFORM = _fields("count", "features points") | _fields("size", "energy least")
 STEPS = {"coefficients": ["number", 2], "steps": "count", "transform": [TRANSFORM, 0]}
@@ -164,8 +164,8 @@ def check_attention(claim: Any, witness: Any) -> Told:
 def _check_head(head: Any, proof: Any, here: str, there: str, length: int) -> None:
     names = ("end", "polynomial_bound", "epsilon_bound", "rounding_bound")
     end, bound, epsilon, stated = (arb(proof[name]) for name in names)
-    once = len(proof["transform"]) == (head["kernel"] == "fft")
-    _require(once, f"{there}.transform", "must go with kernel fft, once")
+    once = len(proof["transform"]) == (head["kernel"] != "polynomial")
+    _require(once, f"{there}.transform", "must go with kernels fft and relative, once")
     _require(len(proof["coefficients"]) <= MOST_TERMS, f"{there}.coefficients", "are too many to be checked")
     norm, error = arb(head["norm"]), arb(head["error_bound"])
     moved = head["remainder"] + 4 * (head["dim"] + 4) * arb(proof["input_unit"]) * norm + head["deviation"]

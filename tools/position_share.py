@@ -3,8 +3,8 @@
     python -m tools.position_share --workers 2 --seeds 3
 
 Task `mixed` asks for a distance with a probability from 0 to 1, and otherwise which word of a set occurs.
-Finished runs are read from `runs/position-share`, so that an interrupted call goes on where it was. Heads are not
-ablated. The scores behind the figure are written beside it, as docs/images/position-share.csv.
+Finished runs are read from `runs/position-share`, so that an interrupted call goes on where it was. Heads are
+not ablated. The scores behind the figure are written beside it, as docs/images/position-share.csv.
 """
 
 import argparse
@@ -28,11 +28,13 @@ DRAWN = Path("docs/images/position-share.svg")
 WIDTH, HEIGHT = 420, 260
 
 
-def plan(encodings: Sequence[str], shares: Sequence[float], seeds: int) -> list[Experiment]:
-    """A run per share, seed and encoding, otherwise as `mini` has it."""
+def plan(
+    encodings: Sequence[str], shares: Sequence[float], seeds: int, epochs: int | None = None
+) -> list[Experiment]:
+    """A run per share, seed and encoding; of as many epochs as asked for, otherwise as `mini` has it."""
     task = SCALES["mini"]["mixed"].task
     return [
-        experiment(replace(task, position_share=share), name, seed=seed)  # pyright: ignore[reportCallIssue]
+        experiment(replace(task, position_share=share), name, seed=seed, epochs=epochs)  # pyright: ignore[reportCallIssue]
         for share in shares
         for seed in range(seeds)
         for name in encodings
@@ -97,11 +99,12 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("runs/position-share"))
     parser.add_argument("--encodings", nargs="+", default=COMPARED)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--epochs", type=int, help="of each run (default: the scale's)")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=DRAWN)
     chosen = parser.parse_args()
-    jobs = [Job(one, ()) for one in plan(chosen.encodings, chosen.shares, chosen.seeds)]
+    jobs = [Job(one, ()) for one in plan(chosen.encodings, chosen.shares, chosen.seeds, chosen.epochs)]
     frame = scores(sp.execute(jobs, root=chosen.runs, workers=chosen.workers))
     frame.write_csv(chosen.out.with_suffix(".csv"), float_precision=4)
     write_spec(panels_spec([panel(frame)], WIDTH, 1), chosen.out)

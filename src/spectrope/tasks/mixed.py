@@ -59,10 +59,10 @@ class Mixed(Task, name="mixed"):
             require_cue(self, self.cue)
 
     sizes: ClassVar[Mapping[str, Size]] = {
-        "mini": Size(config=Config(n_answers=16, n_fillers=64, max_words=28)),
-        "small": Size(config=Config()),
-        "mid": Size(config=Config()),
-        "paper": Size(config=Config(n_answers=70, n_fillers=400, max_words=119)),
+        "mini": Size(config=Config(n_answers=16, n_fillers=64, max_words=28), pooling="last"),
+        "small": Size(config=Config(), pooling="last"),
+        "mid": Size(config=Config(), pooling="last"),
+        "paper": Size(config=Config(n_answers=70, n_fillers=400, max_words=119), pooling="last"),
     }
 
     @property

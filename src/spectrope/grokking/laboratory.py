@@ -13,6 +13,7 @@ import torch
 
 from spectrope.core import Precision, UnsupportedError, median_seconds
 from spectrope.grokking.config import GrokExperiment, ShapesExperiment
+from spectrope.grokking.models.vision import FULL_WIDTH
 from spectrope.lab import Laboratory, Probe, TrainingTime, run_for
 from spectrope.store import Run, temporary_folder
 

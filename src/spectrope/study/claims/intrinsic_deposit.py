@@ -57,8 +57,8 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     prediction = (
         "gap ≥ 10 points in a shallow layer under RoPE, whether by AdamW or SGD, from a usual or a small "
         "start, and under a rotation with shuffled phases; gap ≤ 10 there under a factorised additive table; "
-        "participation of heads in the gradient is smaller under RoPE by 0.1 or more (headline, by AdamW), also "
-        "in the first half and the first two thirds of the layers alone"
+        "participation of heads in the gradient is smaller under RoPE by 0.1 or more (headline, by AdamW), "
+        "also in the first half and the first two thirds of the layers alone"
     )
     test = (
         "Task 1; the gap as in claim 3. The additive control adds an inner product of two trained vectors "

@@ -1,4 +1,4 @@
-"""Claim 17 on rows with known answers."""
+"""Claim 18 on rows with known answers."""
 
 import pytest
 from tests.study.made import rows_of

@@ -1,4 +1,4 @@
-"""Claim 17: does the deposit explain where RoPE falls behind?"""
+"""Claim 18: does the deposit explain where RoPE falls behind?"""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ CORRELATION = 0.3  # Smallest correlation of interest.
 class Paradoxes(Claim, name="paradoxes"):
     """RoPE ahead on Task 1, behind on Task 2, and what deposits have to do with errors."""
 
-    number = 17
+    number = 18
     title = "Among runs of RoPE, larger gaps go with more errors"
     statement = (
         "RoPE sometimes underperforms in spite of its theory, and the single-head deposit explains these "

@@ -328,7 +328,7 @@ def test_without_norms_latents_are_their_projections():
 def test_half_the_width_of_the_stream_is_the_papers_latent():
     assert Latent.Config.for_width(256) == Latent.Config(latent=128, query_latent=128)
     assert MultiHead.Config.for_width(256) == MultiHead.Config()
-    assert sorted(ATTENTIONS) == ["bounded", "mla", "multi_head"]
+    assert sorted(ATTENTIONS) == ["bounded", "mla", "multi_head", "shifted_windows"]
 
 
 def test_a_context_of_some_heads_keeps_the_scale_of_both_parts():

@@ -122,3 +122,20 @@ def test_a_model_that_misses_no_head_is_said_to(tmp_path):
         headline(read_tables([run]))[0].sentences[1]
         == "Silencing any single head does not reduce the accuracy."
     )
+
+
+def test_stability_is_told_over_seeds_and_over_evaluations(tmp_path):
+    runs = [with_scores(make_run(tmp_path, "rope", seed=i), a) for i, a in enumerate((0.90, 0.94))]
+    for run, scores in zip(runs, ([0.1, 0.8, 0.7, 0.9], [0.2, 0.5, 0.6, 0.94]), strict=True):
+        rows = [
+            {"step": 10 * epoch, "epoch": epoch, "split": split, "loss": 1.0, "accuracy": score}
+            for epoch, score in enumerate(scores)
+            for split in ("train", "test")
+        ]
+        run.write_frame("metrics", pl.DataFrame(rows))
+    (row,) = rows_of(read_tables(runs), "distance")
+    assert row.fall == pytest.approx((10 + 0) / 2)
+    assert row.spread == pytest.approx(np.std([90, 94], ddof=1))
+    assert row.overfitting == pytest.approx(100 - 92)
+    (alone,) = rows_of(read_tables(runs[1:]), "distance")
+    assert (alone.spread, alone.fall) == (None, 0.0)

@@ -110,6 +110,7 @@ def test_a_plan_from_end_to_end(tiny, tmp_path, capsys):
     told = " ".join(capsys.readouterr().out.split())
     assert "2 runs to do" in told
     assert "2 at a time" in told
+    assert "These times are estimates of training" in told
     assert not list(tmp_path.iterdir())
     assert main(words) == 0
     out = capsys.readouterr().out

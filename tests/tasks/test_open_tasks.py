@@ -1,4 +1,4 @@
-"""Reversal and Dyck languages: what is special about them, and what their controls leave."""
+"""Reversal, Dyck languages and mixed questions: what is special about them, and what their controls leave."""
 
 import itertools
 
@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spectrope.tasks import Dyck, Reversal
+from spectrope.core import ConfigError
+from spectrope.tasks import Dyck, Mixed, Reversal
 from spectrope.tasks.dyck import is_balanced
 
 CUES = ("both", "content", "position")
@@ -67,3 +68,52 @@ def test_controls_keep_the_labels_and_lower_the_ceiling(make):
     one, other = batches["content"].inputs.sort(1).values, batches["both"].inputs.sort(1).values
     assert torch.equal(one, other)
     assert not torch.equal(batches["position"].inputs, batches["both"].inputs)
+
+
+def read_aloud(tokens, answers):
+    """The answer to the last word's question, word by word: 0 and 1 ask, 2 and 3 are triggers."""
+    *words, question = [token - 1 for token in tokens]
+    if question == 1:
+        return words.index(3) - words.index(2) - 1
+    (named,) = [word - 4 for word in words if 4 <= word < 4 + answers]
+    return named
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_a_mixed_question_is_about_the_distance_as_often_as_the_knob_says(share):
+    task = Mixed(position_share=share, n_answers=5, n_fillers=7, max_words=9)
+    batch = task.sample(2000, 0)
+    rows = zip(batch.inputs.tolist(), batch.lengths.tolist(), batch.labels.tolist(), strict=True)
+    assert all(read_aloud(tokens[:length], 5) == label for tokens, length, label in rows)
+    last = batch.inputs.gather(1, batch.lengths[:, None] - 1)
+    assert abs((last == 2).double().mean().item() - share) < 0.035
+    assert (batch.labels.bincount() / 2000 - 1 / 5).abs().max() < 0.04  # Whichever is asked.
+
+
+def test_sequences_of_different_shares_differ_in_their_questions_alone():
+    one, other = (Mixed(position_share=share).sample(100, 3) for share in (0.0, 1.0))
+    changed = one.inputs != other.inputs
+    assert torch.equal(changed.sum(1), torch.ones(100).long())
+    assert torch.equal(changed.long().argmax(1), one.lengths - 1)
+
+
+def test_without_order_the_best_accuracy_is_that_of_the_questions_about_content():
+    assert Mixed(position_share=0.25, n_answers=10, cue="content").bayes_accuracy() == 0.75 + 0.025
+    assert Mixed(position_share=0.25, n_answers=10, cue="position").bayes_accuracy() == 0.1
+    batch = Mixed(position_share=1.0, cue="content").sample(4000, 0)
+    words = batch.inputs - 1
+    first, second = ((words == trigger).long().argmax(1) for trigger in (2, 3))
+    correlation = torch.corrcoef(torch.stack([second - first, batch.labels]).double())[0, 1]
+    assert abs(correlation) < 0.06  # The distance left in the shuffled sequence is another one.
+
+
+@pytest.mark.parametrize(
+    ("fields", "rule"),
+    [
+        ({"position_share": 1.5}, "position_share must be between"),
+        ({"max_words": 33}, "max_words must be at"),
+    ],
+)
+def test_impossible_sizes_are_refused(fields, rule):
+    with pytest.raises(ConfigError, match=rule):
+        Mixed(**fields)

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tools.site import api, commands, data_card, gallery, replication, tables
+from tools.site import api, commands, data_card, gallery, replication, statements, tables
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -41,6 +41,7 @@ def write_sources(folder: Path, drawn: Path) -> None:
         shutil.copy(picture, folder / "gallery")
     _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))
     _write(folder / "reference" / "data-card.md", data_card.page())
+    _write(folder / "reference" / "statements.md", statements.page())
 
 
 def _moved(text: str) -> str:

@@ -94,6 +94,8 @@ MEANINGS = {
     "loss_increase_estimate": "first-order estimate of what silencing the head adds to the loss, in nats",
     "low": "lower end of the 95 % interval, in the unit of what it is an interval of",
     "lower_bound": "proven lower bound of all eigenvalues",
+    "massive_keys": "largest norm of a coordinate of the keys over tokens, over the mean of all coordinates",
+    "massive_queries": "the same of the queries",
     "max_bound": "proven upper bound of the symbol on the grid",
     "max_share": "largest share of the layer's total drop",
     "mean_imaginary": "imaginary part of the mean rotation over frequencies",

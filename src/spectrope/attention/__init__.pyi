@@ -16,6 +16,7 @@ __all__ = [
     "Latent",
     "MultiHead",
     "Ratio",
+    "ShiftedWindows",
     "Stream",
     "UncostedEncoding",
     "additive_bias",
@@ -43,3 +44,4 @@ from .cost import (
 from .heads import ATTENTIONS, AttentionConfig, Heads, HeadSizes, Stream, describe_attention
 from .latent import Latent
 from .multi_head import MultiHead
+from .shifted_windows import ShiftedWindows

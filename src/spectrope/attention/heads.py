@@ -109,6 +109,15 @@ class Heads(Registered, SeededModule, ABC):
     def value_bias(self) -> Float[Tensor, "h 1 k"]:
         """The value bias: the values of a zero input."""
 
+    def visible(self, mask: Bool[Tensor, "..."] | None, n: int) -> Bool[Tensor, "..."] | None:
+        """What queries may see of keys, beside causality; subclasses may allow less.
+
+        Args:
+            mask: Mask of the keys, with shape (b, 1, 1, n), or None where all are tokens.
+            n: Number of tokens.
+        """
+        return mask
+
     def project(self, x: Float[Tensor, "b t c"], memory: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries of x, and keys and values of `memory` (of x where that is None)."""
         return self.queries(x), *self.keys_values(x if memory is None else memory)
@@ -117,7 +126,8 @@ class Heads(Registered, SeededModule, ABC):
         """The context of this layer's encoding, and the values."""
         q, k, v = self.project(x, stream.memory)
         memory = x if stream.memory is None else stream.memory
-        return Context(q, k, stream.pos, stream.pos, x, memory, stream.mask), v
+        mask = self.visible(stream.mask, x.shape[1])
+        return Context(q, k, stream.pos, stream.pos, x, memory, mask), v
 
     def forward(self, x: Tensor, stream: Stream, encoding: Encoding, impl: str) -> Float[Tensor, "b h t k"]:
         ctx, v = self.context(x, stream)

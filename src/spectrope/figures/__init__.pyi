@@ -27,6 +27,7 @@ __all__ = [
     "head_map",
     "law_tables",
     "legend",
+    "outlines",
     "panels_spec",
     "rendered",
     "rows",
@@ -46,6 +47,7 @@ from .base import FIGURES, Figure, Marks, Panel, colour, exact, rows, span
 from .drawing import Drawing, HeadEffects
 from .kinds.heatmap import DROP, HeadValue, head_map
 from .kinds.measured import legend
+from .kinds.violin import outlines
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report
 from .save import check_figure, figure_spec, write_spec, written_svg

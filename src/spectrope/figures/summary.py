@@ -54,6 +54,8 @@ class SummaryRow:
     interval: Interval | None  # Of the mean held-out accuracy, from two seeds on.
     ceiling: float
     drops: list[Drop]  # The largest of each seed that has been ablated.
+    spread: float | None  # Standard deviation over seeds of the held-out accuracy, from two seeds on.
+    fall: float | None  # Largest fall of the held-out accuracy between two evaluations in a row.
     cpu_seconds: float | None
     parameters: int
 
@@ -61,6 +63,11 @@ class SummaryRow:
     def gap(self) -> float:
         """Points between the ceiling and the held-out accuracy."""
         return self.ceiling - self.test
+
+    @property
+    def overfitting(self) -> float:
+        """Points between the accuracies on training and on held-out examples."""
+        return self.train - self.test
 
     @property
     def drop(self) -> float | None:
@@ -98,10 +105,21 @@ def _row(tables: Tables, part: pl.DataFrame) -> SummaryRow:
         test=means["test"],
         interval=mean_interval(part["test"].to_list()),
         ceiling=means["ceiling"],
+        spread=float(part["test"].std()) if len(runs) > 1 else None,  # pyright: ignore[reportArgumentType]
+        fall=_fall(tables.metrics, runs),
         drops=[drop for run in runs if (drop := _largest(tables.ablation, run)) is not None],
         cpu_seconds=part["cpu_seconds"].cast(pl.Float64).mean(),  # pyright: ignore[reportArgumentType]
         parameters=round(means["parameters"]),
     )
+
+
+def _fall(metrics: pl.DataFrame, runs: Sequence[str]) -> float | None:
+    """Points by which held-out accuracy falls most from one evaluation to the next, as a mean over runs."""
+    if metrics.is_empty():
+        return None
+    scored = metrics.filter((pl.col("split") == "test") & pl.col("run").is_in(runs)).sort("epoch")
+    falls = scored.group_by("run").agg(-pl.col("accuracy").diff().min().clip(upper_bound=0.0))
+    return falls["accuracy"].mean()  # pyright: ignore[reportReturnType]
 
 
 def _largest(ablation: pl.DataFrame, run: str) -> Drop | None:

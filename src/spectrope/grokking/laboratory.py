@@ -13,11 +13,15 @@ import torch
 
 from spectrope.core import Precision, UnsupportedError, median_seconds
 from spectrope.grokking.config import GrokExperiment, ShapesExperiment
+from spectrope.grokking.models.vision import FULL_WIDTH
 from spectrope.lab import Laboratory, Probe, TrainingTime, run_for
 from spectrope.store import Run, temporary_folder
 
 if TYPE_CHECKING:
     from spectrope.grokking.steps import StepTrainer
+
+RESNET_OPERATIONS = 3.6e9  # Of a forward pass of ResNet-18 over one image
+FULL_SIDE = 224  # of as many pixels a side.
 
 E = TypeVar("E", GrokExperiment, ShapesExperiment)
 
@@ -63,6 +67,13 @@ class GrokLaboratory(StepLaboratory[GrokExperiment], name=GrokExperiment.laborat
 
         return GrokTrainer(experiment, run, device)
 
+    def operations(self, experiment: GrokExperiment) -> float:
+        """Two for each weight and pair of operands; a training pair counts three times, for its gradient."""
+        task, training = experiment.task, experiment.training
+        weights = sum(p.numel() for p in experiment.model.build(task, experiment.seed).parameters())
+        n_train = len(task.build().split(experiment.seed).train)
+        return 2 * weights * training.steps * (3 * n_train + task.p**2 / training.evaluate_every)
+
 
 class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.laboratory):
     """Trains ResNet-18 to count sides."""
@@ -79,3 +90,10 @@ class ShapesLaboratory(StepLaboratory[ShapesExperiment], name=ShapesExperiment.l
         from spectrope.grokking.shapes import ShapesTrainer
 
         return ShapesTrainer(experiment, run, device)
+
+    def operations(self, experiment: ShapesExperiment) -> float:
+        """Those of ResNet-18, in proportion to the area of the images and the square of its width."""
+        task, training = experiment.task, experiment.training
+        scale = (task.resolution / FULL_SIDE) ** 2 * (experiment.width / FULL_WIDTH) ** 2
+        evaluated = task.n_train * training.steps / training.evaluate_every
+        return RESNET_OPERATIONS * scale * (3 * training.batch_size * training.steps + evaluated)

@@ -88,6 +88,7 @@ __all__ = [
     "comparison_plan",
     "derangement",
     "encoding_kernels",
+    "estimate",
     "execute",
     "experiment",
     "experiment_of",
@@ -154,7 +155,7 @@ from .atlas.cells import AtlasSettings, Cell, call_of, cell_columns, cells_of
 from .atlas.run import RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError
-from .engines.cost import JobCost, calibrate
+from .engines.cost import JobCost, calibrate, estimate
 from .engines.local import Local, as_jobs, execute, threads_each
 from .engines.pace import Pace, makespan
 from .engines.ray import Ray

@@ -129,6 +129,10 @@ class Laboratory(Registered, ABC, Generic[E]):
     def time(self, experiment: E, device: torch.device, precision: Precision) -> TrainingTime:
         """Expected training time, from a few steps on this device in a temporary folder."""
 
+    @abstractmethod
+    def operations(self, experiment: E) -> float:
+        """Floating-point operations of the products of the whole training, roughly, without running any."""
+
     def time_measure(self, experiment: E, name: str, device: torch.device, precision: Precision) -> float:
         """Expected seconds of a measure of the finished run; only for laboratories with measures."""
         raise NotImplementedError

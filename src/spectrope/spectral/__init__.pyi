@@ -21,6 +21,7 @@ __all__ = [
     "LogitTerms",
     "Majorisation",
     "NormRatios",
+    "SpanOverlap",
     "SplitVectors",
     "SymbolMatch",
     "SymbolRange",
@@ -45,6 +46,7 @@ __all__ = [
     "hadamard_contraction",
     "head_contraction",
     "head_participation",
+    "interaction_rank",
     "ky_fan_sums",
     "lag_effects",
     "lag_effects_of_product",
@@ -65,6 +67,7 @@ __all__ = [
     "schur_bounds",
     "singular_value_match",
     "softmax_curvature",
+    "span_overlap",
     "summarise",
     "support_function",
     "symbol_range",
@@ -98,6 +101,7 @@ from .hidden import (
     least_squares_effects,
     logit_terms,
 )
+from .interaction import interaction_rank
 from .kernel import rope_kernel, rope_kernel_eigenvalues
 from .learning import GradientSpectrum, gradient_spectrum, head_participation, lag_gradients
 from .logits import row_centred
@@ -113,6 +117,7 @@ from .rope import (
     rope_logits,
     rotated,
 )
+from .subspaces import SpanOverlap, span_overlap
 from .symbol import SymbolRange, symbol_range
 from .szego import SymbolMatch, eigenvalue_match, fitted_rate, singular_value_match
 from .tangent import KernelSummary, gauss_newton, softmax_curvature, summarise, tangent_kernel

@@ -88,16 +88,18 @@ class Kept:
             raise StoreError(f"has no column {missing[0]!r}.")
         if torn := [name for name in FULL if name in table.columns and table[name].null_count()]:
             raise StoreError(f"lacks values in its column {torn[0]!r}.")
-        kept = table if self.others else table.select(self.columns)
-        dtypes = {}
-        for name, kind in kept.schema.items():
+        is_whole = self.others or table.columns == list(self.columns)
+        kept = table if is_whole else table.select(self.columns)
+        dtypes, kinds = {}, kept.schema
+        for name, kind in kinds.items():
             rule, fits = KINDS.get(name, NUMBERS)
             if not fits(kind):
                 raise StoreError(f"has {kind} in its column {name!r}, which takes {rule}.")
             if kind.is_numeric():
                 _require_limits(kept[name])
                 dtypes[name] = pl.Int64 if name in COUNTS else pl.Float64  # JSON may have 1 for 1.0.
-        return kept.cast(dtypes)
+        changed = {name: dtype for name, dtype in dtypes.items() if kinds[name] != dtype}
+        return kept.cast(changed) if changed else kept
 
 
 def _require_limits(column: pl.Series) -> None:

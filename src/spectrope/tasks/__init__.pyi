@@ -9,6 +9,7 @@ __all__ = [
     "Dyck",
     "GridCounting",
     "GridDistance",
+    "Mixed",
     "PictureCopy",
     "Reversal",
     "Size",
@@ -25,5 +26,6 @@ from .distance import Distance
 from .dyck import Dyck
 from .grid_counting import GridCounting
 from .grid_distance import GridDistance
+from .mixed import Mixed
 from .picture import PictureCopy
 from .reversal import Reversal

@@ -3,15 +3,18 @@
 import pytest
 import torch
 from tests.lab.engines.test_local import tiny
+from torch.utils.flop_counter import FlopCounterMode
 
 from spectrope.core.progress import Progress
-from spectrope.lab.engines.cost import JobCost, calibrate
+from spectrope.lab.engines.cost import JobCost, calibrate, estimate
 from spectrope.lab.engines.pace import Pace, makespan
 from spectrope.lab.job import Job
 from spectrope.lab.measures import MEASURES
+from spectrope.lab.runs import build_model
 from spectrope.lab.training import laboratory
 from spectrope.lab.training.laboratory import DecoderLaboratory, shortened
 from spectrope.lab.training.scales import experiment
+from spectrope.tasks import Batch
 
 CPU = torch.device("cpu")
 
@@ -117,3 +120,30 @@ def test_measures_are_taken_on_as_many_examples_as_there_are():
     assert MEASURES["ablation"]().examples(many) == 2000
     assert MEASURES["ablation-all"]().examples(few) == 1000
     assert MEASURES["ablation-all"]().examples(many) == 2000
+
+
+def test_an_estimate_runs_no_step_and_follows_the_work(monkeypatch):
+    monkeypatch.setattr(laboratory, "time_steps", None)
+    one, same, longer = (
+        experiment("distance", name, scale="paper", epochs=epochs, seed=seed)
+        for name, epochs, seed in (("rope", 1, 0), ("rope", 1, 1), ("rope", 10, 0))
+    )
+    first, second, third = estimate([Job(one), Job(same), Job(longer)], CPU)
+    assert first == second
+    assert first.measuring == 0
+    scored = 2 * 2000 / 3
+    ratio = (10 * one.n_train + 11 * scored) / (one.n_train + 2 * scored)
+    assert third.training / first.training == pytest.approx(ratio, rel=0.02)
+
+
+def test_operations_are_those_of_the_products():
+    """Checked against a count of what a forward and backward pass of the model multiplies."""
+    one = experiment("distance", "nope", epochs=1, n_examples=40)
+    model = build_model(one, CPU)
+    length = one.model.max_length
+    batch = Batch(torch.ones(8, length).long(), torch.zeros(8).long(), torch.full((8,), length))
+    with FlopCounterMode(display=False) as counter:
+        model(batch).sum().backward()
+    counted = counter.get_total_flops() / 8
+    scored = 2 * 40 / 3  # Both splits, before and after the epoch.
+    assert DecoderLaboratory().operations(one) == pytest.approx(counted * (one.n_train + scored), rel=0.15)

@@ -13,7 +13,7 @@ from spectrope.lab.ablation.interventions import single_heads
 from spectrope.lab.job import Job, complete
 from spectrope.lab.measures import MEASURES, lengths
 from spectrope.lab.measures.lengths import Lengths, longer_examples
-from spectrope.lab.runs import load_model
+from spectrope.lab.runs import build_model, load_model
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES, experiment
 
@@ -26,7 +26,7 @@ def tiny(encoding: str = "rope", task: str = "distance") -> Experiment:
     return replace(base, model=model, training=replace(base.training, batch_size=32))
 
 
-BY_HEAD = ("start", "head_gradients", "head_growth")  # Of multi-head attention alone.
+BY_HEAD = ("start", "head_gradients", "head_growth", "movement")  # Of multi-head attention alone.
 
 
 def test_every_measure_leaves_the_table_of_its_name(tmp_path):
@@ -109,3 +109,34 @@ def test_a_shorter_form_is_refused():
 def test_another_task_has_no_longer_form():
     with pytest.raises(ConfigError, match="task 'addition' has no longer form"):
         longer_examples(SCALES["mini"]["addition"].task, 2.0, 1, 0)
+
+
+def test_movement_tells_how_few_parameters_and_frequencies_moved(tmp_path):
+    run = complete(Job(tiny("rope"), ("movement",)), tmp_path, CPU)
+    weights = load_model(run, CPU).state_dict()
+    start = build_model(tiny("rope"), CPU).state_dict()
+    change = {name: weights[name] - value for name, value in start.items() if name.endswith("qkv.weight")}
+    table = run.frame("movement")
+    for layer, one in enumerate(change.values()):
+        of_heads = one[: 2 * 32].unflatten(0, (2, 2, 16)).transpose(0, 1).double()  # Heads of width 16.
+        for head, part in enumerate(of_heads):
+            row = table.filter(layer=layer, head=head).row(0, named=True)
+            squares = part.square()
+            assert row["energy"] == pytest.approx(squares.sum().item(), rel=1e-6)
+            pairs = squares.sum((0, 2)).view(8, 2).sum(1)
+            assert row["bands"] == pytest.approx((pairs.sum() ** 2 / pairs.square().sum()).item(), rel=1e-6)
+            assert row["pairs"] == 8
+            largest = squares.flatten().topk(round(row["responding"] * squares.numel())).values
+            assert largest.sum() >= 0.9 * squares.sum() > largest[:-1].sum()
+    assert table["bias_before"].null_count() == len(table)
+
+
+def test_movement_follows_learned_biases_and_finds_fixed_ones_unmoved(tmp_path):
+    for encoding, moved in (("relative", True), ("alibi", False)):
+        table = complete(Job(tiny(encoding), ("movement",)), tmp_path, CPU).frame("movement")
+        changed = (table["bias_before"] - table["bias_after"]).abs().max()
+        assert (changed > 1e-6) == moved
+        assert table["bands"].null_count() == len(table)
+    slope = 2.0**-4  # Of the first of two heads.
+    spread = slope * torch.arange(32).double().std(correction=0).item()
+    assert table["bias_after"][0] == pytest.approx(spread, rel=1e-5)

@@ -1,5 +1,7 @@
 """Spectra of heads whose answer is known, and of random ones against the functions for single heads."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -96,6 +98,24 @@ class TestKnownAnswers:
         for record in found.heads:
             assert {name for name, interval in record.items() if interval is None} == undefined
         assert found.bands == (None,) * 4
+
+
+def test_a_massive_coordinate_shows_in_its_head_and_its_band():
+    layers = []
+    capture_heads(decoder("rope"), full(), layers.append)
+    layer = layers[0]
+    q = torch.ones_like(layer.ctx.q)
+    q[:, 1, :, 4] = 6.0  # Of 6 coordinates, in the third of three pairs.
+    found = layer_spectrum(replace(layer, ctx=replace(layer.ctx, q=q)), N, 1)
+    largest, even = 6 / (11 / 6), 1 / (11 / 6)
+    assert found.heads[1]["massive_queries"].estimate == pytest.approx(largest)
+    assert found.heads[0]["massive_queries"].estimate == pytest.approx(1)
+    peaks = [found.bands[1].queries.at(band).estimate for band in range(3)]
+    assert peaks == pytest.approx([even, even, largest])
+    norms = torch.linalg.vector_norm(layer.ctx.k[:, 2, :N].double(), dim=1)
+    ratio = (norms.amax(1) / norms.mean(1)).mean().item()
+    assert found.heads[2]["massive_keys"].estimate == pytest.approx(ratio)
+    assert max(found.bands[2].keys.at(band).estimate for band in range(3)) <= ratio + 1e-9
 
 
 @pytest.mark.parametrize("name", ["tupe", "deberta"])

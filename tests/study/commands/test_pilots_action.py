@@ -22,7 +22,9 @@ def trained(monkeypatch):
             rows.add(row(job.experiment, test_loss=training.learning_rate / training.epochs))
 
     monkeypatch.setattr(action, "carry_out", carry_out)
-    monkeypatch.setattr(action, "timed", lambda jobs, device, threads: [JobCost(1.0, 0.0) for _ in jobs])
+    monkeypatch.setattr(
+        action, "expected", lambda jobs, device, threads, *, rough: [JobCost(1.0, 0.0) for _ in jobs]
+    )
     return stages
 
 

@@ -59,6 +59,7 @@ class Piece:
         pos = stream.pos if len(stream.pos) == 1 else _copied(stream.pos, copies)
         memory = hidden if stream.memory is None else _copied(stream.memory, copies)
         mask = None if stream.mask is None else _copied(stream.mask, copies)
+        mask = block.heads.visible(mask, hidden.shape[1])
         ctx = Context(q, k, pos, pos, hidden, memory, mask)
         outputs = attention(ctx, v, encoding, causal=block.heads.causal, impl=self.model.impl)
         donors = None if self.donors is None else _copied(self.donors[layer], copies)
@@ -90,7 +91,9 @@ class Piece:
         q = heads.queries(self.block(layer).attention_norm(x).flatten(0, 1)).unflatten(0, x.shape[:2])
         q = q.movedim(0, 2).flatten(2, 3)
         k, v = self.keys_values(layer)
-        mask = self.stream.mask
+        mask = heads.visible(self.stream.mask, t)
+        if mask is not None and mask.shape[-2] > 1:
+            mask = mask.repeat(1, 1, copies, 1)
         if heads.causal:
             past = torch.ones(t, t, dtype=torch.bool, device=x.device).tril().repeat(copies, 1)
             mask = past if mask is None else mask & past

@@ -16,6 +16,7 @@ from spectrope.spectral import (
     EffectiveRanks,
     ToeplitzShares,
     band_gram,
+    band_labels,
     effective_ranks,
     head_contraction,
     lag_effects,
@@ -79,6 +80,12 @@ class ObservedLayer:
         return None if rotated is None else (self._cut(rotated[0]), self._cut(rotated[1]))
 
     @cached_property
+    def coordinates(self) -> tuple[Float[Tensor, "b h d"], Float[Tensor, "b h d"]]:
+        """Norms over tokens of the coordinates of queries and keys before rotation, divided by their mean."""
+        q, k = (torch.linalg.vector_norm(x, dim=2) for x in self.plain)
+        return q / q.mean(-1, keepdim=True), k / k.mean(-1, keepdim=True)
+
+    @cached_property
     def shares(self) -> ToeplitzShares:
         """Toeplitz shares of the logits."""
         return toeplitz_shares(self.logits, self.causal)
@@ -114,6 +121,19 @@ class ObservedLayer:
         pairs = zip(*(complex_pairs(x[:, head], rotation.pairs) for x in turned), strict=True)
         grams = [band_gram(q, k, self.causal).grouped(bands) for q, k in pairs]
         return np.array([gram.shares.tolist() if gram.energy > 0 else [np.nan] * bands for gram in grams])
+
+    def band_peaks(self, head: int, bands: int) -> tuple[Float[np.ndarray, "b bands"], ...]:
+        """Largest of `coordinates` in each band of frequencies, of queries and of keys of one head."""
+        rotation = self.rotations[head]
+        assert rotation is not None
+        m = len(rotation.frequencies)
+        label = band_labels(m, bands)
+        peaks = []
+        for coordinates in self.coordinates:
+            pairs = complex_pairs(coordinates[:, head], rotation.pairs)
+            largest = torch.maximum(pairs.real, pairs.imag)
+            peaks.append(np.stack([largest[:, label == band].amax(1) for band in range(bands)], 1))
+        return tuple(peaks)
 
     def _cut(self, x: Tensor) -> Tensor:
         return _wide(x[:, :, : self.n])

@@ -26,10 +26,15 @@ class Bands:
         frequencies: Lowest and highest frequency of each band, in radians per position, with shape (bands,
             2).
         shares: Shares of the energy, including row means. They sum to 1; one is negative if bands cancel.
+        queries: Largest norm over tokens of a coordinate of the queries in the band, divided by the mean over
+            all coordinates of the head.
+        keys: The same of the keys.
     """
 
     frequencies: Float[np.ndarray, "bands 2"]
     shares: Intervals
+    queries: Intervals
+    keys: Intervals
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,4 +162,5 @@ def _bands(observed: ObservedLayer, head: int) -> Bands | None:
     label = band_labels(m, min(BANDS, m))
     members = [rotation.frequencies[label == band] for band in range(min(BANDS, m))]
     ends = np.array([[band.min().item(), band.max().item()] for band in members])
-    return Bands(ends, mean_intervals(observed.band_shares(head, len(members))))
+    measured = (observed.band_shares(head, len(members)), *observed.band_peaks(head, len(members)))
+    return Bands(ends, *map(mean_intervals, measured))

@@ -190,6 +190,8 @@ def bands_table(spectra: Sequence[LayerSpectrum]) -> pl.DataFrame:
             "frequency_low": low,
             "frequency_high": high,
             **ends("share", bands.shares.at(band)),
+            **ends("massive_queries", bands.queries.at(band)),
+            **ends("massive_keys", bands.keys.at(band)),
         }
         for layer in spectra
         for head, bands in enumerate(layer.bands)

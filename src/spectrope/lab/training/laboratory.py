@@ -51,6 +51,15 @@ class DecoderLaboratory(Laboratory[Experiment], name=DECODER):
         making, step = time_steps(shortened(experiment), device, precision)
         return TrainingTime(_training(experiment, making, step), step)
 
+    def operations(self, experiment: Experiment) -> float:
+        """Two for each weight and each pair of tokens, in the longest sequences that there can be."""
+        model, training = experiment.model, experiment.training
+        width, t = model.n_heads * model.head_dim, model.max_length
+        weights = model.n_layers * (4 * model.d_model * width + 2 * model.d_model * model.d_ff)
+        pairs = 2 * model.n_layers * width * t
+        examples = training.epochs * experiment.n_train + _scored(experiment) * FORWARD
+        return 2 * t * (weights + pairs) * examples / FORWARD
+
     def time_measure(
         self, experiment: Experiment, name: str, device: torch.device, precision: Precision
     ) -> float:
@@ -85,6 +94,12 @@ def _training(whole: Experiment, making: float, step: float) -> float:
     config, short = whole.training, shortened(whole)
     examples = (whole.n_train + whole.n_test) / (short.n_train + short.n_test)
     steps = config.epochs * whole.n_train / config.batch_size
-    scored = min(config.eval_examples, whole.n_train) + min(config.eval_examples, whole.n_test)
-    scoring = (config.epochs + 1) * scored / config.batch_size * FORWARD
+    scoring = _scored(whole) / config.batch_size * FORWARD
     return making * examples + (steps + scoring) * step
+
+
+def _scored(whole: Experiment) -> int:
+    """Examples that are scored before the first epoch and after each, counted each time."""
+    config = whole.training
+    once = min(config.eval_examples, whole.n_train) + min(config.eval_examples, whole.n_test)
+    return (config.epochs + 1) * once

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 
@@ -159,7 +161,8 @@ class Confounds(Claim, name="confounds"):
         return on_accuracy + [_gap_effects(seen, runs, words[runs], layers[runs]) for runs in layers]
 
 
-def switched(task: str, encoding: str, scale: str, seed: int) -> Arms:
+@cache  # Planning asks for the same runs over and over.
+def switched(task: str, encoding: str, scale: str, seed: int) -> Mapping[str, Experiment]:
     """A task under `controlled`, under `released`, and under each switch alone that changes something."""
 
     def under(condition: str) -> Experiment:
@@ -169,7 +172,7 @@ def switched(task: str, encoding: str, scale: str, seed: int) -> Arms:
     changed = {name: one for name in SWITCHES if (one := alone(name, base)) != base}
     removed = changed if f"{task}/{encoding}" in REMOVED_OF else ()
     left = {f"{WITHOUT}{name}": without(name, base) for name in removed}
-    return {"controlled": base, "released": under("released"), **changed, **left}
+    return MappingProxyType({"controlled": base, "released": under("released"), **changed, **left})
 
 
 def _runs(arm: str) -> str:

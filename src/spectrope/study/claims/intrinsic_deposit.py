@@ -1,16 +1,25 @@
 """Claim 10: is the deposit intrinsic to multiplication, or caused by the training procedure?"""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from statistics import fmean
 
+import polars as pl
 import torch
 
 from spectrope.attention import MultiHead
 from spectrope.encodings import EncodingConfig, FactorisedTable, RoPE, ShuffledPhases
 from spectrope.lab import Experiment
 from spectrope.spectral import head_participation
-from spectrope.study.arms import WITHOUT_DROPOUT, Arms, distance_at, no_head_stands_out, one_head_stands_out
+from spectrope.study.arms import (
+    DEPTHS,
+    WITHOUT_DROPOUT,
+    Arms,
+    distance_at,
+    no_head_stands_out,
+    one_head_stands_out,
+)
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtLeast
 from spectrope.study.quantities import ABLATION, Seen, shallow
@@ -48,7 +57,8 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
     prediction = (
         "gap ≥ 10 points in a shallow layer under RoPE, whether by AdamW or SGD, from a usual or a small "
         "start, and under a rotation with shuffled phases; gap ≤ 10 there under a factorised additive table; "
-        "participation of heads in the gradient is smaller under RoPE by 0.1 or more (headline, by AdamW)"
+        "participation of heads in the gradient is smaller under RoPE by 0.1 or more (headline, by AdamW), "
+        "also in the first half and the first two thirds of the layers alone"
     )
     test = (
         "Task 1; the gap as in claim 3. The additive control adds an inner product of two trained vectors "
@@ -67,6 +77,18 @@ class IntrinsicDeposit(Claim, name="intrinsic-deposit"):
         return couplings(condition, scale, seed)
 
     def parts(self, seen: Seen) -> Iterator[Part]:
+        yield from self._whole(seen)
+        for words, depth in DEPTHS.items():
+            layers = shallow(seen.n_layers, depth)
+            yield one_head_stands_out(seen, "rope", f"RoPE, AdamW, gap in the {words} of the layers", layers)
+            yield Part(
+                quantity=f"additive minus RoPE, AdamW, participation in the gradient, {words} of the layers",
+                prediction=AtLeast(PARTICIPATION, "ratio"),
+                values=seen.minus("additive", "rope", partial(in_gradient, layers=tuple(layers))),
+            )
+
+    def _whole(self, seen: Seen) -> Iterator[Part]:
+        """The parts that look at shallow layers by the study's rule, and at gradients of all layers."""
         layers = shallow(seen.n_layers)
         for coupling in ("rope", "shuffled"):
             for way in TRAINED[coupling]:
@@ -94,25 +116,29 @@ def couplings(condition: str, scale: str, seed: int) -> Arms:
     return {name + way: by(name, way) for name, ways in TRAINED.items() for way in ways}
 
 
-def participation(row: StudyRow, table: str, column: str = "energy") -> float | None:
-    """Participation ratio of heads in the energies of a table, averaged over layers and steps.
+def participation(
+    row: StudyRow, table: str, column: str = "energy", layers: Collection[int] | None = None
+) -> float | None:
+    """Participation ratio of heads in the energies of a table, averaged over some layers, or all, and steps.
 
     None without the table, and where energies are not finite, as in a run that diverged, or vanish.
     """
     energies = row.tables.get(table)
     if energies is None or energies[column].null_count() or not energies[column].is_finite().all():
         return None
+    if layers is not None:
+        energies = energies.filter(pl.col("layer").is_in(list(layers)))
     keys = [name for name in ("step", "layer") if name in energies.columns]
-    layers = [group[column].to_list() for _, group in energies.group_by(keys, maintain_order=True)]
-    if min(map(max, layers)) < VANISHING:
+    by_layer = [group[column].to_list() for _, group in energies.group_by(keys, maintain_order=True)]
+    if min(map(max, by_layer), default=0.0) < VANISHING:
         return None
-    ratios = [head_participation(torch.tensor(heads, dtype=torch.float64)) for heads in layers]
+    ratios = [head_participation(torch.tensor(heads, dtype=torch.float64)) for heads in by_layer]
     return sum(ratios) / len(ratios)
 
 
-def in_gradient(row: StudyRow) -> float | None:
-    """Participation of heads in the gradient of W_Q and W_K over the first steps."""
-    return participation(row, "head_gradients", "projections")
+def in_gradient(row: StudyRow, layers: Collection[int] | None = None) -> float | None:
+    """Participation of heads in the gradient of W_Q and W_K over the first steps, of some layers or all."""
+    return participation(row, "head_gradients", "projections", layers)
 
 
 def in_own_gradient(row: StudyRow) -> float | None:

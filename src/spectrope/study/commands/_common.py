@@ -10,7 +10,7 @@ import tyro
 
 from spectrope.console import JsonOption, ScaleOption, chosen_seeds, complain, console
 from spectrope.core import ConfigError, __version__, require
-from spectrope.lab import Job, JobCost, calibrate
+from spectrope.lab import Job, JobCost, calibrate, estimate
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
@@ -35,6 +35,10 @@ ConfirmatorySeeds = Annotated[
     ),
 ]
 MOST_SEEDS = 200
+ROUGH = (
+    "These times are estimates of training from counts of operations and the speed of one product here, and "
+    "may be wrong by a factor of 3; measuring heads comes on top. Without --dry-run, steps are timed."
+)
 
 
 def load_rows(folder: Path, scale: str) -> StudyRows:
@@ -89,11 +93,13 @@ class Asked:
         return Study(tuple(claims), tuple(dict.fromkeys(conditions)), self.scale, seeds)
 
 
-def timed(jobs: Sequence[Job], device: torch.device, threads: int) -> list[JobCost]:
-    """The cost of each job, from a few steps of each kind of run on some threads."""
+def expected(jobs: Sequence[Job], device: torch.device, threads: int, *, rough: bool) -> list[JobCost]:
+    """The cost of each job on some threads: from a few steps of each kind of run, or roughly but at once."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
+        if rough:
+            return estimate(jobs, device)
         with console.status("Timing a few steps of each kind of run"):
             return calibrate(jobs, device)
     finally:

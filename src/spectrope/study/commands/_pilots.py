@@ -24,7 +24,7 @@ from spectrope.core import choose_device
 from spectrope.lab import Pace, makespan, threads_each
 from spectrope.store import check_place
 from spectrope.study.arms import TASKS
-from spectrope.study.commands._common import Results, timed
+from spectrope.study.commands._common import ROUGH, Results, expected
 from spectrope.study.pilots import Pilots
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import RESULTS, carry_out, harvest, outstanding
@@ -64,7 +64,7 @@ class RunPilots(EngineOptions):
             device = choose_device(self.computes_on)
             workers = 1 if device.type == "cuda" else min(self.n_workers, len(left))
             threads = 1 if self.engine == "ray" else threads_each(workers)
-            costs = timed(left, device, threads)
+            costs = expected(left, device, threads, rough=self.dry_run)
             budget = pilots.seconds_left(rows, StudyRows.load(self.rows / f"{self.scale}.jsonl"))
             fitting = bisect_right([*accumulate(threads * cost.training for cost in costs)], budget)
             if fitting < len(left):
@@ -75,6 +75,7 @@ class RunPilots(EngineOptions):
             total = makespan([cost.total for cost in costs], workers)
             say(f"{len(left)} pilot runs to do: about {lasting(total)}, {workers} at a time.")
             if self.dry_run:
+                say(ROUGH)
                 break
             pace = Pace([c.training for c in costs], [c.measuring for c in costs], workers)
             with plan_bar([job.experiment.label for job in left], pace) as watch:

@@ -42,7 +42,7 @@ from spectrope.store import check_place
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
 from spectrope.study.commands._audit import AuditRows
-from spectrope.study.commands._common import Asked, Conditions, existing_rows, load_rows, timed
+from spectrope.study.commands._common import ROUGH, Asked, Conditions, existing_rows, expected, load_rows
 from spectrope.study.commands._pilots import RunPilots
 from spectrope.study.commands._show import ShowClaim
 from spectrope.study.conditions import THROWN
@@ -157,11 +157,13 @@ class RunClaims(Asked, EngineOptions):
         jobs = self._allowed(jobs, costs, rows)
         costs = {job.experiment: costs[job.experiment] for job in jobs}
         show_plan(study, rows, costs, workers)
+        if self.dry_run and left:
+            say(ROUGH)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Precision of experiments that do not set it: {precision}.")
         if left and not self.dry_run:
-            expected = costs.values()
-            pace = Pace([c.training for c in expected], [c.measuring for c in expected], workers)
+            each = costs.values()
+            pace = Pace([c.training for c in each], [c.measuring for c in each], workers)
             try:
                 with plan_bar([job.experiment.label for job in jobs], pace) as watch:
                     carry_out(jobs, rows, self.runs, engine, watch)
@@ -215,7 +217,7 @@ class RunClaims(Asked, EngineOptions):
         return 1 if self._device.type == "cuda" else self.n_workers
 
     def _costs(self, jobs: list[Job], workers: int) -> list[JobCost]:
-        return timed(jobs, self._device, self._threads(workers))
+        return expected(jobs, self._device, self._threads(workers), rough=self.dry_run)
 
     def _threads(self, workers: int) -> int:
         """Threads of each job: on Ray those of the processors that it asks for, one."""

@@ -69,7 +69,7 @@ class PaperFigures(_Stored):
         check_figure(out)
         panels = figure.panels(self.asked())
         write_spec(panels_spec(panels, WIDTH, COLUMNS), out)
-        say(f"Figure {figure.number}: {figure.title}. {figure.says}")
+        say(f"{figure.name.capitalize()}: {figure.title}. {figure.says}")
         say(f"Wrote {out.resolve()}")
         if self.json:
             values = {

@@ -56,10 +56,30 @@ def test_heads_with_rope_are_counted_on_the_axis_of_figure_5(asked):
     assert [one["k"] for one in panel.layers["means"].rows] == list(range(9))
 
 
-def test_figures_9_to_14_take_the_nearest_share_of_heads(asked):
-    titles = [figure_of(number).panels(asked)[0].title for number in range(9, 15)]
-    shares = [title.removeprefix("RoPE on ")[0] for title in titles]
-    assert shares == ["1", "1", "2", "3", "6", "7"]
+def test_figures_9_to_14_have_a_panel_for_every_number_of_heads(asked):
+    panels = figure_of(9).panels(asked)
+    assert figure_of(14).panels(asked) == panels
+    titles = [panel.title for panel in panels]
+    assert [title.removeprefix("RoPE on ")[0] for title in titles] == ["1", "2", "3", "4", "5", "6", "7"]
+    named = {title[8]: title.partition("(")[2].partition(", seed")[0] for title in titles}
+    assert {k: told for k, told in named.items() if "figure" in told} == {
+        "1": "figures 9 and 10",
+        "2": "figure 11",
+        "3": "figure 12",
+        "6": "figure 13",
+        "7": "figure 14",
+    }
+    assert {row["layer"] for row in panels[0].layers["lines"].rows} == {0, 1, 2}
+
+
+def test_drops_have_the_outline_of_their_density():
+    runs = made()
+    panel = figure_of(7).panels(runs)[0]
+    heads, outline = panel.layers["heads"].rows, panel.layers["outlines"].rows
+    assert {round(row["x"]) for row in heads} == {row["layer"] for row in heads} == {0, 1, 2}
+    drops = [row["drop"] for row in heads if row["layer"] == 0]
+    ends = [row["drop"] for row in outline if row["layer"] == 0]
+    assert min(drops) <= min(ends) < max(ends) <= max(drops)
 
 
 def test_table_1_has_the_printed_accuracies_beside_ours(asked):

@@ -1,18 +1,19 @@
 """Panels of the paper's figures: curves, drops by head, accuracy against the number of heads with RoPE."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
 
-from spectrope.figures import INK, QUIET, Marks, Panel, exact, styles
+from spectrope.figures import INK, QUIET, Marks, Panel, exact, outlines, styles
 from spectrope.stats import t_interval
 from spectrope.study.page.paper.arms import TASKS, CaseRuns, PaperRuns
 from spectrope.study.rows import StudyRow
 
 HEIGHT = 190
+POINTS_WIDTH = 0.6  # Of the row of heads, as a share of the distance between layers.
 SPLITS = {"train": "training", "test": "held out"}
 
 
@@ -60,16 +61,22 @@ def drops(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
 
 
 def _drops(title: str, found: CaseRuns) -> Panel:
-    rows = [row for one in found.rows for row in _heads(one)]
-    layers = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
+    table = pl.concat([_heads(one) for one in found.rows])
+    last, n_heads = table["layer"].max(), table["head"].n_unique()
+    ticks = alt.Axis(values=sorted(table["layer"].unique()), format="d", ticks=False)
+    scale = alt.Scale(domain=[-0.5, last + 0.5], nice=False)  # pyright: ignore[reportOperatorIssue]
+    x = alt.X("x:Q", title="layer", axis=ticks, scale=scale)
     y = alt.Y("drop:Q", title="drop, points")
+    beside = ((pl.col("head") + 0.5) / n_heads - 0.5) * POINTS_WIDTH
+    rows = table.with_columns(x=pl.col("layer") + beside).to_dicts()
     tooltip = [alt.Tooltip(f"{name}:Q") for name in ("seed", "layer", "head")] + [exact("drop", "drop")]
     marks = alt.Chart().mark_circle(size=22, opacity=0.65, color=INK)
-    offset = alt.XOffset("head:Q", scale=alt.Scale(padding=0.3))
+    area = alt.Chart().mark_area(orient="horizontal", color=QUIET, fillOpacity=0.3, line=False)
     zero = alt.Chart().mark_rule(color=QUIET, strokeWidth=0.8)
     layered = {
         "zero": Marks([{"drop": 0}], zero.encode(y=y)),
-        "heads": Marks(rows, marks.encode(x=layers, y=y, xOffset=offset, tooltip=tooltip)),
+        "outlines": Marks(outlines(table), area.encode(x=x, y=y, x2="x2:Q", detail="layer:N")),
+        "heads": Marks(rows, marks.encode(x=x, y=y, tooltip=tooltip)),
     }
     return Panel("", _noted(title, found), layered, HEIGHT)
 
@@ -79,20 +86,32 @@ def _noted(title: str, found: CaseRuns) -> str:
     return f"{title} ({', '.join(filter(None, words))})"
 
 
-def _heads(row: StudyRow) -> list[dict[str, Any]]:
+def _heads(row: StudyRow) -> pl.DataFrame:
     table = row.tables["ablation"].select("layer", "head", "drop")
-    return table.with_columns(seed=pl.lit(row.experiment.seed)).to_dicts()
+    return table.with_columns(seed=pl.lit(row.experiment.seed))
 
 
-def head_lines(runs: PaperRuns, share: float) -> list[Panel]:
-    """Drop by number of the head, a line per layer, for RoPE on a share of the heads; first seed."""
+def head_lines(runs: PaperRuns, printed: Mapping[int, float]) -> list[Panel]:
+    """Drop by number of the head, a line per layer, a panel per number of heads with RoPE; first seeds.
+
+    Args:
+        runs: What there is.
+        printed: Share of heads with RoPE by the number of the figure that shows it.
+    """
     by_heads = runs.by_heads()
     whole = max(by_heads)
-    k = min((one for one in by_heads if 0 < one < whole), key=lambda one: abs(one / whole - share))
-    found = runs.found("distance", by_heads[k], "ablation")
-    if not found.rows:
-        return []
-    rows = _heads(found.rows[0])
+    some = [k for k in by_heads if 0 < k < whole]
+    nearest = {number: min(some, key=lambda k: abs(k / whole - share)) for number, share in printed.items()}
+    panels = []
+    for k in some:
+        found = runs.found("distance", by_heads[k], "ablation")
+        numbers = [f"{number}" for number, other in nearest.items() if other == k]
+        if found.rows:
+            panels.append(_head_lines(f"RoPE on {k} of {whole} heads", numbers, found))
+    return panels
+
+
+def _head_lines(title: str, numbers: Sequence[str], found: CaseRuns) -> Panel:
     line = (
         alt.Chart()
         .mark_line(point=True, strokeWidth=1.3)
@@ -103,9 +122,10 @@ def head_lines(runs: PaperRuns, share: float) -> list[Panel]:
             tooltip=[alt.Tooltip("layer:Q"), alt.Tooltip("head:Q"), exact("drop", "drop")],
         )
     )
-    seed = found.rows[0].experiment.seed
-    words = ", ".join(filter(None, (f"seed {seed}", found.note)))
-    return [Panel("", f"RoPE on {k} of {whole} heads ({words})", {"lines": Marks(rows, line)}, HEIGHT)]
+    figures = f"figure{'s' * (len(numbers) > 1)} {' and '.join(numbers)}" if numbers else ""
+    seed = f"seed {found.rows[0].experiment.seed}"
+    words = ", ".join(filter(None, (figures, seed, found.note)))
+    return Panel("", f"{title} ({words})", {"lines": Marks(_heads(found.rows[0]).to_dicts(), line)}, HEIGHT)
 
 
 def by_heads(runs: PaperRuns) -> list[Panel]:

@@ -18,14 +18,15 @@ NO_NUMBERS = "The paper prints no numbers for this figure."
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """One figure of the paper.
+    """One figure of the paper, or several in a row that show the same of different settings.
 
     Args:
-        number: Its number.
+        number: Its number, the first of several.
         title: What it shows.
         says: What the text concludes from it, and where.
         draw: Its panels from the runs there are; None where nothing is drawn.
         reason: Why there is nothing to draw.
+        others: The numbers of the others.
     """
 
     number: int
@@ -33,6 +34,12 @@ class PaperFigure:
     says: str
     draw: Callable[[PaperRuns], list[Panel]] | None = None
     reason: str = ""
+    others: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its number in words."""
+        return f"figures {self.number} to {self.others[-1]}" if self.others else f"figure {self.number}"
 
     def panels(self, runs: PaperRuns) -> list[Panel]:
         """Its panels.
@@ -41,11 +48,11 @@ class PaperFigure:
             ConfigError: If nothing can be drawn, with the reason.
         """
         if self.draw is None:
-            raise ConfigError(f"figure {self.number} of {SOURCE}: {self.reason}")
+            raise ConfigError(f"{self.name} of {SOURCE}: {self.reason}")
         panels = self.draw(runs)
         if not panels:
             raise ConfigError(
-                f"figure {self.number} of {SOURCE} has no runs to draw at scale {runs.scale} under "
+                f"{self.name} of {SOURCE} has no runs to draw at scale {runs.scale} under "
                 f"{runs.condition}; `spectrope claims run --scale {runs.scale}` makes those of the claims."
             )
         return panels
@@ -167,7 +174,7 @@ FIGURES = (
         4,
         "drops of single heads: RoPE and NoPE on Task 1, RoPE on Task 2",
         "Sec. 5.1: under RoPE one head of a shallow layer carries Task 1; elsewhere none does. "
-        "The paper draws violins; layers count from 0 here.",
+        "Outlines are densities over heads; layers count from 0 here.",
         partial(drops, cases=(("distance", "rope"), ("distance", "nope"), ("counting", "rope"))),
     ),
     PaperFigure(
@@ -198,15 +205,14 @@ FIGURES = (
         "heads.",
         partial(drops, cases=(("distance", "alibi"), ("distance", "sinusoidal"), ("distance", "t5"))),
     ),
-    *(
-        PaperFigure(
-            number,
-            f"drops by head with RoPE on {k} of 16 heads",
-            "App. C.3: the most significant head need not be in the first layer. Where a scale has another "
-            "number of heads, the nearest share of them is drawn.",
-            partial(head_lines, share=k / 16),
-        )
-        for number, k in PARTIAL.items()
+    PaperFigure(
+        9,
+        "drops by head with RoPE on some of the heads",
+        "App. C.3: the most significant head need not be in the first layer. The paper shows two layers of "
+        "each of six numbers k of 16 heads; here every number that was run has a panel with all layers, and "
+        "its title names the figure whose share of heads is nearest.",
+        partial(head_lines, printed={number: k / 16 for number, k in PARTIAL.items()}),
+        others=(10, 11, 12, 13, 14),
     ),
 )
 TABLES = (
@@ -239,7 +245,7 @@ def figure_of(number: int) -> PaperFigure:
     Raises:
         ConfigError: If the paper has no such figure.
     """
-    return _numbered(number, {one.number: one for one in FIGURES}, "figures")
+    return _numbered(number, {n: one for one in FIGURES for n in (one.number, *one.others)}, "figures")
 
 
 def table_of(number: int) -> PaperTable:

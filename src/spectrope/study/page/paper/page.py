@@ -28,7 +28,7 @@ def render_paper(runs: PaperRuns) -> str:
         except ConfigError as error:
             reasons.append(f"{error}")
             continue
-        title = f"Figure {figure.number}: {figure.title}"
+        title = f"{figure.name.capitalize()}: {figure.title}"
         sections.append(Section(f"figure-{figure.number}", title, figure.says, panels, LEAST))
     for table in TABLES:
         try:

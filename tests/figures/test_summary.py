@@ -118,4 +118,7 @@ def test_a_single_head_has_no_next(tmp_path):
 
 def test_a_model_that_misses_no_head_is_said_to(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [-3.0, 0.0])
-    assert headline(read_tables([run]))[0].sentences[1] == "Silencing any single head does not reduce the accuracy."
+    assert (
+        headline(read_tables([run]))[0].sentences[1]
+        == "Silencing any single head does not reduce the accuracy."
+    )

@@ -173,7 +173,9 @@ def test_code_of_a_checkpoint_does_not_run(checkpoint, tmp_path):
     own = {"AutoConfig": "mine.MineConfig", "AutoModelForCausalLM": "mine.Mine"}
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mine", "auto_map": own}))
     (tmp_path / "model.safetensors").write_bytes((checkpoint / "model.safetensors").read_bytes())
-    with pytest.raises(UnsupportedError, match="needs code that comes with it, which is not executed by default"):
+    with pytest.raises(
+        UnsupportedError, match="needs code that comes with it, which is not executed by default"
+    ):
         open_model(tmp_path)
 
 

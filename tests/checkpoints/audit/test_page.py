@@ -105,7 +105,9 @@ def test_the_page_says_what_the_audit_found(audits):
     assert "reach angles that no position within the declared length has" in text
     assert "pairs are slowed from pair 1 on, by up to 4" in text
     assert "table wpe from row 0" in render_audit(audits["no kernel"])
-    assert "Every layer applies what the configuration declares, in everything" in render_audit(audits["buckets"])
+    assert "Every layer applies what the configuration declares, in everything" in render_audit(
+        audits["buckets"]
+    )
 
 
 def test_pairs_are_listed_with_their_wavelengths(audits):
@@ -134,7 +136,7 @@ def test_reaches_tell_of_aliasing_and_of_pairs_that_stand_still(audits):
     found = audits["rotary"]
     reach = replace(found.layers[0].reach, aliased=2, slowdown=None)
     text = reaches(replace(found, layers=(replace(found.layers[0], reach=reach),)))["0"]
-    assert "2 turn by more than half a turn per position, so their sense is ambiguous" in text
+    assert "2 rotate by more than half a turn per position, so their sense is ambiguous" in text
     assert text.endswith("pairs are slowed from pair 1 on, which stand still at the end.")
 
 

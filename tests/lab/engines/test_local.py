@@ -325,7 +325,9 @@ def test_a_worker_that_is_killed_is_told_in_a_line(tmp_path):
                 os.kill(worker.pid, signal.SIGKILL)
 
     plan = [tiny(name, epochs=4000) for name in ("rope", "alibi", "nope", "t5", "shaw", "fire")]
-    with pytest.raises(LostError, match="a worker process died, for example because memory ran out; the same command"):
+    with pytest.raises(
+        LostError, match="a worker process died, for example because memory ran out; the same command"
+    ):
         execute(plan, tmp_path, device="cpu", workers=2, watch=kill)
     assert not any(run.finished for run in find_runs(tmp_path))
     assert not multiprocessing.active_children()

@@ -19,6 +19,10 @@ from spectrope.core import ConfigError, Progress, Watch, reason, unwatched
 
 Direction = Literal["forward", "backward"]
 AXES = ("dtype", "start", "layout", "order", "width", "scaling", "sections", "direction")
+AGREE = (
+    "All offered cases agree with the float64 reference, up to the rounding of their types and of float32 "
+    "angles."
+)
 EXAMPLES = 12  # Printed; all are in the JSON.
 
 
@@ -78,8 +82,7 @@ class Conformance(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         yield f"{self.name}: {len(self.results)} cells", self.summary()
         if self.ok:
-            yield "All offered cases agree with the float64 reference, up to the rounding of their types "
-            "and of float32 angles."
+            yield AGREE
         for example in self.examples[:EXAMPLES]:
             yield str(example)
 

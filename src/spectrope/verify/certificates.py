@@ -39,7 +39,7 @@ class Proof:
     def __str__(self) -> str:
         lines = [f"proved: {line}" for line in self.proved] + [f"assumed: {line}" for line in self.assumed]
         compared = f"inputs compared: {', '.join(self.inputs) or 'none'}"
-        return "\n".join([f"holds: certificate of kind {self.kind!r}", *lines, compared])
+        return "\n".join([f"The certificate holds (kind: {self.kind}).", *lines, compared])
 
 
 def verify_file(path: str | Path, inputs: str | Path | None = None) -> Proof:
@@ -313,8 +313,9 @@ def check_audit(claim: Any, witness: Any) -> Told:
     outcome = "differs" if counts["differs"] else whole
     _require(claim["outcome"] == outcome, "claim.outcome", f"must be {outcome!r} by the layers' verdicts")
     told = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
-    rests = "the measurements were made on the inputs, and the laws and values are those declared in their "
-    "configuration"
+    rests = (
+        "measurements were made on the inputs, and laws and values are those declared in their configuration"
+    )
     return [f"the verdicts of {len(layers)} layers ({told}) follow from what was measured"], [rests]
 
 

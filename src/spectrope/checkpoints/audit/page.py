@@ -31,8 +31,9 @@ PAIRS = (
     "declared; a dot outside its ring is a fault. Pairs above a dashed line do not complete a turn within "
     "that length."
 )
-SLOPES = "Slope of each head's bias, in logit units per position of distance. Dots are measured, rings "
-"declared."
+SLOPES = (
+    "Slope of each head's bias, in logit units per position of distance. Dots are measured, rings declared."
+)
 
 
 def write_audit(audit: Audit, path: Path) -> Path:

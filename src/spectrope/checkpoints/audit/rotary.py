@@ -209,7 +209,7 @@ def fit_schedule(
 def _progression(
     frequencies: Float[Tensor, " m"], errors: Float[Tensor, " m"], measured: Bool[Tensor, " m"]
 ) -> tuple[float, float]:
-    """Logarithm of the first frequency and ratio between neighbours: a weighted line through the logarithms."""
+    """Weighted line through the logarithms of the measured frequencies: its start and its slope."""
     x = torch.arange(len(frequencies), dtype=torch.float64)[measured]
     y = frequencies.double().log()[measured]
     weights = (frequencies / errors).double()[measured].square()

@@ -24,6 +24,7 @@ TOP = 5  # Tokens of which agreement is counted.
 RANKED = 20  # Tokens whose order is correlated.
 PLACES = 48  # In a prompt, at most, after which tokens are predicted.
 SHOWN = 5  # Explanations in a table.
+UNEXPLAINED = "The predictions differ by more than precision, and no simulated fault explains the difference."
 SCHEMA = {"code": pl.String, "explanation": pl.String, "explained": pl.Float64, "log10_ratio": pl.Float64}
 ParityAnswer = Literal["same", "precision", "differs"]
 
@@ -64,7 +65,9 @@ class Parity(Shown):
         yield title, _as_text(self.by_position)
         yield self.verdict
         if self.causes.ranked:
-            yield "most likely explanations", self.to_frame().head(SHOWN)
+            explains = self.causes.cause is not None
+            title = "most likely explanations" if explains else "nearest simulated faults; none explains it"
+            yield title, self.to_frame().head(SHOWN)
 
     @property
     def verdict(self) -> str:
@@ -75,12 +78,11 @@ class Parity(Shown):
         if cause is None and self.causes.only_precision:
             size, made = self.causes.none.divergence, self.causes.precision_made
             return (
-                f"No cause: the divergence of {size:.2g} nats is no more than lower precision makes of the "
-                f"local copy ({made:.2g}), and no simulated fault explains it."
+                f"No cause: the divergence of {size:.2g} nats is no larger than that caused by lower "
+                f"precision in the local copy ({made:.2g}), and no simulated fault explains it."
             )
         if cause is None:
-            return "The predictions differ by more than precision, and no simulated fault explains the "
-            "difference."
+            return UNEXPLAINED
         text = f"Acts like {cause}"
         if self.causes.rivals:
             rivals = "; ".join(map(str, self.causes.rivals[:3]))

@@ -18,8 +18,9 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
     """Uniformity of embeddings if a square or a strip of pairs is held out of training."""
 
     number = 13
-    title = "Grokking: holding out a square costs more test accuracy than holding out equally many random "
-    "pairs"
+    title = (
+        "Grokking: holding out a square costs more test accuracy than holding out equally many random pairs"
+    )
     statement = (
         "Uniform embeddings do not suffice: with a square (both operands at most k) or a strip (the first at "
         "most k) held out of training, they become uniform and the test set is not grokked."

@@ -72,7 +72,7 @@ MEANINGS = {
     "frequency_high": "fastest frequency of the band, radians per position",
     "frequency_low": "slowest frequency of the band, radians per position",
     "gap": "drop of the chosen head minus the largest other drop of the layer (0 if none is positive), in "
-    "percentage points, on the examples that did not choose the head; negative if another head is ahead there",
+    "percentage points, on the examples that did not choose it; negative if another head is ahead there",
     "gini": "Gini index of the shares of the drop",
     "gradient": "effective number of heads by energy of the gradient",
     "gradient_energy": "squared norm of the head's gradient",
@@ -129,8 +129,8 @@ MEANINGS = {
     "scope": "which heads are ranked together: heads, or heads within layers",
     "seconds": "seconds of training",
     "seed": "seed of data, initial weights, batch order and dropout",
-    "share": "share of the total; in table deposit, the chosen head's share of the layer's positive drops, on "
-    "the examples that did not choose it",
+    "share": "share of the total; in table deposit, the chosen head's share of the layer's positive drops, "
+    "on the examples that did not choose it",
     "single": "drop of the head silenced alone, in percentage points",
     "smallest_estimate": "smallest eigenvalue, by Lanczos",
     "spectrum": "which spectrum is compared with the symbol: eigenvalues or singular values",

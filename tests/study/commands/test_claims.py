@@ -56,9 +56,9 @@ def test_rows_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("action", ["list", "report"])
-def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
-    line = refused(capsys, "claims", action, "--rows", "resluts")
+@pytest.mark.parametrize("words", [("list",), ("report", "--out", "page.md")])
+def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, words):
+    line = refused(capsys, "claims", *words, "--rows", "resluts")
     assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
     assert not list(tmp_path.iterdir())
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "images" / "house.svg"
 PROGRAM = {"cli", "front"}
 APPLICATIONS = {"study", "checkpoints", "grokking", "fast", "conformance", "verify"}
-WIDTH, MARGIN, FLOOR, GAP = 880, 20, 62, 8
+WIDTH, MARGIN, FLOOR, GAP = 880, 20, 52, 8
 LETTER = 0.46  # Mean width of a letter of Helvetica, as a share of its size.
 FILLS = {"program": "#f3e9d8", "application": "#e3edf7", "library": "#eef2ea"}
 

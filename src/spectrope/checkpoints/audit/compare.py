@@ -18,12 +18,14 @@ ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One property in which an expected encoding and the effective one differ. Args:
-    what: The property.
-    expected: Expected value.
-    effective: Measured value.
-    note: Possible explanation.
-    by: Name of the expectation, such as "declared".
+    """One property in which an expected encoding and the effective one differ.
+
+    Args:
+        what: The property.
+        expected: Expected value.
+        effective: Measured value.
+        note: Possible explanation.
+        by: Name of the expectation, such as "declared".
         head: Query head, or key-value head where `what` says so; None for a whole layer.
         residual: Largest relative departure, where it is a number.
     """

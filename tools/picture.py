@@ -8,6 +8,7 @@ room is for is the first line of its docstring. A test holds the committed pictu
 
 import argparse
 import ast
+import textwrap
 import tomllib
 from html import escape
 from pathlib import Path
@@ -17,6 +18,7 @@ PICTURE = ROOT / "docs" / "images" / "house.svg"
 PROGRAM = {"cli", "front"}
 APPLICATIONS = {"study", "checkpoints", "grokking", "fast", "conformance", "verify"}
 WIDTH, MARGIN, FLOOR, GAP = 880, 20, 52, 8
+LETTER = 0.46  # Mean width of a letter of Helvetica, as a share of its size.
 FILLS = {"program": "#f3e9d8", "application": "#e3edf7", "library": "#eef2ea"}
 
 
@@ -71,19 +73,16 @@ def _floor(number: int, rooms: list[str]) -> list[str]:
         lines += [
             f'<text x="{x + 10:g}" y="{y + 34 + 11 * row}" font-size="{size}" fill="#333">'
             f"{escape(text)}</text>"
-            for row, (text, size) in enumerate(_wrapped(purpose(room), len(rooms)))
+            for row, (text, size) in enumerate(_wrapped(purpose(room), width - 20))
         ]
     return lines
 
 
-def _wrapped(text: str, columns: int) -> list[tuple[str, int]]:
-    """The text in one line, or in two smaller ones where rooms share a floor."""
-    if columns == 1:
+def _wrapped(text: str, width: float) -> list[tuple[str, int]]:
+    """The lines of a text and their size: one if it fits into the width of a box, or else smaller ones."""
+    if len(text) * 12 * LETTER <= width:
         return [(text, 12)]
-    words, first = text.split(), ""
-    while words and len(first) + len(words[0]) < 76:
-        first = f"{first} {words.pop(0)}".strip()
-    return [(line, 10) for line in (first, " ".join(words)) if line]
+    return [(line, 10) for line in textwrap.wrap(text, int(width / (10 * LETTER)))]
 
 
 def main() -> None:

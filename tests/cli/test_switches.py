@@ -60,7 +60,8 @@ def test_catalogue_spectra_and_faults_are_printed_as_json(capsys):
     assert printed(capsys, "explain", "SPE101")["code"] == "SPE101"
 
 
-def test_claims_are_printed_as_json(capsys):
+def test_claims_are_printed_as_json(tmp_path, capsys):
+    (tmp_path / "results").mkdir()
     (first, *_) = printed(capsys, "claims", "list", "1")
     assert first["n_seeds"] == 0
     (plan, *_) = printed(capsys, "claims", "run", "1", "--dry-run", "--condition", "controlled")

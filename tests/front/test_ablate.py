@@ -68,7 +68,7 @@ class TestAblate:
         for result in (of_run, of_model):
             assert sp.figure(result).spec == result.figure().spec
             assert "<svg" in result.figure().save(tmp_path / "map.svg").read_text()
-        with pytest.raises(ConfigError, match="of an ablation only figure 'heatmap' is drawn; got 'loss'"):
+        with pytest.raises(ConfigError, match="an ablation only has the figure 'heatmap'; got 'loss'"):
             sp.figure(of_model, "loss")
         greedy = sp.ablate(run, method=Cumulative(examples=10), watch=sp.unwatched)
         with pytest.raises(UnsupportedError, match=r"sp\.figure\(run, 'cumulative'\) draws what it does"):

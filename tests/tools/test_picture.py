@@ -48,3 +48,10 @@ def test_the_page_of_rooms_names_every_folder_and_none_that_is_not_there():
         for one in folders
         if not one.endswith("/commands") and not any(path.startswith(f"{one}/") for path in named)
     ]
+
+
+def test_the_text_of_a_box_stays_within_it():
+    picture = PICTURE.read_text(encoding="utf-8")
+    assert max(len(text) for text in re.findall(r'font-size="10" fill="#333">([^<]*)<', picture)) <= 86
+    in_thirds = [text for text in re.findall(r">([^<]*)</text>", picture) if "linear time" in text]
+    assert all(len(text) <= 50 for text in in_thirds)

@@ -1,8 +1,10 @@
 """The site's generated pages are complete."""
 
+import json
+
 import polars as pl
 import pytest
-from tools.site import api, commands, data_card, gallery, replication, tables
+from tools.site import api, commands, data_card, gallery, replication, sources, tables
 
 from spectrope.figures import FIGURES
 from spectrope.figures.tables import ABLATION, MEASURED, METRICS
@@ -69,4 +71,12 @@ def test_a_replication_page_becomes_one_page_per_claim():
     assert set(pages) == {"explanation/r", "explanation/r/one", "explanation/r/two"}
     assert "| [One](r/one.md) |" in pages["explanation/r"]
     assert "## Withdrawn" in pages["explanation/r"]
+    again = replication.split("explanation/r-fresh", whole)
+    assert again["explanation/r-fresh/one"].startswith("# 1. One (new seeds)\n")
     assert pages["explanation/r/one"] == "# 1. One\n\n![One](../images/r/1.svg), as [two](two.md).\n"
+
+
+def test_each_tutorial_offers_its_notebook_for_download():
+    for notebook in sorted((sources.DOCS / "tutorials").glob("*.ipynb")):
+        first = json.loads(sources.downloadable(notebook))["cells"][0]["source"]
+        assert first.endswith(f"\n\n{{download}}`Download this notebook <{notebook.name}>` to run it.")

@@ -77,6 +77,24 @@ def test_the_site_is_searched_without_a_server(site, driver, words, place):
     assert any(place in target for target in targets)
 
 
+def test_a_search_for_an_own_encoding_shows_its_how_to_page_first(site, driver):
+    show(driver, f"{(site / 'search.html').as_uri()}?q=own+encoding", 1280)
+    found = "#search-results li a"
+    enough = lambda page: len(page.find_elements(By.CSS_SELECTOR, found)) >= 5  # noqa: E731
+    WebDriverWait(driver, PATIENCE).until(enough)
+    first = driver.find_elements(By.CSS_SELECTOR, found)[:5]
+    assert any("how-to/own-encoding" in (link.get_attribute("href") or "") for link in first)
+
+
+def test_no_name_with_an_at_sign_is_taken_for_an_address(site):
+    assert not [page for page in site.rglob("*.html") if 'href="mailto:' in page.read_text(encoding="utf-8")]
+
+
+def test_recipes_and_notebooks_can_be_downloaded(site):
+    offered = {path.name for path in (site / "_downloads").rglob("*.*")}
+    assert {"rope-base-500.json", "audit-a-checkpoint.ipynb", "find-the-heads.ipynb"} <= offered
+
+
 def test_long_tables_are_sorted_and_filtered(site, driver):
     show(driver, (site / "explanation" / "replication.html").as_uri(), 1280)
     table = driver.find_element(By.CSS_SELECTOR, "article table")

@@ -164,9 +164,9 @@ def page() -> str:
     parts = [
         "# Gallery",
         "Every kind of figure, with the code that draws it. The first two blocks train the runs. The models "
-        "are tiny, so that all of it takes about a minute: the numbers only illustrate what a figure looks "
-        "like. `spectrope report` shows the same figures on an interactive page with exact values; you can "
-        "add [a figure of your own](../how-to/own-figure.md).",
+        "are tiny, so that all of it takes about a minute of processor time: the numbers only illustrate "
+        "what a figure looks like. `spectrope report` shows the same figures on an interactive page with "
+        "exact values; you can add [a figure of your own](../how-to/own-figure.md).",
         f"```python\n{RUNS.strip()}\n```",
         "Figures of learning rates, and of accuracy by length, need runs at several of them:",
         f"```python\n{RATES.strip()}\n```",

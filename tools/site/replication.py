@@ -13,6 +13,7 @@ def split(name: str, text: str) -> dict[str, str]:
         text: The page, in which `<a id="KIND"></a>` stands before the heading of each claim.
     """
     folder = name.rpartition("/")[2]
+    fresh = " (new seeds)" if folder.endswith("-fresh") else ""
     claims = {found[1]: found[2].strip() for found in CLAIM.finditer(text)}
     head = CLAIM.sub("", text)
     for kind in claims:
@@ -21,14 +22,14 @@ def split(name: str, text: str) -> dict[str, str]:
     toctree = f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
     return {
         name: f"{head.rstrip()}\n\n{toctree}",
-        **{f"{name}/{k}": _page(k, v, claims) for k, v in claims.items()},
+        **{f"{name}/{k}": _page(k, v, claims, fresh) for k, v in claims.items()},
     }
 
 
-def _page(kind: str, section: str, claims: dict[str, str]) -> str:
+def _page(kind: str, section: str, claims: dict[str, str], fresh: str) -> str:
     """The page of a claim, whose pictures and neighbours lie where the whole page has them."""
     title, _, body = section.partition("\n")
     body = body.replace("](images/", "](../images/")
     for other in claims:
         body = body.replace(f"](#{other})", f"]({other}.md)")
-    return f"# {title}\n{body}\n"
+    return f"# {title}{fresh}\n{body}\n"

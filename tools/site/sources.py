@@ -1,5 +1,6 @@
 """What the site is built from: the repository's documents, and pages generated from its code."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -26,6 +27,10 @@ def write_sources(folder: Path, drawn: Path) -> None:
     shutil.copytree(DOCS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name, place in OUTSIDE.items():
         _write(folder / place, _moved((ROOT / name).read_text(encoding="utf-8")))
+    for recipe in (ROOT / "recipes").glob("*.json"):
+        shutil.copy(recipe, folder / "how-to")
+    for notebook in (folder / "tutorials").glob("*.ipynb"):
+        _write(notebook, downloadable(notebook))
     for name in REPLICATIONS:
         for place, text in replication.split(
             name, (folder / f"{name}.md").read_text(encoding="utf-8")
@@ -42,6 +47,15 @@ def write_sources(folder: Path, drawn: Path) -> None:
     _write(folder / "reference" / "tables.md", tables.page(drawn / "runs"))
     _write(folder / "reference" / "data-card.md", data_card.page())
     _write(folder / "reference" / "statements.md", statements.page())
+
+
+def downloadable(notebook: Path) -> str:
+    """A notebook whose first cell links the notebook itself, so that readers of its page can download it."""
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    first = content["cells"][0]
+    link = f"{{download}}`Download this notebook <{notebook.name}>` to run it."
+    first["source"] = f"{first['source'].rstrip()}\n\n{link}"
+    return json.dumps(content, indent=1, ensure_ascii=False)
 
 
 def _moved(text: str) -> str:

@@ -23,7 +23,8 @@ class Norm(nn.RMSNorm):
 
 
 class Latent(Heads, name="mla"):
-    r"""Adds products of compressed contents and rotary parts: :math:`q^C_i k^C_j + R(q^R_i, i) R(k^R_j, j)`.
+    r"""Adds products of compressed contents and of rotary parts:
+    :math:`q^C_i k^C_j + R(q^R_i, i) R(k^R_j, j)`.
 
     With latents :math:`z = \mathrm{norm}(W_{DQ}x)` and :math:`c = \mathrm{norm}(W_{DKV}x)`, both norms
     optional, a head has content parts :math:`q^C = W_{UQ}z` and :math:`k^C = W_{UK}c`, values :math:`v =

@@ -24,7 +24,7 @@ class ShiftedWindows(MultiHead, name="shifted_windows"):
     """
 
     @dataclass(frozen=True, kw_only=True)
-    class Config(AttentionConfig):
+    class Config(AttentionConfig):  # pyright: ignore[reportIncompatibleVariableOverride]
         """Size of the groups; LongLoRA takes a quarter of the sequence, as the default does at `mini`."""
 
         group: int = 8  # Tokens.

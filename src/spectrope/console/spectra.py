@@ -7,6 +7,7 @@ import polars as pl
 from spectrope.lab import QUANTITIES
 
 HEADS_SHOWN = 24
+SPARE = ("toeplitz_content", "toeplitz_raw")  # Shown last, since narrow terminals omit the last columns.
 TESTED = "toeplitz"  # The quantity that has a p-value, and by which heads are ordered.
 
 
@@ -23,6 +24,7 @@ def head_parts(
     headed = {name: QUANTITIES[name] for name in QUANTITIES if QUANTITIES[name].heading}
     known = {n: q for n, q in headed.items() if n in table.columns and table[n].is_not_null().any()}
     tested = known.pop(TESTED, headed[TESTED])
+    known = dict(sorted(known.items(), key=lambda one: one[0] in SPARE))
     captions = "; ".join(f"{quantity.heading}: {quantity.caption}" for quantity in known.values())
     yield (
         f"{data}; layers and heads count from 0. {tested.heading}: {tested.caption}, "

@@ -16,6 +16,8 @@ from spectrope.core import strict_json
 if TYPE_CHECKING:
     import polars as pl
 
+HEADING = 8  # Letters of a heading that stay on one line; text is folded to as few.
+GAP = 3  # Spaces between two columns of a table.
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -77,14 +79,43 @@ def frame(title: str, data: "pl.DataFrame") -> None:
 
 
 def drawn_table(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str] = ()) -> Table:
-    """A table as the terminal draws it."""
-    drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        side = "right" if column in numeric else "left"
-        drawn.add_column(escape(column), justify=side, overflow="fold")  # Nothing is cut off.
+    """A table as the terminal draws it: text is folded, numbers never are.
+
+    Columns of numbers that do not fit are left out from the right, and named below the table.
+    """
+    drawn = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, caption_justify="left")
+    shown = _fitting(columns, rows, numeric)
+    for i in shown:
+        number = columns[i] in numeric
+        drawn.add_column(
+            escape(columns[i]),
+            justify="right" if number else "left",
+            overflow="fold",  # Nothing is cut off.
+            min_width=_least(columns, rows, i) if number else None,
+        )
     for row in rows:
-        drawn.add_row(*map(escape, row))
+        drawn.add_row(*(escape(row[i]) for i in shown))
+    if len(shown) < len(columns):
+        omitted = ", ".join(columns[i] for i in range(len(columns)) if i not in shown)
+        drawn.caption = escape(f"Omitted at this width: {omitted}.")
     return drawn
+
+
+def _fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]) -> list[int]:
+    """Places of the columns that are drawn: all, or without the last ones of numbers that do not fit."""
+    widths = {
+        i: GAP + (_least(columns, rows, i) if name in numeric else HEADING) for i, name in enumerate(columns)
+    }
+    numbers = [i for i, name in enumerate(columns) if name in numeric]
+    while len(numbers) > 1 and sum(widths.values()) > console.width:
+        del widths[numbers.pop()]
+    return list(widths)
+
+
+def _least(columns: Sequence[str], rows: Sequence[Sequence[str]], i: int) -> int:
+    """Width that holds every cell of a column, and the words of its heading up to `HEADING` letters."""
+    heading = max((len(word) for word in columns[i].split()), default=0)
+    return max([min(heading, HEADING), *(len(row[i]) for row in rows)])
 
 
 def drawn_frame(data: "pl.DataFrame") -> Table:

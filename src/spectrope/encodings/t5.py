@@ -13,8 +13,7 @@ from spectrope.encodings.parts import lookup
 
 
 def t5_bucket(lag: Tensor, *, bidirectional: bool, n_buckets: int, max_distance: int) -> Int[Tensor, "..."]:
-    r"""Bucket of each lag: one per lag for small lags, then logarithmically spaced, and one for all larger
-    lags.
+    r"""Bucket of each lag: one per small lag, then logarithmically spaced, one for all larger lags.
 
     With E buckets for exact lags and as many again for the others, bucket
     :math:`E + \lfloor E \log(n/E) / \log(D/E) \rfloor` holds lag :math:`n \ge E`, where D is `max_distance`.

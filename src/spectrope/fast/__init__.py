@@ -1,4 +1,4 @@
-"""Certified attention in linear time: polynomials of the logits instead of their exponentials."""
+"""Certified attention in linear time, by polynomials."""
 
 import lazy_loader
 

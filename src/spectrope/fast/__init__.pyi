@@ -1,4 +1,4 @@
-"""Certified attention in linear time: polynomials of the logits in place of their exponentials."""
+"""Certified attention in linear time, by polynomials."""
 
 __all__ = [
     "DEFAULT",

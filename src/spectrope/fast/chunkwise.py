@@ -137,8 +137,8 @@ def chunkwise_sums(
 
 
 def dense_chunks(start: int, chunk: int) -> int:
-    """Number of preceding chunks whose pairs are computed densely, because lags below `start` can have any
-    weight."""
+    """Number of chunks next to a target's own whose pairs are computed densely, because lags below `start`
+    can have any weight."""
     return max(0, -(-(start - 1) // chunk))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spectrope.core import UnsupportedError
 from spectrope.encodings import Context, Encoding, Form
+from spectrope.encodings.context import Side
 from spectrope.fast.certificate import LogitBounds
 
 FORMS = frozenset({Form.DOT, Form.DOT_PLUS_LAG})
@@ -43,7 +44,8 @@ def stretch(encoding: Encoding, ctx: Context) -> float:
     """The largest factor by which rotations at the first and last positions lengthen |q||k|."""
     heads, dim = ctx.q.shape[1], ctx.q.shape[-1]
     units = torch.eye(dim, dtype=torch.float64, device=ctx.q.device).expand(1, heads, dim, dim)
-    factor, sides = 1.0, (("query", ctx.q_pos), ("key", ctx.k_pos))
+    factor = 1.0
+    sides: tuple[tuple[Side, Tensor], ...] = (("query", ctx.q_pos), ("key", ctx.k_pos))
     for side, pos in sides:
         ends = (pos.new_full((1, dim), int(end)) for end in (pos.min(), pos.max()))
         turned = torch.cat([encoding.rotate(units, end, side) for end in ends])

@@ -77,9 +77,12 @@ class AblatedRun(Shown, HeadEffects):
         for name, table in self.tables.items():
             kind = name.split("-")[0]
             shown = table.select(SHOWN[kind])
-            if kind in {"ablation", "adaptive", "screen"}:
+            ranked = kind in {"ablation", "adaptive", "screen"}
+            if ranked:
                 shown = shown.sort("drop", descending=True).head(HEADS_SHOWN)
             yield name, shown
+            if ranked and len(shown) < len(table):
+                yield f"{len(shown)} of {len(table)} heads; the table {name!r} has all of them."
             if kind == "screen":
                 rho = spearman(table["loss_increase_estimate"].to_numpy(), table["drop"].to_numpy())
                 words = "undefined" if rho is None else f"{rho:z.2f}"

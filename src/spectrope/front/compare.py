@@ -287,7 +287,7 @@ def _cost(tunings: Sequence[Tuning]) -> str:
     edge = (
         " * is an end of the grid: a better rate may lie beyond." if any(t.at_edge for t in tunings) else ""
     )
-    return f"The grids took {trials} runs and {seconds:.0f} s of training.{edge}"
+    return f"The grids took {trials} runs and {seconds:.0f} s of training time.{edge}"
 
 
 def _rounded(column: str, digits: int) -> pl.Expr:

@@ -36,7 +36,7 @@ def figure(runs: Run | Iterable[Run] | HeadEffects | str | Path, name: str = HEA
         resolved, spec = figure_spec(as_runs(runs), name)
         return Drawing(resolved, spec)
     if FIGURES.resolve(name) != HEATMAP:
-        raise ConfigError(f"of an ablation only figure {HEATMAP!r} is drawn; got {name!r}.")
+        raise ConfigError(f"an ablation only has the figure {HEATMAP!r}; got {name!r}.")
     return runs.figure()
 
 

@@ -49,7 +49,7 @@ def spectrum(
     Args:
         target: A run, a Hugging Face model, an `OwnModel`, the folder or name of a run or a checkpoint; or an
             encoding: its name, `file.py:Class`, its class or configuration, or the module itself. A string
-                that names an encoding is read as an encoding; a `Path` never is.
+            that names an encoding is read as an encoding; a `Path` never is.
         examples: Number of held-out examples of a run, the longest ones, or of sequences of a model (default:
             64).
         draws: Of a run or a model: permutations in the test of Toeplitz shares (199).

@@ -138,8 +138,8 @@ def _failure(manifest: Mapping[str, Any]) -> str:
         return ""
     reached, chance = (100 * manifest[name] for name in ("test_accuracy", "chance_accuracy"))
     return (
-        f"is near chance: {reached:.1f} % held out, {chance:.1f} % by guessing. Its heads are not yet "
-        "meaningful; train on more examples or for more epochs."
+        f"is near chance: {reached:.1f} % held-out accuracy, {chance:.1f} % by guessing. Its heads are not "
+        "yet meaningful; train on more examples or for more epochs."
     )
 
 

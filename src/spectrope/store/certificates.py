@@ -16,10 +16,12 @@ FORMAT = "spectrope certificate 1"
 
 @dataclass(frozen=True)
 class Certified:
-    """Content of a certificate, before it is written. Args:
-    kind: Kind of the certificate.
-    claim: The claim, JSON-ready.
-    witness: Data that make the claim easy to check, JSON-ready.
+    """Content of a certificate, before it is written.
+
+    Args:
+        kind: Kind of the certificate.
+        claim: The claim, JSON-ready.
+        witness: Data that make the claim easy to check, JSON-ready.
     """
 
     kind: Literal["attention", "eigenvalues", "audit"]

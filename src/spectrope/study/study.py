@@ -31,6 +31,7 @@ from spectrope.study.verdict import ClaimVerdict
 
 RESULTS = Path("results")  # Where rows are, unless said otherwise.
 SHIPPED = Path(__file__).with_name("results")  # The same rows in an installed wheel.
+BESIDE = Path(__file__).parents[3] / "results"  # The same rows in the clone of an editable installation.
 
 
 @dataclass(frozen=True)

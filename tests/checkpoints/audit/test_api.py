@@ -130,3 +130,9 @@ def test_more_memory_than_there_is_is_one_line(monkeypatch):
         UnsupportedError, match="at length 4 needs more memory than there is; give a smaller length"
     ):
         audit(model, length=16)
+
+
+def test_the_record_of_a_measured_rotation_names_its_schedule(found):
+    turning = found.to_dict()["layers"][0]["effective"]["turning"]
+    assert (turning["base"], turning["scaling"]) == (pytest.approx(2e6), "none")
+    assert turning["factor"] == pytest.approx(1.0)

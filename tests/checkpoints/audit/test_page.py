@@ -136,7 +136,7 @@ def test_reaches_tell_of_aliasing_and_of_pairs_that_stand_still(audits):
     found = audits["rotary"]
     reach = replace(found.layers[0].reach, aliased=2, slowdown=None)
     text = reaches(replace(found, layers=(replace(found.layers[0], reach=reach),)))["0"]
-    assert "2 turn by more than half a turn per position, so their sense is ambiguous" in text
+    assert "2 rotate by more than half a turn per position, so their sense is ambiguous" in text
     assert text.endswith("pairs are slowed from pair 1 on, which stand still at the end.")
 
 

@@ -1,6 +1,7 @@
 """Masks, schedules, biases and verdicts on inputs whose answer is known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -61,6 +62,22 @@ def test_schedules_are_named(slowdown, scaling, factor):
     assert (fit.scaling, fit.factor) == (scaling, pytest.approx(factor))
     assert fit.base == pytest.approx(5e5)
     assert str(fit).startswith("base 500000")
+
+
+@pytest.mark.parametrize("slowdown", [torch.ones(8), torch.tensor([1.0, 1, 2, 3, 4, 4, 4, 4])])
+def test_pairs_that_were_not_measured_change_no_schedule(slowdown):
+    """The slow pairs of a model in bfloat16: their frequencies are rounding errors, and one is negative."""
+    exact = geometric(5e5, 16) / slowdown
+    off = exact + 4e-3 * torch.tensor([0, 0, 0, 0, 0, -0.2, 0.7, -0.9], dtype=exact.dtype)
+    declared = Turning(0, 16, 16, tuple(exact.tolist()), (0.0,) * 8, None, None, base=5e5)
+    measured = replace(declared, frequencies=tuple(off.tolist()), base=None, resolution=4e-3)
+    assert measured.fit(declared) == declared.fit()
+    assert measured.fit(replace(declared, base=1e4, frequencies=tuple(geometric(1e4, 16).tolist()))) != (
+        declared.fit()
+    )
+    if bool((slowdown == 1).all()):
+        alone = measured.fit()
+        assert (alone.scaling, alone.base) == ("none", pytest.approx(5e5, rel=0.2))
 
 
 def test_slopes_and_tables_of_a_bias():

@@ -40,7 +40,7 @@ def book(tmp_path):
 def test_without_texts_it_names_the_bands_of_each_layer(checkpoint, capsys):
     assert main(["extend", str(checkpoint), "--factor", "4"]) == 0
     out = capsys.readouterr().out
-    assert "3 of 4 pairs make less than one turn in 16 positions" in out
+    assert "3 of 4 pairs complete less than one turn in 16 positions" in out
     assert "share of logits" in out
     assert "perplexity" not in out
 

@@ -109,7 +109,7 @@ def test_a_run_near_chance_is_named(tmp_path, capsys, trained):
     assert main(("train", *SMALL)) == 0
     told = capsys.readouterr().err
     assert told.startswith(
-        "spectrope: distance/rope/seed 0 is near chance: 9.0 % held out, 8.0 % by guessing."
+        "spectrope: distance/rope/seed 0 is near chance: 9.0 % held-out accuracy, 8.0 % by guessing."
     )
     assert main(("compare", "--encodings", "rope", "--tasks", "distance", *SMALL, "--workers", "1")) == 0
     assert capsys.readouterr().err == told

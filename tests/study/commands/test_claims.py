@@ -56,11 +56,21 @@ def test_rows_that_cannot_be_written_are_refused_before_anything_is_trained(tmp_
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("action", ["list", "report"])
-def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, action):
-    line = refused(capsys, "claims", action, "--rows", "resluts")
+@pytest.mark.parametrize("words", [("list",), ("report", "--out", "page.md")])
+def test_rows_of_a_misspelt_folder_are_refused(tmp_path, capsys, words):
+    line = refused(capsys, "claims", *words, "--rows", "resluts")
     assert "--rows resluts is no folder; `spectrope claims run --rows resluts` makes it." in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("here")
+def test_an_editable_installation_has_the_rows_of_its_clone(tmp_path, capsys, monkeypatch):
+    assert _common.BESIDE == ROOT / "results"
+    lines = (ROOT / "results" / "mini.jsonl").read_text().splitlines()
+    (tmp_path / "mini.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    monkeypatch.setattr(_common, "BESIDE", tmp_path)
+    assert main(["claims", "list", "1"]) == 0
+    assert "no folder results here; these are the rows that spectrope" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("here")
@@ -81,6 +91,24 @@ def test_outside_a_checkout_the_rows_of_the_package_count(tmp_path, capsys, monk
 
 
 @pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("words", [("list",), ("show", "1")])
+def test_an_installation_without_rows_says_so(tmp_path, capsys, monkeypatch, words):
+    for place in ("SHIPPED", "BESIDE"):
+        monkeypatch.setattr(_common, place, tmp_path / "none")
+    line = refused(capsys, "claims", *words)
+    assert "no folder results here, and this installation comes with no rows; use --rows FOLDER." in line
+
+
+@pytest.mark.usefixtures("here")
+def test_a_claim_without_runs_is_listed_as_not_run(tmp_path, capsys):
+    (tmp_path / "results").mkdir()
+    assert main(["claims", "list", "1"]) == 0
+    listed = capsys.readouterr().out
+    assert "controlled: not run" in listed
+    assert "not testable" not in listed
+
+
+@pytest.mark.usefixtures("here")
 def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "mini.jsonl").touch()
@@ -92,7 +120,7 @@ def test_a_file_of_rows_in_place_of_their_folder_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize("part", [("1",), ("--scale", "small"), ("--seeds", "6:12"), ("--rows", ".")])
 def test_a_page_of_a_part_does_not_take_the_place_of_the_whole(tmp_path, capsys, part):
     line = refused(capsys, "claims", "report", *part)
-    assert "docs/explanation/replication.md is of the whole study; " in line
+    assert "docs/explanation/replication.md is the page of the whole study; " in line
     assert "use --out for any other page." in line
     assert not list(tmp_path.iterdir())
 

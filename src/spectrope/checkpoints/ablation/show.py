@@ -77,6 +77,8 @@ class AblatedModel(Shown, HeadEffects):
         names = pl.concat_str("role", "layer", separator=" ").str.strip_chars()
         shown = rows.with_columns(layer=names) if two_stacks else rows
         yield "", shown.select(pl.col(old).alias(new) for old, new in COLUMNS.items())
+        if len(shown) < len(self.to_frame()):
+            yield f"{len(shown)} of {len(self.to_frame())} heads; `--json` and `to_frame` have all of them."
 
 
 def ablate_model(

@@ -129,8 +129,8 @@ def running(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
 def idle_feed_forwards(model: nn.Module, attending: Collection[str]) -> Iterator[None]:
     """Context manager in which feed-forward layers return zeros, which saves most of a forward pass. This
     does not affect probes that replace the input of every attention layer. A module counts as a feed-forward
-    layer if its name says so, it is a sibling or parent of an attention module, and maps one token to a
-    tensor of the same shape; a layer that also returns the choices of a router does not.
+    layer if its name says so, it is a sibling of an attention module or of one of its ancestors, and it maps
+    one token to a tensor of the same shape; a layer that also returns the choices of a router does not.
 
     Args:
         model: In evaluation mode.

@@ -8,9 +8,8 @@ import torch
 
 from spectrope.checkpoints.audit.catalogue import code_of
 from spectrope.checkpoints.audit.encoding import LayerEncoding, Mask, Turning
-from spectrope.checkpoints.audit.rotary import fit_schedule, rounded
+from spectrope.checkpoints.audit.rotary import FREQUENCY, fit_schedule, rounded
 
-FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
 SLOPE = 2e-3  # Likewise of a slope; ALiBi computed in bfloat16 keeps within it.
 GAIN = 1e-3
 PROGRESSION = 2e-5  # Departure from a geometric progression below which frequencies were not rounded.
@@ -19,12 +18,14 @@ ROUNDING = 2**-7  # Relative rounding of two numbers in bfloat16.
 
 @dataclass(frozen=True)
 class Discrepancy:
-    """One property in which an expected encoding and the effective one differ. Args:
-    what: The property.
-    expected: Expected value.
-    effective: Measured value.
-    note: Possible explanation.
-    by: Name of the expectation, such as "declared".
+    """One property in which an expected encoding and the effective one differ.
+
+    Args:
+        what: The property.
+        expected: Expected value.
+        effective: Measured value.
+        note: Possible explanation.
+        by: Name of the expectation, such as "declared".
         head: Query head, or key-value head where `what` says so; None for a whole layer.
         residual: Largest relative departure, where it is a number.
     """
@@ -64,7 +65,10 @@ def compare(
     if expected.kind is not None and expected.kind != effective.kind:
         if effective.kind == "unknown" and any("norm" in one.what for one in discrepancies):
             return discrepancies  # by which no pairs keep their norms
-        return [*discrepancies, Discrepancy("encoding", expected.describe(), effective.describe())]
+        return [
+            *discrepancies,
+            Discrepancy("encoding", expected.describe(), effective.describe(expected.turning)),
+        ]
     if expected.turning is not None and effective.turning is not None:
         discrepancies += rotation_findings(expected.turning, effective.turning, length, noise)
     if expected.slopes is not None and effective.slopes is not None:
@@ -216,7 +220,7 @@ def _frequencies(expected: Turning, effective: Turning, off: list[int]) -> Discr
     rounds = close.scaling != "none" or wanted.scaling != "none"
     if rounds and errors.get(worst, math.inf) < ROUNDING:
         return Discrepancy("frequencies", pair, got, "within the rounding of low precision")
-    fit = effective.fit(expected.base or wanted.base)
+    fit = replace(effective, base=expected.base or wanted.base).fit()
     if fit.scaling == wanted.scaling == "none":
         return Discrepancy("base", rounded(wanted.base), rounded(fit.base))
     is_known = expected.base is not None and fit.scaling != "per pair"  # else slowdowns are against a guess

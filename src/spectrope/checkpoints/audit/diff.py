@@ -129,8 +129,10 @@ def _layers(a: LayerRecord, b: LayerRecord, length: int, noise: float) -> LayerD
     findings = compare(a.effective, b.effective, length, noise)
     if not findings and a.effective.kind in TABLED:
         findings += _biases(a, b, tolerance(noise))
-    base = a.declared.turning.base if a.declared.turning else None
-    return LayerDifference(a.name, a.effective.describe(base), b.effective.describe(base), tuple(findings))
+    turning = a.declared.turning
+    return LayerDifference(
+        a.name, a.effective.describe(turning), b.effective.describe(turning), tuple(findings)
+    )
 
 
 def _biases(a: LayerRecord, b: LayerRecord, within: float) -> Iterator[Discrepancy]:

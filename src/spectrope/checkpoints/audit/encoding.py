@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from spectrope.checkpoints.audit.bias import Buckets
-from spectrope.checkpoints.audit.rotary import Fit, fit_schedule
+from spectrope.checkpoints.audit.rotary import FREQUENCY, Fit, fit_schedule
 from spectrope.encodings import Pairing
 
 MaskShape = Literal[
@@ -106,6 +106,8 @@ class Turning:
         gains: Factors on rotated queries and on rotated keys, of a measured rotation; None where not seen.
         rounding: The low precision in which the angles were computed, "" for none.
         positions: What positions do instead of counting the tokens, "" where they count them.
+        resolution: Error of every frequency in addition to the standard errors: the rounding of the model's
+            arithmetic and departures of phases from straight lines, in radians per position; 0 if declared.
     """
 
     start: int
@@ -123,21 +125,41 @@ class Turning:
     gains: tuple[float, float] | None = None
     rounding: str = ""
     positions: str = ""
+    resolution: float = 0.0
 
     @property
     def fraction(self) -> float:
         """Share of the coordinates that turn."""
         return self.width / self.head_dim
 
-    def fit(self, base: float | None = None) -> Fit:
-        """The schedule in words.
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Error allowed for each frequency, in radians per position."""
+        return tuple(5 * error + self.resolution for error in self.errors)
+
+    def agrees(self, declared: "Turning") -> bool:
+        """Whether the frequencies are those declared, within the error of the measurement."""
+        if (self.start, self.width) != (declared.start, declared.width):
+            return False
+        pairs = zip(self.frequencies, declared.frequencies, self.bounds, strict=True)
+        return all(abs(one - other) <= FREQUENCY * abs(other) + bound for one, other, bound in pairs)
+
+    def fit(self, declared: "Turning | None" = None) -> Fit:
+        """The simplest schedule that the frequencies are compatible with.
 
         Args:
-            base: To measure slowdowns against where the frequencies are in no progression; None takes the own
-                one, or that by which the second pair is slower than the first.
+            declared: Declared rotation: its schedule is returned if the frequencies agree with it, and
+                slowdowns are relative to its base. None uses the own base, or the ratio of the first two
+                frequencies.
         """
-        default_base = self.base or _base_of(self.frequencies)
-        return fit_schedule(torch.tensor(self.frequencies, dtype=torch.float64), base or default_base)
+        if declared is not None and declared is not self and self.agrees(declared):
+            return declared.fit()
+        base = (declared and declared.base) or self.base or _base_of(self.frequencies)
+        return fit_schedule(_tensor(self.frequencies), base, bounds=_tensor(self.bounds))
+
+
+def _tensor(values: tuple[float, ...]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def _base_of(frequencies: tuple[float, ...]) -> float:
@@ -180,8 +202,8 @@ class LayerEncoding:
     values_vary: bool | None = None
     normalised_after: bool | None = None
 
-    def describe(self, base: float | None = None) -> str:
-        """One line for a table; `base` is what slowdowns are measured against."""
+    def describe(self, declared: Turning | None = None) -> str:
+        """One line for a table; a rotation is described as declared if it agrees with the declared one."""
         if self.turning is not None:
             turning = self.turning
             part = "" if turning.width == turning.head_dim else f", {turning.fraction:.3g} of width"
@@ -190,7 +212,7 @@ class LayerEncoding:
                 if turning.gain is None or abs(turning.gain - 1) < 1e-3
                 else f", logits × {turning.gain:.4g}"
             )
-            return f"rotary, {turning.fit(base)}{part}{warm}"
+            return f"rotary, {turning.fit(declared)}{part}{warm}"
         if self.slopes is not None:
             return f"linear bias, slopes {self.slopes[0]:.4g} … {self.slopes[-1]:.4g}"
         return str(self.buckets) if self.buckets is not None else self.kind or "not declared"

@@ -28,7 +28,7 @@ def pair_panels(audit: Audit) -> list[Panel]:
     groups: dict[tuple[Any, ...], list[LayerRecord]] = {}
     for layer in audit.layers:
         if layer.effective.turning is not None:
-            key = (layer.declared.turning, layer.effective.describe(), layer.verdict)
+            key = (layer.declared.turning, layer.effective.describe(layer.declared.turning), layer.verdict)
             groups.setdefault(key, []).append(layer)
     return [Panel("", _names(members), _pairs(members[0], audit.length), 190) for members in groups.values()]
 

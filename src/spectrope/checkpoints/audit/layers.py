@@ -189,8 +189,7 @@ def _findings(
     if declared.buckets is not None:
         table = bucket_table(subject.model, call.module, declared.buckets.n_buckets)
         findings = table_findings(findings, call, table, declared.buckets, noise)
-    base = declared.turning and declared.turning.base
-    said = effective.describe(base)
+    said = effective.describe(declared.turning)
     findings = without_unknown(findings, call, declared, effective)
     if not any(finding.code == LATE_NORM for finding in findings):
         findings += norm_findings(kernel, subject.model, subject.norms, noise)

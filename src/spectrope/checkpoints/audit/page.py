@@ -161,12 +161,12 @@ def _counts(audit: Audit) -> dict[str, int]:
 
 
 def _row(layer: LayerRecord) -> dict[str, str]:
-    base = layer.declared.turning.base if layer.declared.turning else None
+    turning = layer.declared.turning
     return {
         "name": layer.name,
         "position": layer.position,
-        "effective": layer.effective.describe(base),
-        "declared": layer.declared.describe(base),
+        "effective": layer.effective.describe(turning),
+        "declared": layer.declared.describe(turning),
         "mask": str(layer.effective.mask),
         "verdict": layer.verdict,
         "why": "; ".join(map(str, layer.findings)) or layer.reason,

@@ -227,6 +227,10 @@ class Audit:
         findings = [dataclasses.asdict(record) for record in self.records]
         values = {"ok": self.ok, "findings": findings, **dataclasses.asdict(self)}
         del values["impacts"]
+        for record, one in zip(self.layers, values["layers"], strict=True):
+            if record.effective.turning is not None:
+                fit = record.effective.turning.fit(record.declared.turning)
+                one["effective"]["turning"] |= dataclasses.asdict(fit)
         if values["far"] is not None:
             del values["far"]["findings"]
         for absolute in values["absolutes"]:

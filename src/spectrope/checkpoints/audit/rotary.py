@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Bool, Complex, Float
 from torch import Tensor
 
 from spectrope.checkpoints.audit.layout import Layout, best_layout, moving_coordinates
@@ -146,6 +146,8 @@ def _doublings(n: int) -> Iterator[int]:
     yield n
 
 
+FREQUENCY = 1e-4  # Relative error of a frequency beyond which it differs.
+MEASURED = 0.1  # Largest relative error of a frequency that shows how much a pair is slowed.
 Scaling = Literal["none", "linear", "ramp", "reversed ramp", "stopped", "per pair"]
 
 
@@ -176,35 +178,64 @@ def rounded(x: float) -> str:
     return f"{float(f'{x:.4g}'):g}"
 
 
-def fit_schedule(frequencies: Float[Tensor, " m"], base: float, tolerance: float = 1e-3) -> Fit:
-    r"""The schedule that frequencies follow.
+def fit_schedule(
+    frequencies: Float[Tensor, " m"],
+    base: float,
+    tolerance: float = 1e-3,
+    bounds: Float[Tensor, " m"] | None = None,
+) -> Fit:
+    r"""The simplest schedule that frequencies are compatible with.
 
     Frequencies in geometric progression :math:`\omega_j = b^{-2j/d}/s` are a base b, slowed by s; others are
-    described by their slowdown against the base given.
+    described by their slowdown against the base given, as far as it was measured.
 
     Args:
         frequencies: Radians per position of each pair.
         base: To measure slowdowns against where the frequencies are in no geometric progression.
         tolerance: Relative error allowed.
+        bounds: Error of measurement of each frequency; None if they are exact.
     """
-    m = len(frequencies)
-    turning = frequencies > 0
-    if not bool(turning.all()):
+    bounds = torch.zeros_like(frequencies) if bounds is None else bounds
+    pairs = torch.arange(len(frequencies))
+    if bool(((frequencies <= 0) & (geometric(base, 2 * len(frequencies)) > bounds)).any()):
         return Fit(base, "stopped", float("inf"))
-    logs = frequencies.double().log()
-    step = (logs[-1] - logs[0]) / max(m - 1, 1)
-    line = logs[0] + step * torch.arange(m, dtype=torch.float64)
-    if bool(((logs - line).abs() < tolerance).all()):
-        factor = torch.exp(-logs[0]).item()
-        fitted_base = torch.exp(-step * m).item() if m > 1 else base
-        return Fit(fitted_base, "none" if abs(factor - 1) < tolerance else "linear", factor)
-    return _against(geometric(base, 2 * m) / frequencies, base, tolerance)
+    measured = (frequencies > 0) & (bounds <= MEASURED * frequencies)
+    logs, step = _progression(frequencies, bounds + tolerance * frequencies, measured)
+    line = torch.exp(logs + step * pairs)
+    if bool(((frequencies - line).abs() < tolerance * line + bounds).all()):
+        factor = math.exp(-logs)
+        fitted_base = math.exp(-step * len(frequencies)) if len(frequencies) > 1 else base
+        known = abs(factor - 1) < tolerance + (bounds / frequencies)[0].item()
+        return Fit(fitted_base, "none" if known else "linear", factor)
+    slowdown = geometric(base, 2 * len(frequencies))[measured] / frequencies[measured]
+    return _against(slowdown, base, slowdown * (bounds / frequencies)[measured], tolerance)
 
 
-def _against(slowdown: Float[Tensor, " m"], base: float, tolerance: float) -> Fit:
-    steps, largest = slowdown.diff(), slowdown.max().item()
-    if bool((steps > -tolerance * largest).all()) and abs(slowdown[0].item() - 1) < tolerance:
+def _progression(
+    frequencies: Float[Tensor, " m"], errors: Float[Tensor, " m"], measured: Bool[Tensor, " m"]
+) -> tuple[float, float]:
+    """Weighted line through the logarithms of the measured frequencies: its start and its slope."""
+    x = torch.arange(len(frequencies), dtype=torch.float64)[measured]
+    y = frequencies.double().log()[measured]
+    weights = (frequencies / errors).double()[measured].square()
+    if len(x) < 2:
+        return (float(y[0]) if len(y) else 0.0), 0.0
+    x_mean, y_mean = (weights * x).sum() / weights.sum(), (weights * y).sum() / weights.sum()
+    step = (weights * (x - x_mean) * (y - y_mean)).sum() / (weights * (x - x_mean).square()).sum()
+    return float(y_mean - step * x_mean), float(step)
+
+
+def _against(
+    slowdown: Float[Tensor, " m"], base: float, errors: Float[Tensor, " m"], tolerance: float
+) -> Fit:
+    """The kind of slowdown of the measured pairs, in increasing order of their wavelengths."""
+    largest = slowdown.max().item() if len(slowdown) else 1.0
+    if len(slowdown) < 2:
+        return Fit(base, "per pair", largest)
+    steps, allowed = slowdown.diff(), errors[1:] + errors[:-1] + tolerance * largest
+    unscaled = (slowdown - 1).abs() < errors + tolerance
+    if bool((steps > -allowed).all()) and unscaled[0]:
         return Fit(base, "ramp", largest)
-    if bool((steps < tolerance * largest).all()) and abs(slowdown[-1].item() - 1) < tolerance:
+    if bool((steps < allowed).all()) and unscaled[-1]:
         return Fit(base, "reversed ramp", largest)
     return Fit(base, "per pair", largest)

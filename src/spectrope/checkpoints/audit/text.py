@@ -19,13 +19,13 @@ SHOWN = ("layer", "position", "effective", "mask", "verdict")
 
 def layer_row(layer: "LayerRecord") -> dict[str, str]:
     """What a layer applies and is declared to apply, in words, under `COLUMNS`."""
-    base = layer.declared.turning.base if layer.declared.turning else None
+    turning = layer.declared.turning
     return {
         "layer": layer.name,
         "module": layer.module,
         "position": layer.position,
-        "effective": layer.effective.describe(base),
-        "declared": layer.declared.describe(base),
+        "effective": layer.effective.describe(turning),
+        "declared": layer.declared.describe(turning),
         "mask": str(layer.effective.mask),
         "verdict": layer.verdict,
         "reason": "; ".join(map(str, layer.findings)) or layer.reason,

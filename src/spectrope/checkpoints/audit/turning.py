@@ -49,6 +49,7 @@ def turning_of(
         pairing=rotation.pairing if rotation.width > 2 else None,
         phase_error=rotation.phase_error,
         sense=sense if signs else None,
+        resolution=uneven + 4 * noise / length,
     )
     if declared is None:
         return turning

@@ -67,8 +67,9 @@ class Extension(Shown):
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
         first = self.bands.row(0, named=True)
         yield (
-            f"{first['leaving']} of {first['pairs']} pairs make less than one turn in {self.length} "
-            f"positions; at {self.factor:g} times as many they meet angles that training never showed."
+            f"{first['leaving']} of {first['pairs']} pairs complete less than one turn in {self.length} "
+            f"positions; at {self.factor:g} times that length they reach angles that never occurred in "
+            "training."
         )
         share = pl.col("share")
         layers = self.bands.group_by("layer", maintain_order=True).agg(

@@ -115,13 +115,13 @@ def _norms(model: nn.Module, modules: list[str], contents: int) -> Norms:
 
 
 def _layer(record: LayerRecord, norms: Norms, noise: float) -> LockedLayer:
-    base = record.declared.turning.base if record.declared.turning else None
+    turning = record.declared.turning
     query, key = norms[record.module]
     return LockedLayer(
         name=record.name,
         module=record.module,
-        applies=record.effective.describe(base),
-        declared=record.declared.describe(base),
+        applies=record.effective.describe(turning),
+        declared=record.declared.describe(turning),
         verdict=record.verdict,
         findings=tuple(f"{finding.code} {finding}" for finding in record.findings),
         encoding=record.effective,

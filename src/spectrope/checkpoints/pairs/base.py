@@ -14,10 +14,12 @@ ROLES: Registry[type["PairRole"]] = Registry("role", "spectrope.checkpoints.pair
 
 @dataclass
 class Verdict:
-    """Result of one comparison. Args:
-    obstacles: Reasons why the models do not fit.
-    unclear: Properties that could not be determined.
-    notes: Other observations.
+    """Result of one comparison.
+
+    Args:
+        obstacles: Reasons why the models do not fit.
+        unclear: Properties that could not be determined.
+        notes: Other observations.
     """
 
     obstacles: list[Obstacle] = field(default_factory=list)

@@ -92,8 +92,7 @@ class PairAudit(Shown):
         for name, audit in zip(self.names, self.audits, strict=True):
             applied: dict[str, list[str]] = {}
             for layer in audit.layers:
-                base = layer.declared.turning.base if layer.declared.turning else None
-                applied.setdefault(layer.effective.describe(base), []).append(layer.name)
+                applied.setdefault(layer.effective.describe(layer.declared.turning), []).append(layer.name)
             rows += [(name, ", ".join(layers), text) for text, layers in applied.items()]
         return pl.DataFrame(rows, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
 

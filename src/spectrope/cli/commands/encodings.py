@@ -61,6 +61,11 @@ class Encodings:
         return [card for name in chosen for card in shown_cards(name)]
 
 
+def _without_stop(sentence: str) -> str:
+    """A sentence without its full stop; an ellipsis stays."""
+    return sentence if sentence.endswith("...") else sentence.removesuffix(".")
+
+
 def _shown_list() -> list[dict[str, str]]:
     """Print a line for each encoding, and for each part that another one can be given."""
     found = {package: members(package) for package in LISTED}
@@ -69,14 +74,14 @@ def _shown_list() -> list[dict[str, str]]:
     for package, title in LISTED.items():
         say(title)
         for name, doc in found[package].items():
-            summary = documented(doc)["summary"].partition(":")[0].rstrip(".")
+            summary = _without_stop(documented(doc)["summary"].partition(":")[0])
             say(f"  {name:<{width}}  {summary}")
             entries.append({"part": package.rpartition(".")[2], "name": name, "summary": summary})
         say("")
     say("Named combinations")
     for name, one in NAMED.items():
-        say(f"  {name:<{width}}  {one.summary.rstrip('.')} ({one.spec})")
-        entries.append({"part": "named", "name": name, "summary": one.summary.rstrip(".")})
+        say(f"  {name:<{width}}  {_without_stop(one.summary)} ({one.spec})")
+        entries.append({"part": "named", "name": name, "summary": _without_stop(one.summary)})
     say("")
     say("`spectrope encodings NAME` prints a card: formula, laws, settings, reference.")
     return entries

@@ -112,7 +112,8 @@ class Spectrum(Checkpoints):
             target = f"{self.encoding}, {kernel.kind} of heads {', '.join(map(str, kernel.heads))}"
             write_certificate(folder / f"{name}.json", certified_kernel(kernel), target)
         if not self.json:
-            say(f"{len(found.kernels)} certificates in {folder}, which `spectrope verify` checks.")
+            n = len(found.kernels)
+            say(f"{n} certificate{'s' * (n != 1)} in {folder}; check with `spectrope verify`.")
 
     def _measure_checkpoint(self, source: str) -> None:
         require(self.batch is None or self.batch >= 1, self, "batch", "at least 1")

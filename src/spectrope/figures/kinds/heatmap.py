@@ -65,9 +65,9 @@ class HeatMap(Figure, name="heatmap"):
         """How to read it."""
         text = (
             "Held-out accuracy with all heads minus held-out accuracy without this head, in points; a "
-            "negative value means that the model performs better without the head. Faint numbers have a 95 "
-            "% interval over "
-            "examples that holds zero; pointing at a cell shows it. The panels of a task share one scale."
+            "negative value means that the model performs better without the head. The 95 % interval of a "
+            "faint number over examples contains zero; pointing at a cell shows it. The panels of a task "
+            "share one scale."
         )
         if len(tables.seeds) == 1:
             return text

@@ -33,8 +33,10 @@ class Distribution(Registered, Configured):
         raise NotImplementedError
 
     def check(self, p: int) -> None:
-        """Check the modulus. Raises:
-        ConfigError: If it leaves no training pairs.
+        """Check the modulus.
+
+        Raises:
+            ConfigError: If it leaves no training pairs.
         """
 
 

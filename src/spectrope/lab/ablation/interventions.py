@@ -17,8 +17,8 @@ class HeadAblation:
         layer: Layer of the head.
         head: Its number within the layer.
         fill: Replacement for its output: a name in `FILLS`, such as "zero", "mean", "resample",
-            "position-only" or "content-only", one with a setting, such as "remove-band@1of4", or a class in a
-            file (`file.py:Class`), which is executed.
+            "position-only" or "content-only", one with a setting, such as ``remove-band@1of4``, or a class in
+            a file (`file.py:Class`), which is executed.
 
     Raises:
         UnknownNameError: If no fill has that name.

@@ -13,8 +13,7 @@ SHARED = 64  # Positions on which products of input terms are compared along dia
 
 @torch.no_grad()
 def product_lags(encoding: Encoding, n: int, width: int) -> Float[Tensor, " n"] | str:
-    r"""Mean logit of equal content at each lag, relative to that without positions, or the reason why it is
-    undefined.
+    r"""Mean logit of equal content at each lag, relative to no positions, or why it is undefined.
 
     With unit vectors :math:`e_a` as queries and keys and bilinear logits :math:`L(q, k)`, it is
     :math:`\frac{1}{\sqrt d}\sum_a L(e_a, e_a)`, the value for content in random directions: the mean of

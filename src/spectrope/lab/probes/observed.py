@@ -140,8 +140,10 @@ class ObservedLayer:
 
 
 def spacing(pos: Tensor) -> float:
-    """Distance between neighbouring positions, with shape (b or 1, n). Raises:
-    UnsupportedError: If it is not constant.
+    """Distance between neighbouring positions, with shape (b or 1, n).
+
+    Raises:
+        UnsupportedError: If it is not constant.
     """
     steps = pos.double().diff(dim=-1)
     step = steps[0, 0].item()

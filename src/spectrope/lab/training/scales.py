@@ -128,8 +128,8 @@ def experiment(
         encoding: A registered encoding, optionally with settings ("rope:yarn,factor=8", see
             `parse_encoding`), a class in a file, a class, a configuration, or an encoding, of which the
             configuration is used. "mla" is latent attention with RoPE, with the widths of the scale, and
-            "mla+alibi" is latent attention with another encoding. "rope@shifted" also names a position rule,
-            and "shape" is such a combination under its own name (`spectrope.encodings.NAMED`).
+            "mla+alibi" is latent attention with another encoding. ``rope@shifted`` also names a position
+            rule, and "shape" is such a combination under its own name (`spectrope.encodings.NAMED`).
         scale: A key of `SCALES`.
         condition: "described", "released" or "controlled".
         seed: Seed of data, initial weights, batch order and dropout.

@@ -241,9 +241,11 @@ def sit(
     stop: Stop,
     place: str,
 ) -> None:
-    """Train until the end, or until a stop is requested. Args:
-    state: State whose clock runs during a step.
-    step: Performs one step, including evaluations that are due.
+    """Train until the end, or until a stop is requested.
+
+    Args:
+        state: State whose clock runs during a step.
+        step: Performs one step, including evaluations that are due.
         is_over: Whether training has ended.
         before: Called before every step, off the clock.
         save: Writes the checkpoint.

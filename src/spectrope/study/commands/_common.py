@@ -14,7 +14,7 @@ from spectrope.lab import Job, JobCost, calibrate, estimate
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import THROWN
 from spectrope.study.rows import StudyRows
-from spectrope.study.study import RESULTS, SHIPPED, Study
+from spectrope.study.study import BESIDE, RESULTS, SHIPPED, Study
 
 Results = Annotated[Path, tyro.conf.arg(name="rows", help="Folder of the results, with one file per scale.")]
 Names = Annotated[
@@ -54,7 +54,7 @@ def load_rows(folder: Path, scale: str) -> StudyRows:
         complain(f"left out: {complaint}")
     if told := [f"{count} of {name}" for name, count, _ in rows.withdrawals.lines()]:
         counts = ", ".join(told)
-        complain(f"withdrawn after corrections, described in docs/explanation/conformance.md: {counts}")
+        complain(f"withdrawn after corrections (see the page Conformance of the documentation): {counts}")
     return rows
 
 
@@ -62,11 +62,17 @@ def existing_rows(folder: Path, scale: str) -> StudyRows:
     """The rows of a scale in a folder that there is, or those that were installed with the package.
 
     Raises:
-        ConfigError: If a folder other than the usual one is missing, as where its name is misspelt.
+        ConfigError: If another folder than `results` does not exist, or if `results` does not exist and the
+            installation has no rows.
     """
-    if folder == RESULTS and not folder.exists() and SHIPPED.exists():
+    if folder == RESULTS and not folder.exists():
+        installed = next((place for place in (SHIPPED, BESIDE) if place.is_dir()), None)
+        if installed is None:
+            raise ConfigError(
+                f"no folder {RESULTS} here, and this installation comes with no rows; use --rows FOLDER."
+            )
         complain(f"no folder {RESULTS} here; these are the rows that spectrope {__version__} comes with.")
-        return load_rows(SHIPPED, scale).unwritten()
+        return load_rows(installed, scale).unwritten()
     if folder != RESULTS and not folder.exists():
         raise ConfigError(f"--rows {folder} is no folder; `spectrope claims run --rows {folder}` makes it.")
     return load_rows(folder, scale)

@@ -14,6 +14,7 @@ from spectrope.console import (
     EngineOptions,
     RunsRoot,
     complain,
+    console,
     lasting,
     plan_bar,
     print_json,
@@ -57,6 +58,7 @@ from spectrope.study.study import (
     outstanding,
     usual_precision,
 )
+from spectrope.study.verdict import ClaimVerdict
 
 PAGE = Path("docs/explanation/replication.md")
 
@@ -75,7 +77,7 @@ class List(Asked):
         rows, study = existing_rows(self.rows, self.scale), self.study(chosen_claims(self.names))
         by_claim: dict[Claim, list[str]] = {claim: [] for claim in study.claims}
         for (claim, condition), verdict in zip(study.cases(), study.verdicts(rows), strict=True):
-            by_claim[claim].append(f"{condition}: {verdict.word}, {verdict.n_seeds}")
+            by_claim[claim].append(f"{condition}: {_listed(verdict)}")
         lines = [(f"{one.number} {one.kind}", one.title, "\n".join(by_claim[one])) for one in study.claims]
         table("", ("claim", "says", "verdict, seeds"), lines)
         if self.json:
@@ -261,13 +263,14 @@ class ReportClaims(Asked):
 
     def run(self) -> None:
         """Write the page and print its path last."""
-        rows, claims = existing_rows(self.rows, self.scale), chosen_claims(self.names)
         out = PAGE if self.out is None and self == ReportClaims() else self.out
         if out is None:
             raise ConfigError(f"{PAGE} is the page of the whole study; use --out for any other page.")
         check_page(out, ".md")
-        study = self.study(tried_claims(claims, rows, self.scale), self.conditions)
-        write_replication(study, rows, out)
+        claims = chosen_claims(self.names)
+        with console.status("Testing the claims and drawing their figures"):
+            rows = existing_rows(self.rows, self.scale)
+            write_replication(self.study(tried_claims(claims, rows, self.scale), self.conditions), rows, out)
         say(f"Wrote {out.resolve()}")
         if self.json:
             print_json({"path": str(out.resolve())})
@@ -298,6 +301,11 @@ class Claims:
     def run(self) -> None:
         """Do what is asked."""
         self.action.run()
+
+
+def _listed(verdict: ClaimVerdict) -> str:
+    """Word and number of seeds of a verdict; why there is none if there are no seeds, such as "not run"."""
+    return f"{verdict.word}, {verdict.n_seeds}" if verdict.n_seeds else verdict.reason.partition(";")[0]
 
 
 def gather(root: Path, study: Study, rows: StudyRows) -> int:

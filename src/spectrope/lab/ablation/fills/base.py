@@ -165,7 +165,7 @@ def layer_fills(fills: Iterable[str]) -> set[str]:
 
 
 def fill_of(spec: str) -> Fill:
-    """The fill that a name describes, with its setting if there is one: "zero", "remove-band@1of4".
+    """The fill that a name describes, with its setting if there is one: "zero", ``remove-band@1of4``.
 
     Raises:
         UnknownNameError: If no fill has that name.

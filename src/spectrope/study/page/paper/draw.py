@@ -62,9 +62,9 @@ def drops(runs: PaperRuns, cases: Sequence[tuple[str, str]]) -> list[Panel]:
 
 def _drops(title: str, found: CaseRuns) -> Panel:
     table = pl.concat([_heads(one) for one in found.rows])
-    last, n_heads = table["layer"].max(), table["head"].n_unique()
-    ticks = alt.Axis(values=sorted(table["layer"].unique()), format="d", ticks=False)
-    scale = alt.Scale(domain=[-0.5, last + 0.5], nice=False)  # pyright: ignore[reportOperatorIssue]
+    layers, n_heads = sorted(table["layer"].unique()), table["head"].n_unique()
+    ticks = alt.Axis(values=layers, format="d", ticks=False)
+    scale = alt.Scale(domain=[-0.5, int(layers[-1]) + 0.5], nice=False)
     x = alt.X("x:Q", title="layer", axis=ticks, scale=scale)
     y = alt.Y("drop:Q", title="drop, points")
     beside = ((pl.col("head") + 0.5) / n_heads - 0.5) * POINTS_WIDTH

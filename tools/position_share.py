@@ -54,6 +54,7 @@ def _score(run: Run) -> dict[str, Any]:
         "encoding": one.encoding_name,
         "position_share": run.config["task"]["position_share"],
         "seed": one.seed,
+        "epochs": one.training.epochs,
         "train": 100 * run.manifest["train_accuracy"],
         "test": 100 * run.manifest["test_accuracy"],
         "content_only": 100 * shuffled.bayes_accuracy(),

@@ -182,12 +182,12 @@ def test_versions_of_the_analysis_are_listed_from_the_first_row_on(repository):
     assert len({one.digest for one in audited.analysis}) == 2
 
 
-def rows_of(root, *finished, commit):
+def rows_of(root, *finished, **facts):
     """A file of rows of one run, finished at these times."""
     one = experiment("distance", "rope", scale="mini", seed=1)
     for number, when in enumerate(finished):
         made = StudyRows(root / f"{number}.jsonl")
-        made.add(row(one, commit=commit, finished_at=when.isoformat()))
+        made.add(row(one, finished_at=when.isoformat(), **facts))
         text = (root / f"{number}.jsonl").read_text()
         (root / f"{number}.jsonl").unlink()
         with (root / "mid.jsonl").open("a") as file:
@@ -245,7 +245,48 @@ def test_an_amendment_tells_how_many_runs_had_finished_though_they_were_not_comm
 
 def test_rows_under_a_plan_without_the_choice_of_its_pilots_do_not_pass(repository):
     root, commit = repository
-    (root / "plan.toml").write_text("[mid.pilots]\nseeds = 3\n")
+    (root / "plan.toml").write_text("[mid]\norder = []\n")
     put(root, [commit("plan")])
     found = audit(root / "mid.jsonl", root / "plan.toml")
     assert (found.unchosen, found.passes) == (1, False)
+
+
+def test_another_score_of_the_same_time_does_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    made_by = commit("plan")
+    when = after_the_last_commit(root)
+    rows_of(root, when, commit=made_by, test=10.0)
+    rows_of(root, when, commit=made_by, test=99.0)
+    assert len(audit(root / "mid.jsonl", root / "plan.toml").repeated) == 1
+
+
+def test_what_is_not_committed_does_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")] * 2)
+    commit("rows")
+    assert audit(root / "mid.jsonl", root / "plan.toml").passes
+    kept, gone = (root / "mid.jsonl").read_text().splitlines()
+    (root / "mid.jsonl").write_text(f"{kept}\n")
+    assert audit(root / "mid.jsonl", root / "plan.toml").removed == (json.loads(gone)["run"],)
+    (root / "plan.toml").write_text("a = 2\n")
+    assert audit(root / "mid.jsonl", root / "plan.toml").unsaved == ("plan.toml",)
+
+
+def test_a_row_that_a_merge_drops_does_not_pass(repository):
+    root, commit = repository
+    git = git_of(root)
+    (root / "plan.toml").write_text("a = 1\n")
+    made_by = commit("plan")
+    git("checkout", "-q", "-b", "aside")
+    put(root, [made_by] * 2)
+    commit("rows")
+    git("checkout", "-q", "-")
+    (root / "other.txt").write_text("other\n")
+    commit("other")
+    git("merge", "-q", "--no-commit", "--no-ff", "aside")
+    kept, gone = (root / "mid.jsonl").read_text().splitlines()
+    (root / "mid.jsonl").write_text(f"{kept}\n")
+    commit("merge")
+    assert audit(root / "mid.jsonl", root / "plan.toml").removed == (json.loads(gone)["run"],)

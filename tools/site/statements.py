@@ -18,8 +18,9 @@ OF_ABLATION = ("R9", "R10", "R12")  # Switches that concern the ablation alone.
 KNOB = """## From content to position
 
 Task `mixed` asks for a distance with a probability between 0 and 1, and otherwise about content. With
-probability 1 it resembles Task 1, and with probability 0 a position-agnostic task. The figure shows held-out accuracy against that share; the dashed line is the best possible accuracy
-of a model that sees the words in random order. {runs}; the scores are in `docs/images/position-share.csv`.
+probability 1 it resembles Task 1, and with probability 0 a position-agnostic task. The figure shows held-out
+accuracy against that share; the dashed line is the best possible accuracy of a model that sees the words in
+random order. {runs}; the scores are in `docs/images/position-share.csv`.
 
 ```console
 $ python -m tools.position_share
@@ -101,7 +102,8 @@ def _runs() -> str:
     n_seeds = scores["seed"].n_unique()
     seeds = f"{n_seeds} seed{'s' if n_seeds > 1 else ''}"
     epochs = " or ".join(map(str, sorted(scores["epochs"].unique())))
-    return f"It is drawn from {len(scores)} runs with the sizes of `mini`, {epochs} epochs and {seeds} each, of {names}"
+    each = f"{epochs} epochs and {seeds} each"
+    return f"It is drawn from {len(scores)} runs with the sizes of `mini`, {each}, of {names}"
 
 
 def _table(some: Sequence[Statement]) -> str:

@@ -14,12 +14,13 @@ from typing import Any
 
 from spectrope.core import StoreError
 from spectrope.store import read_records
-from spectrope.study.plan import FILE, deviations, is_named
+from spectrope.study.plan import DEVIATIONS, FILE, is_named
 
 # The code that decides verdicts from rows, and the code that trains and measures.
-ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"))
+ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"), FILE.parent.with_name("lab") / "ablation")
 LABORATORY = tuple(
-    FILE.parent.with_name(name) for name in ("lab", "models", "attention", "encodings", "tasks", "grokking")
+    FILE.parent.with_name(name)
+    for name in ("core", "lab", "models", "attention", "encodings", "tasks", "grokking")
 )
 
 
@@ -57,8 +58,9 @@ class StudyAudit:
         misplaced: Rows that contradict the history: their commit is not an ancestor of the one that added
             them, or they ended before the former, or after the latter or the present.
         unchosen: Rows of the decoder under a version of the plan that has pilots, but not their choice.
-        removed: Runs of which a committed row was removed or changed later.
-        repeated: Runs that were finished more than once; only one of the results counts.
+        removed: Runs of which a committed row was removed or changed later, and that no deviation names.
+        repeated: Runs with several results, of which only one counts, and that no deviation names.
+        unsaved: Files of the plan and of the analysis that differ from the last commit.
         analysis: The code that judges rows, as it was when the first one was added, and its later versions.
         laboratory: Number of runs by version of the code that trains and measures.
     """
@@ -74,20 +76,16 @@ class StudyAudit:
     unchosen: int
     removed: tuple[str, ...]
     repeated: tuple[str, ...]
+    unsaved: tuple[str, ...]
     analysis: tuple[Version, ...]
     laboratory: dict[str, int]
 
     @property
     def passes(self) -> bool:
-        """Whether each row is of a clean commit that has a version of the plan, and nothing contradicts it.
-
-        Runs that were removed or repeated count as contradictions unless a deviation names them.
-        """
+        """Whether each row is of a clean commit that has the plan, and nothing contradicts it."""
         known = {version.digest for version in self.versions}
         under_plan = sum(n for digest, n in self.under.items() if digest in known)
-        told = " ".join(text for one in deviations() for text in one.values())
-        hidden = [run for run in (*self.removed, *self.repeated) if run not in told]
-        wrong = self.misplaced or self.unchosen or hidden
+        wrong = self.misplaced or self.unchosen or self.removed or self.repeated or self.unsaved
         return bool(self.versions) and under_plan == self.rows and not wrong
 
 
@@ -132,6 +130,7 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
             unchosen += (
                 0 if _is_chosen(_git(root, "show", f"{commit}:{name}"), rows.stem) else decoders[commit]
             )
+    told = _deviations(root)
     added = list(_added(root, rows)) or [(None, record.get("facts", {})) for record in records]
     return StudyAudit(
         versions=tuple(versions),
@@ -143,8 +142,9 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         waiting=sum(commit is None for commit, _ in added),
         misplaced=sum(_is_misplaced(root, commit, facts) for commit, facts in added),
         unchosen=unchosen,
-        removed=tuple(_removed(root, rows)),
-        repeated=tuple(run for run, times in ends.items() if len(times) > 1),
+        removed=tuple(run for run in dict.fromkeys(_removed(root, rows)) if run not in told),
+        repeated=tuple(run for run in _repeated(records) if run not in told),
+        unsaved=tuple(_unsaved(root, (plan, *code))),
         analysis=tuple(_analyses(root, code, [commit for commit, _ in added if commit], ends)),
         laboratory=dict(laboratory),
     )
@@ -169,17 +169,40 @@ def _ended(facts: Mapping[str, Any]) -> datetime | None:
 
 
 def _is_chosen(text: str, scale: str) -> bool:
-    """Whether a version of the plan contains the choice of its pilots, if it has any."""
+    """Whether a version of the plan contains the choice of its pilots, if it plans runs of the scale."""
     section = tomllib.loads(text).get(scale, {})
-    return "pilots" not in section or "chosen" in section
+    return "order" not in section or "chosen" in section
+
+
+def _repeated(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Runs whose rows differ in a score or in the time at which they were finished."""
+    results: dict[str, set[str]] = {}
+    for record in records:
+        results.setdefault(str(record.get("run")), set()).add(
+            json.dumps(record.get("facts", {}), sort_keys=True)
+        )
+    return [run for run, facts in results.items() if len(facts) > 1]
+
+
+def _deviations(root: Path) -> str:
+    """The committed table of deviations; empty if there is none."""
+    name = _inside(root, DEVIATIONS)
+    return _git(root, "show", f"HEAD:{name}") if name and _exists(root, f"HEAD:{name}") else ""
+
+
+def _unsaved(root: Path, files: Sequence[Path]) -> list[str]:
+    """Files that differ from the last commit."""
+    names = [name for one in files if (name := _inside(root, one))]
+    return [line[2:].strip() for line in _git(root, "status", "--porcelain", "--", *names).splitlines()]
 
 
 def _removed(root: Path, rows: Path) -> Iterator[str]:
     """Runs of which a committed line of the file was removed or changed by a later commit."""
     if (name := _inside(root, rows)) is None or not _has(root, "rev-parse", "HEAD"):
         return
-    log = _git(root, "log", "--reverse", "--no-merges", "-p", "-U0", "--format=%x00", "--", name)
-    for change in log.split("\0"):
+    log = _git(root, "log", "--reverse", "-p", "-m", "-U0", "--format=%x00", "--", name)
+    unsaved = _git(root, "diff", "-U0", "HEAD", "--", name)
+    for change in (*log.split("\0"), unsaved):
         lines = change.splitlines()
         added = {line[1:] for line in lines if line.startswith("+{")}
         gone = [line[1:] for line in lines if line.startswith("-{") and line[1:] not in added]
@@ -235,7 +258,7 @@ def _analyses(
     if not adding or not folders:
         return
     first = min(set(adding), key=lambda commit: _dated(root, commit))
-    log = _git(root, "log", "--reverse", "--no-merges", "--format=%H", f"{first}..HEAD", "--", *folders)
+    log = _git(root, "log", "--reverse", "--format=%H", f"{first}..HEAD", "--", *folders)
     for commit in (first, *log.split()):
         when, subject = _git(root, "show", "-s", "--format=%cI%x09%s", commit).split("\t", 1)
         yield Version(
@@ -269,7 +292,7 @@ def _dated(root: Path, commit: str) -> datetime:
 def _versions(root: Path, name: str, ends: Sequence[datetime]) -> Sequence[Version]:
     if not _has(root, "rev-parse", "HEAD"):
         return []
-    log = _git(root, "log", "--reverse", "--no-merges", "--format=%H%x09%cI%x09%s", "--", name).splitlines()
+    log = _git(root, "log", "--reverse", "--format=%H%x09%cI%x09%s", "--", name).splitlines()
     made = (line.split("\t", 2) for line in log)
     return [
         Version(

@@ -42,7 +42,7 @@ def say(arm, seed):
 def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     claims = chosen_claims(())
     page = write_replication(study(*claims, seeds=(0,)), StudyRows(), tmp_path / "replication.md").read_text()
-    head, own = page.split("One **headline part** decides")[0].split("### Predictions of ours")
+    head, own = page.split("One **headline part** decides")[0].split("### Our own predictions")
     for claim in claims:
         assert f"| {claim.number}. [{claim.title}](#{claim.kind}) (" in (own if claim.ours else head)
         assert f'<a id="{claim.kind}"></a>' in page
@@ -195,7 +195,7 @@ def test_a_waterfall_is_of_seeds_that_have_all_steps_and_else_of_the_whole_alone
 def test_a_page_of_fresh_seeds_says_so(tmp_path):
     fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
     page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "replication.md").read_text()
-    assert "This page checks on fresh seeds: the first 6 do not count." in page
+    assert "This page repeats the tests on new seeds; the first 6 do not count." in page
     assert "| not testable here: not run | not testable here: not run | not testable here: not run |" in page
 
 
@@ -205,7 +205,7 @@ def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_
         study(Extrapolation(), conditions=("controlled",)), rows, tmp_path / "replication.md"
     )
     told = page.read_text()
-    assert "80 of those planned, each counted once, have no row yet" in told
+    assert "Of the planned runs, each counted once, 80 have no row yet" in told
     assert "(#extrapolation) | controlled | 96 | 80 | 16 |" in told
     assert "not testable here: no complete seed yet" in told
 
@@ -214,8 +214,8 @@ def test_claims_that_were_not_tuned_are_told(tmp_path):
     claims = [DistanceOrdering(), CountingText(), Extrapolation()]
     page = write_replication(study(*claims), StudyRows(), tmp_path / "replication.md").read_text()
     assert (
-        "- Claims 1 and 2 with each encoding at its best learning rate: no trial of a learning rate has a "
-        "row yet" in page
+        "- Claims 1 and 2 with each encoding at the learning rate that a trial chose: no trial of a learning "
+        "rate has a row yet" in page
     )
     tuned = write_replication(
         study(*claims, *tuned_forms(claims, StudyRows())), StudyRows(), tmp_path / "replication.md"
@@ -223,7 +223,7 @@ def test_claims_that_were_not_tuned_are_told(tmp_path):
     assert "no trial of" not in tuned.read_text()
     half = study(*claims, *tuned_forms([DistanceOrdering()], StudyRows()))
     told = write_replication(half, StudyRows(), tmp_path / "replication.md").read_text()
-    assert "- Claim 2 with each encoding at its best learning rate" in told
+    assert "- Claim 2 with each encoding at the learning rate that a trial chose" in told
 
 
 def test_what_is_missing_costs_what_runs_of_its_kind_have_cost():
@@ -260,7 +260,7 @@ def test_one_condition_alone_can_be_told(tmp_path, condition):
     page = write_replication(
         study(DistanceOrdering(), conditions=(condition,)), StudyRows(), tmp_path / "replication.md"
     )
-    assert f"| what decides here | {condition} |" in page.read_text()
+    assert f"| deciding quantity | {condition} |" in page.read_text()
 
 
 def test_the_page_ends_with_the_command_that_does_what_is_missing(tmp_path):
@@ -280,7 +280,7 @@ def test_the_commands_of_a_page_name_its_rows_and_claims_at_best_rates(tmp_path)
     assert one.commands(tmp_path) == [plain, tuned]
     page = write_replication(one, StudyRows(tmp_path / "mini.jsonl"), tmp_path / "page.md").read_text()
     assert f"from the rows in `{tmp_path}/`" in page
-    assert f"`{tuned}` does the same at best learning rates." in page
+    assert f"`{tuned}` does the same at the learning rates that trials chose." in page
 
 
 def test_an_interval_of_another_level_says_so():

@@ -250,9 +250,9 @@ def _half(effects: ConfoundEffects, by_switch: Mapping[str, Values], words: str,
 
 
 def _without_runs(by_switch: Mapping[str, Values]) -> str:
-    """The switches of which no run exists."""
-    names = [name for name, values in by_switch.items() if not values]
-    return f"; not run: {', '.join(names)}" if names else ""
+    """The switches with fewer runs than a verdict takes."""
+    names = [name for name, values in by_switch.items() if len(values) < MIN_SEEDS]
+    return f"; not run, or not on {MIN_SEEDS} seeds: {', '.join(names)}" if names else ""
 
 
 def _undecided(effects: ConfoundEffects) -> Part:

@@ -28,7 +28,7 @@ class ContractionClaim(Claim, name="contraction"):
     """Norms of logits with and without their rotation, and speed, over RoPE's base."""
 
     number = 8
-    title = "RoPE contracts the spectrum of the logits of trained heads"
+    title = "RoPE contracts the spectrum of the logits of trained heads, in our reading"
     statement = (
         "The Hadamard product with G_e contracts the spectrum of the logits, which stabilises and speeds "
         "optimisation (version 1; version 2 argues from gradients instead)."
@@ -47,7 +47,7 @@ class ContractionClaim(Claim, name="contraction"):
         "and keys with and without their rotation, from `spectrope spectrum`. Real logits are not a "
         "Hadamard product with G_e, so this is a measurement and not a theorem. The comparison is ours: "
         "the paper compares RoPE with additive encodings, and makes no statement about trained heads. "
-        "Ratios are averaged as logarithms, because a mean of ratios that vary exceeds 1 in either "
+        "Ratios are averaged as logarithms, because a mean of ratios can exceed 1 in either "
         "direction; until this edition it was a mean of ratios. Speed is held-out accuracy averaged "
         "over the epochs; one rank correlation per seed over seven bases; Student's t over seeds. Twice "
         "as many seeds as of other claims: 6 to 11 left both parts undecided without confounds, could "

@@ -24,7 +24,8 @@ class FastAttention(Claim, name="fast-attention"):
 
     number = 17
     article = "Fast RoPE Attention (Alman and Song, arXiv 2505.11892)"
-    title = "Fast attention: half of the heads with bounded logits are served in almost linear time"
+    title = "Fast attention: half of the heads with bounded logits are predicted to gain"
+    ours = True
     statement = (
         "In the regime of bounded entries, RoPE attention is approximated in almost linear time by "
         "polynomials and fast Fourier transforms. (That bounded entries are necessary under SETH is no "

@@ -75,10 +75,12 @@ class AuditRows:
             say(f"Versions of the code that trains and measures: {versions}.")
         for what, runs in (
             ("removed or changed later", audited.removed),
-            ("finished twice", audited.repeated),
+            ("given several results", audited.repeated),
         ):
             if runs:
-                say(f"{_some(runs)}: committed rows that were {what}, if no deviation names them.")
+                say(f"{_some(runs)}: rows that were {what}, and that no deviation names.")
+        if audited.unsaved:
+            say(f"{_some(audited.unsaved)}: files of the plan or of the analysis that are not committed.")
         late = out_of_turn(StudyRows.load(self.rows / f"{self.scale}.jsonl"), self.scale)
         if late:
             labels = _some([row.experiment.label for row in late])

@@ -56,7 +56,7 @@ def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
         others = {
             name: _mean(values)
             for name in SWITCHES
-            if name != "R1" and (values := _values(seen, f"distance/nope/{name}", held_out))
+            if name != "R1" and len(values := _values(seen, f"distance/nope/{name}", held_out)) >= MIN_SEEDS
         }
         tried = ", ".join(others)
         rest = (

@@ -227,15 +227,16 @@ def repeated(study: Study, rows: StudyRows) -> list[list[str]]:
     return lines
 
 
-def steps(scale: str) -> tuple[int, int] | None:
-    """Training steps of Task 1 at a scale and at `paper`; None for another scale's name."""
+def steps(scale: str) -> tuple[int, int, int] | None:
+    """Training steps of Task 1 at a scale, and the fewest and most at `paper`; None for an unknown scale."""
     if scale not in SCALES:
         return None
-    return _steps(scale), _steps("paper")
+    most = _steps("paper", "rope")
+    return _steps(scale, "rope"), min(most, _steps("paper", "mla")), most
 
 
-def _steps(scale: str) -> int:
-    one = experiment("distance", "rope", scale=scale)
+def _steps(scale: str, encoding: str) -> int:
+    one = experiment("distance", encoding, scale=scale)
     return one.training.epochs * ceil(one.n_train / one.training.batch_size)
 
 

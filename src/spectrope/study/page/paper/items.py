@@ -232,7 +232,7 @@ TABLES = (
     PaperTable(
         4,
         "settings of MLA",
-        'Published values and those of this scale and condition. The paper states "16 heads (8 in fact)".',
+        'Published values and those of this scale and condition. The paper has "16 heads (8 in fact)".',
         partial(_setting_rows, SETTINGS | {"latent width": "128", "batch size": "1024"}, "mla"),
     ),
 )

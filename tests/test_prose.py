@@ -85,7 +85,8 @@ def help_texts() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
     """All prose, by where it stands."""
-    pages = {str(page.relative_to(ROOT)): page_text(page) for page in PAGES}
+    quoted = re.compile(r"^> .*$", re.MULTILINE)  # The words of others.
+    pages = {str(page.relative_to(ROOT)): quoted.sub("", page_text(page)) for page in PAGES}
     modules = {str(one.relative_to(ROOT)): "\n\n".join(docstrings(one)) for one in MODULES}
     return pages | modules | {"--help": "\n\n".join(help_texts())}
 

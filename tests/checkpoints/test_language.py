@@ -59,7 +59,7 @@ def test_tokens_are_hidden_from_models_that_see_both_ways(tokenizer):
     assert (data.ids[data.scored] == 4).all()
     task = task_sequences(bert, "induction", 3, 16, tokenizer)
     assert (task.ids[task.scored] == 4).all()
-    with pytest.raises(ConfigError, match="BertForMaskedLM sees both ways, so tokens must be hidden"):
+    with pytest.raises(ConfigError, match="BertForMaskedLM is bidirectional, so tokens must be masked"):
         task_sequences(bert, "induction", 3, 16)
 
 

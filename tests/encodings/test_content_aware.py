@@ -120,7 +120,7 @@ def test_path_makes_its_vectors_from_the_last_three_tokens():
 def test_hidden_states_are_needed(config):
     ctx = context()
     blind = Context(ctx.q, ctx.k, ctx.q_pos, ctx.k_pos)
-    with pytest.raises(UnsupportedError, match=f"{type(built(config)).__name__} looks at hidden states"):
+    with pytest.raises(UnsupportedError, match=f"{type(built(config)).__name__} needs hidden states"):
         built(config).logits(blind)
 
 

@@ -224,7 +224,7 @@ class TestTokenRotaries:
     def test_hidden_states_are_needed(self):
         ctx = context()
         for encoding in (CARoPE(n_heads=H, head_dim=D), GRAPEPath(n_heads=H)):
-            with pytest.raises(UnsupportedError, match="looks at hidden states"):
+            with pytest.raises(UnsupportedError, match="needs hidden states"):
                 encoding(ctx.q, ctx.k)
 
 

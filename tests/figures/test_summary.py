@@ -65,7 +65,7 @@ def test_the_headline_says_what_was_found(tmp_path):
         "their order may differ.",
     ]
     assert findings[1].sentences == [
-        "With 1 seed for each encoding and task, these results only describe these runs; "
+        "With only 1 seed for each encoding and task, these results describe only these runs; "
         "a general statement needs at least 6 seeds."
     ]
 
@@ -74,7 +74,7 @@ def test_six_seeds_lift_the_reservation(tmp_path):
     few = make_store(tmp_path, ("nope",), ("distance",), range(5))
     many = make_store(tmp_path, ("rope",), ("distance",), range(6))
     (mixed,) = headline(read_tables(few + many))[-1].sentences
-    assert mixed.startswith("With 5 to 6 seeds for each encoding and task, these results only")
+    assert mixed.startswith("With only 5 to 6 seeds for each encoding and task, these results")
     (enough,) = headline(read_tables(many))[-1].sentences
     assert enough.startswith("There are 6 seeds for each encoding and task. ±")
 

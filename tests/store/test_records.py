@@ -31,9 +31,7 @@ def test_a_line_that_a_crash_cut_off_costs_that_line_alone(tmp_path):
     torn(path)
     records, complaints = read_records(path)
     assert [record["run"] for record in records] == ["a", "b"]
-    text = (
-        "rows.jsonl, line 3: no JSON, as a line that a crash has cut off; what it held counts as not there."
-    )
+    text = "rows.jsonl, line 3: no valid JSON, such as a line truncated by a crash; its contents are ignored."
     assert complaints == [Complaint(text, run="c")]
     assert str(complaints[0]) == text
 
@@ -89,9 +87,7 @@ def test_a_number_that_is_none_costs_its_line_alone(tmp_path, number):
     append_record(path, {"run": "a", "loss": 0.5})
     append_record(path, {"run": "b"})
     path.write_text(path.read_text().replace("0.5", number))
-    text = (
-        "rows.jsonl, line 1: no JSON, as a line that a crash has cut off; what it held counts as not there."
-    )
+    text = "rows.jsonl, line 1: no valid JSON, such as a line truncated by a crash; its contents are ignored."
     assert read_records(path) == ([{"run": "b"}], [Complaint(text, run="a")])
 
 

@@ -336,7 +336,10 @@ def test_a_cluster_that_never_starts_is_given_up_after_the_limit(on):
 def test_a_cluster_that_is_lost_is_told_in_a_line_and_what_was_done_is_kept(on):
     slow = [Progress("train", step, 9, job=1) for step in range(4)]
     cluster = Cluster(worker(record(0)), worker(ActorDiedError("its owner has died"), *slow))
-    told = r"^the Ray cluster was lost \(ActorDiedError\); finished runs are kept\. Run the same command on"
+    told = (
+        r"^the Ray cluster was lost \(ActorDiedError\); finished runs are kept\. "
+        r"To continue, run the same command on"
+    )
     with pytest.raises(LostError, match=told):
         on(cluster)
     assert JOBS[0].experiment in on.log

@@ -350,7 +350,7 @@ class TestThePrograms:
             [sys.executable, "-c", program, "cert.json"], cwd=tmp_path, capture_output=True, text=True
         )
         assert ended.returncode == 0, ended.stderr
-        assert ended.stdout.startswith("The certificate holds (kind: audit).")
+        assert ended.stdout.startswith("holds: certificate of kind 'audit'")
 
     def test_the_command_loads_no_torch(self, tmp_path):
         (tmp_path / "cert.json").write_text(text("audit"))

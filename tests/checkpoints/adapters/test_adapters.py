@@ -44,7 +44,7 @@ def test_pickled_weights_are_refused_unless_asked_for(checkpoint, tmp_path):
     (tmp_path / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
     torch.save(FAMILIES["llama-default"]().state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(
-        UnsupportedError, match=r"pickled weights alone \(pytorch_model.bin\).*allow_pickle=True"
+        UnsupportedError, match=r"only pickled weights \(pytorch_model.bin\).*allow_pickle=True"
     ):
         open_model(tmp_path)
     assert isinstance(open_model(tmp_path, allow_pickle=True), transformers.LlamaForCausalLM)
@@ -180,7 +180,7 @@ def test_code_of_a_checkpoint_does_not_run(checkpoint, tmp_path):
 
 
 def test_an_id_that_is_not_in_the_cache_needs_leave_to_download():
-    with pytest.raises(ConfigError, match="nobody/nothing is no folder and not in the local cache"):
+    with pytest.raises(ConfigError, match="nobody/nothing is neither a folder nor in the local cache"):
         open_model("nobody/nothing")
 
 

@@ -164,7 +164,7 @@ class TestAblation:
             ablate_model(own(TorchEncoder()), "induction", examples=4, length=16)
 
     def test_padding_is_refused(self):
-        with pytest.raises(UnsupportedError, match="MiniGPT takes sequences of one length alone"):
+        with pytest.raises(UnsupportedError, match="MiniGPT accepts only sequences of equal length"):
             own(MiniGPT())(tokens(2, 3), attention_mask=torch.tensor([[1, 1, 1], [1, 1, 0]]))
 
 

@@ -75,7 +75,7 @@ def test_frequencies_are_recovered_to_1e_4(family):
 @pytest.mark.parametrize("kind", ROPES)
 def test_the_scaling_is_named(kind):
     (layer, _) = audit(llama(rope_parameters=dict(ROPES[kind])), length=LENGTH).layers
-    fit = layer.effective.turning.fit(ROPES[kind]["rope_theta"])
+    fit = layer.effective.turning.fit(layer.declared.turning)
     names = {"default": "none", "linear": "linear", "dynamic": "none"}
     assert fit.scaling == names.get(kind, "ramp")
     assert fit.base == pytest.approx(ROPES[kind]["rope_theta"], rel=1e-3)

@@ -50,7 +50,7 @@ def test_a_sampled_family_is_audited_in_every_arithmetic(family):
 
 @pytest.mark.parametrize("family", MENDED)
 def test_a_family_that_was_misread_raises_no_alarm(family):
-    found = audit(model_of(family), length=LENGTH)
+    found = audit(model_of(family), length=LENGTH, paths=False)
     assert found.findings == []
     assert found.outcome == "matches"
 

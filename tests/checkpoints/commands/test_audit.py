@@ -29,6 +29,8 @@ LAYER |= {"scale", "heads", "reach"}
 ENCODING = {"kind", "turning", "slopes", "buckets", "mask", "query_scale", "key_scale", "sees_future"}
 ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after"}
 TURNING = {
+    "scaling",
+    "factor",
     "start",
     "width",
     "head_dim",

@@ -37,7 +37,7 @@ def test_another_model_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str
     other.model.norm.weight.data *= 2
     other.save_pretrained(tmp_path)
     assert main(["parity", str(FOLDER), str(tmp_path), *SMALL]) == 1
-    assert "no simulated fault explains the difference" in capsys.readouterr().out.replace("\n", " ")
+    assert "no simulated fault explains" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize(

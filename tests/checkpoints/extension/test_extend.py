@@ -280,7 +280,7 @@ class TestExtension:
         found = extend_checkpoint(llama(), FACTOR)
         assert found.scores.is_empty()
         assert found.to_frame().columns == ["layer", "head", "pairs", "leaving", "share"]
-        assert "meet angles that training never showed" in str(found)
+        assert "reach angles that never occurred in" in str(found)
 
     def test_what_breaks_a_rule_is_refused(self):
         model = llama()

@@ -177,7 +177,7 @@ def test_a_layer_whose_moves_would_not_be_seen_is_named():
     model = FAMILIES["deepseek_v3"]().train()
     with (
         sp.watch_training(model, every=1) as watch,
-        pytest.warns(SpectropeWarning, match="not be seen in layers 0"),
+        pytest.warns(SpectropeWarning, match="cannot be detected in layers 0"),
     ):
         train(model, watch, 2)
 

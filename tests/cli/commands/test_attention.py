@@ -73,7 +73,7 @@ def test_heads_whose_logits_are_capped_are_exact(models, capsys):
 def test_the_table_says_how_many_and_why_not(models, capsys):
     assert main(("attention", "plan", str(models / "bloom"), "--tokens", "16")) == 0
     out = capsys.readouterr().out
-    assert "would serve 0 of 8 heads at 65,536 tokens" in out
+    assert "can compute 0 of 8 heads at 65,536 tokens" in out
     assert "8 exact: fast attention computes forms DOT and DOT_PLUS_LAG" in out
     assert main(("attention", "plan", str(models / "mistral"), "--tokens", "24")) == 0
     assert "a mask of keys alone" in capsys.readouterr().out

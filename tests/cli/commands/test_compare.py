@@ -38,7 +38,7 @@ def test_compare_tunes_every_encoding_on_one_grid_and_reports_both(tmp_path, cap
     assert main(("compare", *arguments, "--rates", "1", "3")) == 0
     out = capsys.readouterr().out
     assert re.search(r"distance +mla +0\.003: [\d.]+ +0\.009: [\d.]+ +0\.00[39]\* +\d", out)
-    assert re.search(r"The grids took 2 runs and \d+ s of training\. \* is an end of the grid", out)
+    assert re.search(r"The grids took 2 runs and \d+ s of training time\. \* is an end of the grid", out)
     assert out.count("/rate 0.009/seed 0: done") == 1
     assert len(re.findall(r"distance +mla +0 ", out)) == 2
     page = (tmp_path / "report.html").read_text()

@@ -37,7 +37,7 @@ def test_every_measure_leaves_the_table_of_its_name(tmp_path):
         assert job.is_done(run)
         assert not Job(tiny("alibi")).is_done(replace(run, path=tmp_path))
         assert Job.from_dict(job.to_dict()) == job
-    assert set(stages) == {"train", "ablate", "lengths", "spectrum", "learning", "done"}
+    assert set(stages) == {"train", "ablate", "lengths", "spectrum", "learning", "attention-plan", "done"}
 
 
 @pytest.mark.parametrize("encoding", [*ENCODINGS, "mla"])

@@ -18,7 +18,7 @@ from spectrope.checkpoints.audit.records import Audit, LayerRecord
 from spectrope.core import ConfigError, SpectropeError
 from spectrope.store import replace_file, temporary_folder
 
-Fields = dict[str, Any]
+ConfigFields = dict[str, Any]
 NO_ROPE = ("no_rope_layers", "no_rope_layer_interval")
 FRACTIONS = ("partial_rotary_factor", "rotary_pct")
 LOADS, APPLIES = "declares the same where transformers reads it", "declares what the model applies"
@@ -86,11 +86,11 @@ def repair(
     return Repair(None, (), "", None, _in_code(found))
 
 
-def _content(whole: Fields) -> bytes:
+def _content(whole: ConfigFields) -> bytes:
     return (json.dumps(whole, indent=2, ensure_ascii=False) + "\n").encode()
 
 
-def _text(whole: Fields) -> Fields:
+def _text(whole: ConfigFields) -> ConfigFields:
     """The part of a configuration that is about text."""
     return whole.get("text_config", whole)
 
@@ -107,14 +107,14 @@ def _in_code(found: Audit) -> tuple[str, ...]:
     return tuple(f"{code} {fault(code).name}: {fault(code).fix}" for code in codes)
 
 
-def _changes(before: Fields, after: Fields) -> Iterator[str]:
+def _changes(before: ConfigFields, after: ConfigFields) -> Iterator[str]:
     for name in dict.fromkeys((*before, *after)):
         if before.get(name) != after.get(name) or (name in before) != (name in after):
             old, new = (json.dumps(one[name]) if name in one else "absent" for one in (before, after))
             yield f"{name}: {old} becomes {new}"
 
 
-def _audited(folder: Path, corrected: Fields, again: Callable[[Path], Audit]) -> Audit | None:
+def _audited(folder: Path, corrected: ConfigFields, again: Callable[[Path], Audit]) -> Audit | None:
     """The audit of the same files under another configuration; None where they do not load so."""
     with temporary_folder() as staged:
         for file in folder.iterdir():
@@ -127,7 +127,9 @@ def _audited(folder: Path, corrected: Fields, again: Callable[[Path], Audit]) ->
             return None
 
 
-def _corrections(before: Fields, declaration: Declaration, found: Audit) -> Iterator[tuple[str, Fields]]:
+def _corrections(
+    before: ConfigFields, declaration: Declaration, found: Audit
+) -> Iterator[tuple[str, ConfigFields]]:
     """Configurations to try, the likeliest first, each with what it does."""
     moved = _moved(before, declaration, found)
     if moved is not None:
@@ -142,7 +144,7 @@ def _corrections(before: Fields, declaration: Declaration, found: Audit) -> Iter
         yield APPLIES, fields
 
 
-def _moved(before: Fields, declaration: Declaration, found: Audit) -> Fields | None:
+def _moved(before: ConfigFields, declaration: Declaration, found: Audit) -> ConfigFields | None:
     """The file's rotary parameters in the layout that the library reads, where it read others."""
     kinds = {layer_type(declaration, layer_name(one.module)[1]) for one in found.layers}
     wanted = [rope_parameters(declaration, kind) for kind in sorted(kinds)]
@@ -155,7 +157,7 @@ def _moved(before: Fields, declaration: Declaration, found: Audit) -> Fields | N
     return None if wanted[0] == declaration.library.get("rope_parameters") else moved
 
 
-def _wrong(fields: Fields, declaration: Declaration, found: Audit) -> int:
+def _wrong(fields: ConfigFields, declaration: Declaration, found: Audit) -> int:
     """In how many respects the layers differ from a configuration, by what was measured of them."""
     library = {
         name: value for name, value in declaration.library.items() if name in fields or name not in NO_ROPE
@@ -188,7 +190,7 @@ def _differences(record: LayerRecord, declaration: Declaration, found: Audit) ->
     return (*compare(wanted, record.effective, found.length, found.noise), *twice)
 
 
-def _edits(declaration: Declaration, found: Audit) -> Iterator[Callable[[Fields], Fields]]:
+def _edits(declaration: Declaration, found: Audit) -> Iterator[Callable[[ConfigFields], ConfigFields]]:
     """Edits of a configuration towards what the layers apply."""
     yield _without(*OLD_KEYS)
     if read := declaration.library.get("rope_parameters"):
@@ -207,7 +209,7 @@ def _edits(declaration: Declaration, found: Audit) -> Iterator[Callable[[Fields]
     yield from _windows(found)
 
 
-def _windows(found: Audit) -> Iterator[Callable[[Fields], Fields]]:
+def _windows(found: Audit) -> Iterator[Callable[[ConfigFields], ConfigFields]]:
     """Edits towards the windows that layers have."""
     masks = [one.effective.mask for one in found.layers]
     sizes = {mask.size for mask in masks if mask is not None and mask.shape == "causal window"}
@@ -219,16 +221,16 @@ def _windows(found: Audit) -> Iterator[Callable[[Fields], Fields]]:
     yield lambda fields: fields | {"layer_types": types}
 
 
-def _without(*names: str) -> Callable[[Fields], Fields]:
+def _without(*names: str) -> Callable[[ConfigFields], ConfigFields]:
     return lambda fields: {name: value for name, value in fields.items() if name not in names}
 
 
-def _rotating(fields: Fields, changes: Fields) -> Fields:
+def _rotating(fields: ConfigFields, changes: ConfigFields) -> ConfigFields:
     """With other rotary parameters, those beside them as they were."""
     return fields | {"rope_parameters": (fields.get("rope_parameters") or {"rope_type": "default"}) | changes}
 
 
-def _fraction(fields: Fields, part: float) -> Fields:
+def _fraction(fields: ConfigFields, part: float) -> ConfigFields:
     """With another rotated fraction under the name that the configuration has for it."""
     name = next((name for name in FRACTIONS if name in fields), "")
     return fields | {name: part} if name else _rotating(fields, {"partial_rotary_factor": part})

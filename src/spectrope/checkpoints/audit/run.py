@@ -138,6 +138,8 @@ def audit(
         right = all(one.verdict != "differs" for one in (*compared, *embedded))
         ways = paths_of(model, whole, noise, seed) if paths or (paths is None and right) else None
         served = () if ways is None else tuple(ways.check())
+        if ways is not None and paths is None:
+            served = tuple(map(ways.by_default, served))
         notes = () if ways is None or not right else conversion_notes(ways)
         measured = measure_impacts(model, [one for some in every for one in some], length, noise, seed, text)
     impacts = iter(measured)

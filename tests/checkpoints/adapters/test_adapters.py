@@ -91,7 +91,11 @@ def test_weights_that_end_too_early_are_refused(broken, layers, cut):
         ("num_attention_heads", 0, "num_attention_heads must be a positive whole number; got 0"),
         ("num_attention_heads", "four", "cannot be loaded: Field 'num_attention_heads' expected int"),
         ("rope_parameters", {"rope_type": "linear"}, "rope_type .linear. must have factor; got none"),
-        ("hidden_size", 128, r"cannot be loaded: \S+ is \d+( x \d+)? where its config.json asks for \d+"),
+        (
+            "hidden_size",
+            128,
+            r"cannot be loaded: \S+ has shape \d+( x \d+)?, but its config.json requires \d+",
+        ),
         ("num_attention_heads", 5, r"cannot be loaded: The hidden size \(64\) is not a multiple"),
         ("num_hidden_layers", 3, r"lacks 9 weights \(model.layers.2.*would be random"),
     ],

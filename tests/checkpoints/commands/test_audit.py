@@ -31,6 +31,7 @@ ENCODING |= {"scale", "softcap", "sinks", "values_vary", "normalised_after"}
 TURNING = {
     "scaling",
     "factor",
+    "resolution",
     "start",
     "width",
     "head_dim",

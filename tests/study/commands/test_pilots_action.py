@@ -45,7 +45,7 @@ def test_a_dry_run_trains_and_writes_nothing(tmp_path, capsys, trained):
     assert main(["claims", "pilots", "--dry-run", "--workers", "1"]) == 0
     told = capsys.readouterr().out
     assert "48 pilot runs to do: about 48 s, 1 at a time." in told
-    assert "Task 1: undecided until all runs are there." in told
+    assert "Task 1: undecided until all runs are finished." in told
     assert not trained
     assert not list(tmp_path.iterdir())
 

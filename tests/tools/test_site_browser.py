@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from filelock import FileLock
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -72,9 +73,12 @@ def test_pages_fit_their_window_and_ask_nothing_of_the_network(site, driver, wid
 def test_the_site_is_searched_without_a_server(site, driver, words, place):
     show(driver, f"{(site / 'search.html').as_uri()}?q={words}", 1280)
     found = "#search-results li a"
-    WebDriverWait(driver, PATIENCE).until(lambda page: page.find_elements(By.CSS_SELECTOR, found))
-    targets = [link.get_attribute("href") or "" for link in driver.find_elements(By.CSS_SELECTOR, found)]
-    assert any(place in target for target in targets)
+
+    def listed(page: Chrome) -> bool:
+        links = page.find_elements(By.CSS_SELECTOR, found)
+        return any(place in (link.get_attribute("href") or "") for link in links)
+
+    WebDriverWait(driver, PATIENCE, ignored_exceptions=[StaleElementReferenceException]).until(listed)
 
 
 def test_a_search_for_an_own_encoding_shows_its_how_to_page_first(site, driver):

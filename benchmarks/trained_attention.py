@@ -21,8 +21,9 @@ values, and the processor time of the plan, of the planned kernel and of torch's
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -199,23 +200,15 @@ def layers_of(run: Path) -> tuple[list[LayerHeads], int]:
 
 
 @torch.no_grad()
-def heads(run: Path, length: int) -> Iterator[HeadReach]:
-    """The measures of every head of a run."""
+def heads(
+    measure: Callable[[int, int, Tensor, Tensor], HeadReach | ShiftedHead], run: Path, length: int
+) -> Iterator[HeadReach | ShiftedHead]:
+    """A measure of every head of a run, from its layer, number, queries and keys."""
     layers, tokens = layers_of(run)
     for layer in layers:
         q, k = long_sequence(layer, tokens, length)
         for head in range(len(q)):
-            yield reach(layer.layer, head, q[head], k[head])
-
-
-@torch.no_grad()
-def shifts(run: Path, length: int) -> Iterator[ShiftedHead]:
-    """What shifts of each query's logits make of the ranges of every head of a run."""
-    layers, tokens = layers_of(run)
-    for layer in layers:
-        q, k = long_sequence(layer, tokens, length)
-        for head in range(len(q)):
-            yield shift(layer.layer, head, q[head], k[head])
+            yield measure(layer.layer, head, q[head], k[head])
 
 
 @torch.no_grad()
@@ -228,7 +221,11 @@ def served(run: Path, length: int) -> Iterator[ServedHead]:
             yield serve(layer, sequence, head)
 
 
-MODES = {"reach": heads, "shift": shifts, "serve": served}
+MODES: dict[str, Callable[[Path, int], Iterator[HeadReach | ShiftedHead | ServedHead]]] = {
+    "reach": partial(heads, reach),
+    "shift": partial(heads, shift),
+    "serve": served,
+}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

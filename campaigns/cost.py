@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.faults import scratch
-from campaigns.fuzz import quiet
 from campaigns.harness import store
+from campaigns.readers import quiet
 
 REPEATS = 20
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from campaigns.commands import SMALL, TINY
 from campaigns.faults import scratch
-from campaigns.fuzz import quiet
 from campaigns.harness import store
+from campaigns.readers import quiet
 
 FLIPS = 1000
 

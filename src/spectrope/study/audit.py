@@ -49,7 +49,7 @@ class StudyAudit:
 
     Args:
         versions: Of the plan, the first one first; the others are amendments.
-        rows: Rows in the file.
+        rows: Runs in the file.
         unnamed: Those of uncommitted or unnamed code.
         unknown: Those of commits that this repository does not have.
         before: Those of commits that do not have the plan.
@@ -57,7 +57,7 @@ class StudyAudit:
         waiting: Rows that are in no commit yet.
         misplaced: Rows that contradict the history: their commit is not an ancestor of the one that added
             them, or they ended before the former, or after the latter or the present.
-        unchosen: Rows of the decoder under a version of the plan that has pilots, but not their choice.
+        unchosen: Rows of the decoder under a version of the plan without the choice of its pilots.
         removed: Runs of which a committed row was removed or changed later, and that no deviation names.
         repeated: Runs with several results, of which only one counts, and that no deviation names.
         unsaved: Files of the plan and of the analysis that differ from the last commit.
@@ -107,16 +107,11 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         raise StoreError(f"{rows}: {complaints[0]} The audit needs a file of whole rows.")
     ends = _ends(records)
     versions = _versions(root, name, [max(times) for times in ends.values() if times])
-    last = {record.get("run"): record.get("facts", {}).get("commit") for record in records}
-    counts = Counter(last.values())
-    decoders = Counter(
-        record.get("facts", {}).get("commit")
-        for record in {record.get("run"): record for record in records}.values()
-        if "encoding_name" in record.get("config", {})
-    )
-    unnamed = unknown = before = 0
+    newest = {record.get("run"): record for record in records}.values()
+    counts = Counter(_commit(record) for record in newest)
+    decoders = Counter(_commit(record) for record in newest if "encoding_name" in record.get("config", {}))
+    unnamed = unknown = before = unchosen = 0
     under, laboratory = Counter[str](), Counter[str]()
-    unchosen = 0
     for commit, n in counts.items():
         if not is_named(commit):
             unnamed += n
@@ -127,14 +122,13 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         else:
             under[_digest(root, commit, name)] += n
             laboratory[_tree(root, commit, LABORATORY)] += n
-            unchosen += (
-                0 if _is_chosen(_git(root, "show", f"{commit}:{name}"), rows.stem) else decoders[commit]
-            )
+            if not _is_chosen(_git(root, "show", f"{commit}:{name}"), rows.stem):
+                unchosen += decoders[commit]
     told = _deviations(root)
     added = list(_added(root, rows)) or [(None, record.get("facts", {})) for record in records]
     return StudyAudit(
         versions=tuple(versions),
-        rows=len(last),
+        rows=len(newest),
         unnamed=unnamed,
         unknown=unknown,
         before=before,
@@ -148,6 +142,10 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         analysis=tuple(_analyses(root, code, [commit for commit, _ in added if commit], ends)),
         laboratory=dict(laboratory),
     )
+
+
+def _commit(record: Mapping[str, Any]) -> Any:
+    return record.get("facts", {}).get("commit")
 
 
 def _ends(records: Sequence[Mapping[str, Any]]) -> dict[str, set[datetime]]:

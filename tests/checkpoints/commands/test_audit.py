@@ -223,3 +223,18 @@ def test_the_impact_on_a_text_of_the_user_s(checkpoints, tmp_path, capsys):
     assert "cannot be read as text" in capsys.readouterr().err
     assert main((*arguments[:4], "--paths", "--without-paths")) == BAD_INPUT
     assert "--paths and --without-paths exclude each other" in capsys.readouterr().err
+
+
+def test_a_fix_of_what_matches_writes_nothing_and_says_so(checkpoints, tmp_path, capsys):
+    words = (
+        "audit",
+        str(checkpoints / "one"),
+        "--length",
+        "32",
+        "--without-paths",
+        "--fix",
+        str(tmp_path / "out"),
+    )
+    assert main(words) == 0
+    assert "Nothing differs, so no configuration was written." in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()

@@ -448,7 +448,7 @@ FAULTS = (
     ),
     Fault(
         "SPE501",
-        "a way of serving differs",
+        "a serving mode differs",
         ("kernel of", "mask of"),
         "Cached decoding, padding or packing gives another kernel than a plain forward pass.",
         "Positions or biases restart in each call, or padding is not skipped.",
@@ -511,14 +511,14 @@ FAULTS = (
     ),
     Fault(
         "SPE703",
-        "a way of serving moved",
-        ("way of serving",),
+        "a serving mode changed",
+        ("serving mode",),
         "Cached decoding, padding or packing agreed with a plain forward pass when the checkpoint was "
         "locked, and does no longer, or the reverse.",
         "A new version of a library counts positions or builds masks in another way.",
         "Return to the locked version of the library, or report the change to its maintainers; SPE501 "
         "describes what to look for.",
-        "Depends on the way of serving.",
+        "Depends on the serving mode.",
     ),
     Fault(
         "SPE711",

@@ -125,7 +125,7 @@ class Paths:
         return self.model.config
 
     def served(self, run: Callable[[], Any]) -> Served:
-        """What one way of serving applied.
+        """What one serving mode applied.
 
         Raises:
             Refused: If the model does not run so.
@@ -304,7 +304,7 @@ def _record(path: str, findings: list[Discrepancy]) -> PathRecord:
 
 
 def paths_of(model: nn.Module, modules: list[str], noise: float, seed: int) -> Paths:
-    """The ways of serving a whole model.
+    """The serving modes a whole model.
 
     Args:
         model: In evaluation mode.

@@ -112,7 +112,7 @@ class AbsoluteRecord:
 
 @dataclass(frozen=True)
 class PathRecord:
-    """Whether one way of serving gives the kernels of a plain forward pass.
+    """Whether one serving mode gives the kernels of a plain forward pass.
 
     Args:
         path: Which way.
@@ -142,8 +142,8 @@ class Audit:
         length: Positions.
         absolutes: A record per stack of layers.
         layers: A record per attention layer.
-        paths: A record per way of serving that was looked at.
-        unserved: Ways of serving that were not looked at though nobody left them out, and why.
+        paths: A record per serving mode that was looked at.
+        unserved: Serving modes that were not looked at though nobody left them out, and why.
         notes: Conversions of the model that would change its kernels, in words.
         unread: Dotted names of modules whose attention is of a form that is not read.
         without: Dotted names of blocks that have no softmax attention, as in hybrids.

@@ -34,7 +34,7 @@ from spectrope.console import counted
 from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
-LATER = "ways of serving, which are looked at once nothing differs in a plain forward pass"
+LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
 SHORTEST = 16  # Tokens of a text.
 LENGTH = 512  # Positions of an audit, where the model takes as many.
 

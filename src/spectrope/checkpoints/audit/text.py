@@ -58,7 +58,7 @@ def closing(audit: "Audit") -> str:
     """What an audit without findings looked at, and what it did not."""
     names = ", ".join(audit.untried)
     untried = f"the attention function of {names}, which was not run" if names else ""
-    paths = "" if audit.paths or audit.unserved else "ways of serving"
+    paths = "" if audit.paths or audit.unserved else "serving modes"
     unseen = [*_beyond(audit), paths, *audit.unserved, untried, WEIGHTS]
     tried = "" if names else ", what attention functions make of random inputs"
     ways = ", ".join(one.path for one in audit.paths)

@@ -77,10 +77,12 @@ class Audit(Checkpoints):
     layers: LayersOption = None
     contents: ContentsOption = 2
     paths: Annotated[
-        bool, tyro.conf.arg(help="Demand all ways of serving: end with 3 where the model lacks one."), RARE
+        bool, tyro.conf.arg(help="Require all serving modes: exit code 3 if the model lacks one."), RARE
     ] = False
     without_paths: Annotated[
-        bool, tyro.conf.arg(help="Leave out cached decoding, chunked prefill, padding and packing."), RARE
+        bool,
+        tyro.conf.arg(help="Skip the checks of cached decoding, chunked prefill, padding and packing."),
+        RARE,
     ] = False
     certificate: CertificateOption = None
     fix: Annotated[
@@ -122,6 +124,8 @@ class Audit(Checkpoints):
                 say(f"Certificate: {self.certificate}, which `spectrope verify` checks.")
         if self.fix is not None and audit.outcome == "differs":
             self._repair(model, audit, self.fix)
+        elif self.fix is not None and not self.json:
+            say("Nothing differs, so no configuration was written.")
         return EXIT_CODES[audit.outcome]
 
     def _audited(self, model: nn.Module) -> auditing.Audit:
@@ -164,7 +168,7 @@ class Audit(Checkpoints):
 
     @property
     def _paths(self) -> bool | None:
-        """Whether ways of serving are left out, demanded, or looked at where the model runs so."""
+        """Whether serving modes are left out, demanded, or looked at where the model runs so."""
         if self.paths and self.without_paths:
             raise ConfigError("--paths and --without-paths exclude each other; give one of them.")
         return False if self.without_paths else self.paths or None

@@ -24,7 +24,7 @@ class Move:
     """One property in which a checkpoint no longer agrees with its lock.
 
     Args:
-        where: Layer, embeddings or way of serving.
+        where: Layer, embeddings or serving mode.
         what: The respect.
         locked: What the lock says.
         now: What was measured.
@@ -286,10 +286,10 @@ def _embeddings(before: LockedEmbeddings, after: LockedEmbeddings | None, noise:
 def _path(before: LockedPath, after: LockedPath | None) -> Iterator[Move]:
     where = f"path {before.path}"
     if after is None:
-        yield Move(where, "way of serving", before.verdict, "missing")
+        yield Move(where, "serving mode", before.verdict, "missing")
     elif after.verdict != before.verdict or set(after.findings) - set(before.findings):
         told = next(iter(set(after.findings) - set(before.findings)), after.verdict)
-        yield Move(where, "way of serving", before.verdict, told)
+        yield Move(where, "serving mode", before.verdict, told)
 
 
 def _table_of(lock: Lock, block: str) -> str:

@@ -31,7 +31,7 @@ class LockFile(pytest.File):
     """A lock; its checkpoint is measured once, by the first of its tests."""
 
     def collect(self) -> Iterator["LockedPlace"]:
-        """A test per layer, embedding and way of serving."""
+        """A test per layer, embedding and serving mode."""
         from spectrope.checkpoints.lock import read_lock
 
         held = read_lock(self.path)
@@ -54,7 +54,7 @@ class LockFile(pytest.File):
 
 
 class LockedPlace(pytest.Item):
-    """One layer, embedding or way of serving of a lock."""
+    """One layer, embedding or serving mode of a lock."""
 
     parent: LockFile
 

@@ -81,7 +81,7 @@ class LockedEmbeddings(Configured):
 
 @dataclass(frozen=True, kw_only=True)
 class LockedPath(Configured):
-    """One way of serving, against a plain forward pass.
+    """One serving mode, against a plain forward pass.
 
     Args:
         path: Which way.
@@ -111,7 +111,7 @@ class Lock(Configured):
         versions: Of the libraries that ran it.
         embeddings: A record per stack.
         layers: A record per attention layer.
-        paths: A record per way of serving; empty where they were left out.
+        paths: A record per serving mode; empty where they were left out.
         unread: Modules whose attention is of a form that is not read.
     """
 

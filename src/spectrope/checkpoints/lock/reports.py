@@ -25,7 +25,7 @@ def write_report(text: str, path: Path) -> None:
 
 
 def junit(checked: CheckedLock) -> str:
-    """A test case per layer, embedding and way of serving, as JUnit XML."""
+    """A test case per layer, embedding and serving mode, as JUnit XML."""
     places = list(checked.places())
     failed = [where for where, _, _ in places if checked.at(where)]
     counts = {"tests": str(len(places)), "failures": str(len(failed)), "errors": "0", "skipped": "0"}

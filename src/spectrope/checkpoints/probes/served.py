@@ -24,7 +24,7 @@ from spectrope.checkpoints.probes.constant_token import matching_rows, table_of
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """What one way of serving applied.
+    """What one serving mode applied.
 
     Args:
         calls: Kernel calls by module, in the order in which they were made.

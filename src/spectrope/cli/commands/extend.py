@@ -27,10 +27,10 @@ SEARCHED = "longrope"
 class Extend(Checkpoints):
     """Predict and measure how a run or a checkpoint handles longer contexts.
 
-    Of a checkpoint, names per head the share of logits in coordinate pairs that meet new angles. On your
-    texts, prints the perplexity of tokens beyond the trained length under several scalings of the rotation,
-    and of the model as it is in a sliding window. Of a run, prints accuracy and loss on longer held-out
-    sequences. Nothing is trained.
+    For a checkpoint, the command prints the share of each head's logits in coordinate pairs that reach new
+    angles and, on your texts, the perplexity beyond the trained length under several scalings of the rotation
+    and in a sliding window. For a run, it prints accuracy and loss on longer held-out sequences. Nothing is
+    trained.
 
     Examples:
     $ spectrope extend path/to/checkpoint --factor 4 --texts book.txt

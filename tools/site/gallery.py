@@ -12,7 +12,7 @@ from spectrope.figures import FIGURES
 
 RUNS = """
 import spectrope as sp
-from spectrope.lab import Cumulative, LearningProbe, Screen
+from spectrope.lab import Cumulative, Job, LearningProbe, Screen
 
 small = {"n_layers": 2, "n_heads": 4, "d_model": 32, "learning_rate": 0.009}
 for encoding in ("alibi", "rope"):
@@ -22,6 +22,7 @@ for encoding in ("alibi", "rope"):
         sp.ablate(run, method=method, watch=sp.unwatched)
     sp.spectrum(run, examples=16, draws=19, watch=sp.unwatched)
     sp.spectrum(run, examples=16, draws=19, terms=True, watch=sp.unwatched)
+    sp.execute([Job(plan, ("movement",))], root="runs")
 """
 RATES = """
 sp.compare(

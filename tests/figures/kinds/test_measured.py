@@ -16,7 +16,7 @@ from spectrope.figures import FIGURES, write_report
 from spectrope.figures.spec import file_spec, page_spec
 from spectrope.figures.tables import read_tables
 
-MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT, "rates", "lengths")]
+MEASURED = [name for name in FIGURES if name not in (*TRAINED, *KEPT, "rates", "lengths", "movement")]
 EVERY_FIGURE = pytest.mark.parametrize("name", MEASURED)
 
 

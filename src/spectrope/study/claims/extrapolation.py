@@ -31,7 +31,8 @@ class Extrapolation(Claim, name="extrapolation"):
         "The deposit is linked to poor length extrapolation (the authors have no direct evidence); mixing "
         "plain and rotated logits, αG_e + J, is suggested as a remedy."
     )
-    source = "Appendix D, and Eq. 12 with J for I"
+    quote = "We hypothesize that early single-head deposition hinders length robustness"
+    source = "Sec. 5.2 and Appendix D, and Eq. 12 with J for I"
     prediction = (
         "the largest gap of a run and its loss on longer sequences have a correlation of at least 0.3, over "
         "arms, and over runs of the same arm; loss(RoPE) − loss(αG_e + J) ≥ 2 points"

@@ -26,6 +26,10 @@ class PartialDeposit(Claim, name="partial-deposit"):
         "The deposit moves to layer 1 or 2 (2 or 3 in the paper, which counts from 1) for some k of the "
         "heads with RoPE (shown for k = 2, 3, 5, 6, 13, 15 of 16)."
     )
+    quote = (
+        "Interestingly, we found that the most significant deposit pattern is not necessarily in the first "
+        "layer, but may be in the second or third layer."
+    )
     source = "App. C.3, figures 9 to 14"
     prediction = (
         "for some 0 < k < H the mean layer of the gaps (claim 3), weighted by their sizes, lies 0.25 or more "

@@ -29,6 +29,10 @@ class RoPEWithAbsolute(Claim, name="rope-with-absolute"):
         "RoPE with an absolute input embedding has no deposit in layer 0; it reappears from layer 1 (layers "
         "1 and 2 in the paper, which counts from 1)."
     )
+    quote = (
+        "Due to the absolute position encoding, the deposit pattern no longer appears in the first layer. "
+        "[…] However, starting from the second layer, the deposit pattern reappears"
+    )
     source = "Sec. 5.2, figure 6"
     prediction = (
         "gap(layer 0) ≤ 10 points and gap(layers ≥ 1) ≥ 10 points under RoPE + absolute on Task 1, with a "

@@ -1,10 +1,12 @@
 """Small contexts with random content, and encodings whose parameters are not at their initial values."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from spectrope.attention import attention
-from spectrope.encodings.base import Context, Encoding, EncodingConfig
+from spectrope.encodings.base import Context, EncodingConfig
 
 B, N, H, D, C = 2, 8, 4, 8, 10
 SIZES = {"d_model": C, "n_heads": H, "head_dim": D, "max_length": N}
@@ -19,7 +21,7 @@ def context(n: int = N) -> Context:
     return Context(draw(B, H, n, D), draw(B, H, n, D, seed=1), pos, pos, x, x)
 
 
-def built(config: EncodingConfig) -> Encoding:
+def built(config: EncodingConfig) -> Any:
     encoding = config.fitted(**SIZES).build().double()
     with torch.no_grad():
         for number, parameter in enumerate(encoding.parameters()):

@@ -5,9 +5,12 @@ import torch
 import torch.nn.functional as F
 from tests.encodings.sampled import B, D, H, N, built, context, draw, gradients_hold
 from torch.testing import assert_close
+from transformers import MiniMaxConfig
+from transformers.models.minimax import modeling_minimax
 
 from spectrope.attention import attention
 from spectrope.core.errors import ConfigError
+from spectrope.encodings.alibi import ALiBi
 from spectrope.encodings.decay import FoX
 from spectrope.encodings.linear_attention import LinearAttention
 from spectrope.encodings.nope import NoPE
@@ -57,3 +60,14 @@ def test_without_a_decay_weights_depend_on_content_alone():
 
 def test_gradients_are_those_of_finite_differences():
     assert gradients_hold(LinearAttention.Config())
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_decays_of_minimax_are_alibi_of_which_later_layers_have_less(layer):
+    """Layer l of n multiplies the slopes by 1 - l / (n - 1)."""
+    sizes = {"hidden_size": H * D, "num_attention_heads": H, "head_dim": D, "num_hidden_layers": 3}
+    theirs = modeling_minimax.MiniMaxLightningAttention(MiniMaxConfig(**sizes, block_size=N), layer)
+    _, _, weights = theirs.decay_factors(theirs.get_slope_rate())
+    bias = ALiBi(n_heads=H).bias(context())[0]
+    expected = ((1 - layer / 2) * bias).exp().tril()
+    assert_close(weights.reshape(H, N, N).double(), expected.double(), atol=1e-4, rtol=1e-4)

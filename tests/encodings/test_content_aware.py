@@ -11,7 +11,9 @@ from spectrope.core.errors import ConfigError, UnsupportedError
 from spectrope.encodings.base import ENCODINGS, Context
 from spectrope.encodings.cope import CoPE
 from spectrope.encodings.decay import CABLE, FoX
+from spectrope.encodings.grape_ap import GRAPEPath
 from spectrope.encodings.path import PaTH
+from spectrope.encodings.token_rotary import CARoPE
 
 B, N, H, D, C = 2, 8, 2, 6, 10
 SIZES = {"d_model": C, "n_heads": H, "head_dim": D}
@@ -116,12 +118,12 @@ def test_path_makes_its_vectors_from_the_last_three_tokens():
     assert moved.tolist() == [False, False, False, True, True, True, False, False]
 
 
-@pytest.mark.parametrize("config", [FoX.Config(), CABLE.Config(), PaTH.Config()])
-def test_hidden_states_are_needed(config):
+@pytest.mark.parametrize("encoding", [FoX, CABLE, PaTH, CARoPE, GRAPEPath])
+def test_hidden_states_are_needed(encoding):
     ctx = context()
     blind = Context(ctx.q, ctx.k, ctx.q_pos, ctx.k_pos)
-    with pytest.raises(UnsupportedError, match=f"{type(built(config)).__name__} needs hidden states"):
-        built(config).logits(blind)
+    with pytest.raises(UnsupportedError, match=f"{encoding.__name__} needs hidden states"):
+        built(encoding.Config()).logits(blind)
 
 
 def test_path_runs_in_the_reference_and_is_refused_by_the_fast_kernel():

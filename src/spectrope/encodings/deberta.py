@@ -17,7 +17,7 @@ class DeBERTa(Encoding, name="deberta"):
 
     All three are divided by :math:`\sqrt{3d}`. K and Q project one trained table of 2k clipped lags,
     :math:`c(n) = n + k` within [0, 2k - 1]. Here each layer has its own table; the authors' layers share one.
-    The lag of the last term is i - j, as in their code; Eq. 4 has j - i.
+    The lag of the last term is i - j, as in their code; the formula in the paper has j - i.
 
     References:
         DeBERTa: Decoding-enhanced BERT with Disentangled Attention (He et al., 2021).

@@ -22,7 +22,7 @@ class RoPE(Encoding, name="rope"):
     :math:`L_{mn} = \mathrm{Re} \sum_j q_j \bar k_j e^{i(m-n)\omega_j}/\sqrt d`.
 
     References:
-        RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021), Eq. 16.
+        RoFormer: Enhanced Transformer with Rotary Position Embedding (Su et al., 2021).
     """
 
     family = "rotary"

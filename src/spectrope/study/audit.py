@@ -173,13 +173,13 @@ def _is_chosen(text: str, scale: str) -> bool:
 
 
 def _repeated(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Runs whose rows differ in a score or in the time at which they were finished."""
-    results: dict[str, set[str]] = {}
+    """Runs whose rows differ in a score, in the time at which they were finished, or in a table."""
+    results: dict[tuple[str, str], set[str]] = {}
     for record in records:
-        results.setdefault(str(record.get("run")), set()).add(
-            json.dumps(record.get("facts", {}), sort_keys=True)
-        )
-    return [run for run, facts in results.items() if len(facts) > 1]
+        parts = {"facts": record.get("facts", {}), **record.get("tables", {})}
+        for name, part in parts.items():
+            results.setdefault((str(record.get("run")), name), set()).add(json.dumps(part, sort_keys=True))
+    return list(dict.fromkeys(run for (run, _), seen in results.items() if len(seen) > 1))
 
 
 def _deviations(root: Path) -> str:

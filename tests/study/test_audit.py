@@ -251,6 +251,48 @@ def test_rows_under_a_plan_without_the_choice_of_its_pilots_do_not_pass(reposito
     assert (found.unchosen, found.passes) == (1, False)
 
 
+CHOSEN = "learning_rate = 0.01, epochs = 4"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "unchosen"),
+    [
+        ("", 1),
+        (f"[mid.chosen]\ndistance = {{{CHOSEN}}}\n", 1),
+        (f"[mid.chosen]\ndistance = {{{CHOSEN}}}\ncounting = {{epochs = 6}}\n", 1),
+        (f"[mid.chosen]\ndistance = {{{CHOSEN}}}\ncounting = {{{CHOSEN}}}\n", 0),
+    ],
+    ids=["empty", "one task", "no rate", "both tasks"],
+)
+def test_the_choice_of_the_pilots_must_be_whole(repository, chosen, unchosen):
+    root, commit = repository
+    plan = "[mid]\norder = []\nexamples = {distance = 1, counting = 1}\n"
+    (root / "plan.toml").write_text(plan + (chosen or "[mid.chosen]\n"))
+    put(root, [commit("plan")])
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (found.unchosen, found.passes) == (unchosen, not unchosen)
+
+
+def test_rows_of_the_pilots_that_were_removed_or_repeated_do_not_pass(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    made_by = commit("plan")
+    pilots = StudyRows(root / "mid-pilots.jsonl")
+    runs = [experiment("distance", "rope", scale="mini", seed=1000 + seed) for seed in range(2)]
+    for one in runs:
+        pilots.add(row(one, commit=made_by))
+    put(root, [made_by])
+    commit("rows")
+    assert audit(root / "mid.jsonl", root / "plan.toml").passes
+    kept, gone = (root / "mid-pilots.jsonl").read_text().splitlines()
+    (root / "mid-pilots.jsonl").write_text(f"{kept}\n")
+    StudyRows(root / "mid-pilots.jsonl").add(row(runs[0], test=99.0, commit=made_by))
+    commit("changed")
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    names = tuple(json.loads(line)["run"] for line in (gone, kept))
+    assert ((found.removed, found.repeated), found.passes) == ((names[:1], names[1:]), False)
+
+
 def test_another_score_of_the_same_time_does_not_pass(repository):
     root, commit = repository
     (root / "plan.toml").write_text("a = 1\n")

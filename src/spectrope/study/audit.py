@@ -14,13 +14,16 @@ from typing import Any
 
 from spectrope.core import StoreError
 from spectrope.store import read_records
-from spectrope.study.plan import DEVIATIONS, FILE, is_named
+from spectrope.study.plan import DEVIATIONS, FILE, is_chosen, is_named, pilot_file
 
 # The code that decides verdicts from rows, and the code that trains and measures.
 ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"), FILE.parent.with_name("lab") / "ablation")
 LABORATORY = tuple(
     FILE.parent.with_name(name)
-    for name in ("core", "lab", "models", "attention", "encodings", "tasks", "grokking")
+    for name in (
+        *("core", "stats", "store", "spectral", "encodings", "attention", "tasks", "models", "lab"),
+        "grokking",
+    )
 )
 
 
@@ -59,7 +62,9 @@ class StudyAudit:
             them, or they ended before the former, or after the latter or the present.
         unchosen: Rows of the decoder under a version of the plan without the choice of its pilots.
         removed: Runs of which a committed row was removed or changed later, and that no deviation names.
-        repeated: Runs with several results, of which only one counts, and that no deviation names.
+            Rows of the scale's pilots included.
+        repeated: Runs with several results, of which only one counts, and that no deviation names. Rows of
+            the pilots included.
         unsaved: Files of the plan and of the analysis that differ from the last commit.
         analysis: The code that judges rows, as it was when the first one was added, and its later versions.
         laboratory: Number of runs by version of the code that trains and measures.
@@ -102,9 +107,9 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
     """
     root = Path(_git(plan.parent, "rev-parse", "--show-toplevel"))
     name = plan.resolve().relative_to(root.resolve()).as_posix()
-    records, complaints = read_records(rows) if rows.exists() else ([], [])
-    if complaints:
-        raise StoreError(f"{rows}: {complaints[0]} The audit needs a file of whole rows.")
+    pilots = pilot_file(rows.stem)
+    watched = {file: _whole(file) for file in (rows, *([rows.with_name(pilots)] if pilots else []))}
+    records = watched[rows]
     ends = _ends(records)
     versions = _versions(root, name, [max(times) for times in ends.values() if times])
     newest = {record.get("run"): record for record in records}.values()
@@ -122,9 +127,11 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         else:
             under[_digest(root, commit, name)] += n
             laboratory[_tree(root, commit, LABORATORY)] += n
-            if not _is_chosen(_git(root, "show", f"{commit}:{name}"), rows.stem):
+            if not is_chosen(tomllib.loads(_git(root, "show", f"{commit}:{name}")).get(rows.stem, {})):
                 unchosen += decoders[commit]
     told = _deviations(root)
+    removed = dict.fromkeys(run for file in watched for run in _removed(root, file))
+    repeated = [run for rows_of_file in watched.values() for run in _repeated(rows_of_file)]
     added = list(_added(root, rows)) or [(None, record.get("facts", {})) for record in records]
     return StudyAudit(
         versions=tuple(versions),
@@ -136,12 +143,20 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         waiting=sum(commit is None for commit, _ in added),
         misplaced=sum(_is_misplaced(root, commit, facts) for commit, facts in added),
         unchosen=unchosen,
-        removed=tuple(run for run in dict.fromkeys(_removed(root, rows)) if run not in told),
-        repeated=tuple(run for run in _repeated(records) if run not in told),
+        removed=tuple(run for run in removed if run not in told),
+        repeated=tuple(run for run in repeated if run not in told),
         unsaved=tuple(_unsaved(root, (plan, *code))),
         analysis=tuple(_analyses(root, code, [commit for commit, _ in added if commit], ends)),
         laboratory=dict(laboratory),
     )
+
+
+def _whole(rows: Path) -> Sequence[Mapping[str, Any]]:
+    """The rows of a file, all of which can be read; none if there is no file."""
+    records, complaints = read_records(rows) if rows.exists() else ([], [])
+    if complaints:
+        raise StoreError(f"{rows}: {complaints[0]} The audit needs a file of whole rows.")
+    return records
 
 
 def _commit(record: Mapping[str, Any]) -> Any:
@@ -164,12 +179,6 @@ def _ended(facts: Mapping[str, Any]) -> datetime | None:
     except ValueError:
         return None
     return ended if ended.tzinfo else None
-
-
-def _is_chosen(text: str, scale: str) -> bool:
-    """Whether a version of the plan contains the choice of its pilots, if it plans runs of the scale."""
-    section = tomllib.loads(text).get(scale, {})
-    return "order" not in section or "chosen" in section
 
 
 def _repeated(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 from spectrope.core import ConfigError, commit
 from spectrope.lab import Experiment, Job, experiment, trial
 from spectrope.study.arms import TASKS
-from spectrope.study.plan import is_named, plan, planned_scales
+from spectrope.study.plan import is_chosen, is_named, pilot_file, plan, planned_scales
 from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import spent_seconds
 
@@ -52,7 +52,7 @@ class Pilots:
 
     def file(self, folder: Path) -> Path:
         """Where their rows go, apart from those that count."""
-        return folder / Path(self.planned["file"]).name
+        return folder / pilot_file(self.scale)
 
     @property
     def seeds(self) -> range:
@@ -151,7 +151,7 @@ def require_frozen(scale: str) -> None:
         ConfigError: If the plan leaves rate and epochs to pilots but does not contain their choice, or if the
             package differs from its last commit or has no commit.
     """
-    if scale in piloted() and "chosen" not in plan()[scale]:
+    if scale in piloted() and not is_chosen(plan()[scale]):
         raise ConfigError(
             f"scale {scale!r} waits for its rates and epochs; `spectrope claims pilots` chooses them, and "
             f"[{scale}.chosen] in the plan fixes them before the first row."

@@ -38,6 +38,22 @@ def planned_scales() -> list[str]:
     return list(dict.fromkeys(section["scale"] for section in plan().values() if "scale" in section))
 
 
+def pilot_file(scale: str) -> str:
+    """Name of the file of rows of a scale's pilots; empty if it has none."""
+    return Path(plan().get(scale, {}).get("pilots", {}).get("file", "")).name
+
+
+def is_chosen(section: Mapping[str, Any]) -> bool:
+    """Whether the section of a scale leaves no learning rate and no number of epochs to its pilots.
+
+    Args:
+        section: Of any version of the plan. Without an order of runs, there is nothing to choose.
+    """
+    chosen, tasks = section.get("chosen", {}), section.get("examples", {})
+    determined = (chosen.get(task, {}).keys() >= {"learning_rate", "epochs"} for task in tasks)
+    return "order" not in section or (bool(chosen) and all(determined))
+
+
 def unplanned(claim: str, scale: str) -> str:
     """Why the runs of a planned scale lack what decides a claim; empty if they do not."""
     return plan()["claims"].get(claim, {}).get("unplanned", {}).get(scale, "")

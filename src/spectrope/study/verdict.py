@@ -38,7 +38,10 @@ class Part:
         limit: "at least" or "at most" where one arm errs too seldom for its odds to be measured, "not
             measured" where both do; else empty.
         untrained: The arms whose training was not finished, in words; empty if none.
+        untestable: Why it decides nothing, whatever its values; empty if it may.
         note: What a reader must know of it.
+        beside: A result that the table of claims shows beside this one, because the effect alone would
+            mislead; empty if there is none.
     """
 
     quantity: str
@@ -49,7 +52,14 @@ class Part:
     saturated: bool = False
     limit: Limit = ""
     untrained: str = ""
+    untestable: str = ""
     note: str = ""
+    beside: str = ""
+
+    @property
+    def tied(self) -> bool:
+        """Whether every seed shows exactly no effect."""
+        return set(self.values.values()) == {self.prediction.null}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +69,8 @@ class PartResult:
     Args:
         part: The part.
         evidence: None with fewer than two seeds.
-        enough: Whether it has the seeds that a verdict takes, and no planned one waits for a run.
+        enough: Whether it has the seeds that a verdict takes, no planned one waits for a run, and nothing
+            else makes it untestable.
         headline: Whether it decides the claim; the word of any other part is not corrected for their number.
     """
 
@@ -78,16 +89,16 @@ class PartResult:
         """The first that applies."""
         if self.evidence is None or not self.enough:
             return "not testable here"
-        if self.part.saturated or set(self.part.values.values()) == {self.part.prediction.null}:
+        if self.part.saturated or self.part.tied:
             return "saturated"
         words: list[Word] = [word for word, p in self.p_values.items() if p <= ALPHA]
         return words[0] if words else "undecided"
 
     @property
     def p_values(self) -> dict[Word, float]:
-        """Of each word that rejects something, in the order in which they are tried."""
+        """Of each word that rejects something, in the order in which they are tried; none for exact ties."""
         one = self.evidence
-        if one is None:
+        if one is None or self.part.tied:
             return {}
         return {
             "reproduced": one.p_reproduced,
@@ -166,7 +177,7 @@ def decide(
         PartResult(
             part=part,
             evidence=_weighed(part),
-            enough=len(part.values) >= minimum and set(waiting) <= part.values.keys(),
+            enough=not part.untestable and len(part.values) >= minimum and set(waiting) <= part.values.keys(),
             headline=not part.premise and part.quantity in named[:1],
         )
         for part in parts
@@ -202,6 +213,8 @@ def _whole(
         return refused, untestable
     if deciding is None:
         return refused, "the existing rows do not determine the headline part"
+    if deciding.part.untestable:
+        return refused, deciding.part.untestable
     if not deciding.enough:
         return refused, _too_few(deciding, minimum, waiting)
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):

@@ -1,8 +1,12 @@
 """Claim 13: can embeddings be uniform without generalisation to the test set?"""
 
 from collections.abc import Iterator
+from statistics import fmean
+
+import numpy as np
 
 from spectrope.grokking import GrokExperiment
+from spectrope.stats import t_interval
 from spectrope.study.claims.grok_uniformity import CHANGE
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, as_many, base, held, last
 from spectrope.study.predictions import AtLeast, AtMost
@@ -69,7 +73,29 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
                 quantity=f"{kind}, k = {MOST}, test accuracy from as many random pairs minus its own",
                 prediction=AtLeast(LOSS),
                 values=seen.minus(f"random/{kind}", most, accuracy),
+                untestable=_too_few_pairs(seen, kind),
+                beside=_uniform(seen, most),
             )
+
+
+def _too_few_pairs(seen: Seen, kind: str) -> str:
+    """Why a hole cannot cost accuracy: as many random pairs are not grokked either. Empty if they are."""
+    control = seen.values(f"random/{kind}", last("test_accuracy", 100.0)).values()
+    if not control or fmean(control) >= GROKKED:
+        return ""
+    return f"equally many random pairs are not grokked either ({fmean(control):.1f} %)"
+
+
+def _uniform(seen: Seen, most: str) -> str:
+    """How uniform embeddings become without the pairs of a hole; empty with fewer than two seeds."""
+    values = seen.minus(most, "random", last("unevenness"))
+    if len(values) < 2:
+        return ""
+    one = t_interval(np.array(list(values.values())))
+    return (
+        f"unevenness of embeddings minus that of random pairs {one.estimate:.2f} [{one.low:.2f} to "
+        f"{one.high:.2f}], at most {CHANGE:g} predicted"
+    )
 
 
 def _others(seen: Seen, kind: str) -> str:

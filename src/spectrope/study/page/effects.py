@@ -26,6 +26,7 @@ SCHEMA = {
     "level": pl.Float64,
     "limit": pl.String,
     "training_unfinished": pl.String,
+    "untestable": pl.String,
     "seeds": pl.Int64,
     "p_reproduced": pl.Float64,
     "p_direction": pl.Float64,
@@ -42,7 +43,8 @@ def effects(
     testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
     (its dagger), `training_unfinished` which arms had not finished training (its double dagger). `limit` is
     "at least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
-    both do. Estimates and p-values are null there, and with fewer than two seeds. p-values are one-sided.
+    both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all seeds
+    tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided.
     Where `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of
     so many, and the p-values allow for that choice; they are not corrected for the number of parts.
 
@@ -70,6 +72,7 @@ def _part(finding: PartResult) -> dict[str, str | float | int | None]:
     part = finding.part
     evidence = None if part.limit == "not measured" else finding.evidence
     interval = None if evidence is None else evidence.interval
+    p_values = {} if evidence is None or part.untestable else finding.p_values
     return {
         "part": part.quantity,
         "role": "premise" if part.premise else "headline" if finding.headline else "appendix",
@@ -83,8 +86,9 @@ def _part(finding: PartResult) -> dict[str, str | float | int | None]:
         "level": interval and interval.level,
         "limit": part.limit,
         "training_unfinished": part.untrained,
+        "untestable": part.untestable,
         "seeds": finding.n_seeds,
-        "p_reproduced": evidence and evidence.p_reproduced,
-        "p_direction": evidence and evidence.p_direction,
-        "p_contradicted": evidence and evidence.p_contradicted,
+        "p_reproduced": p_values.get("reproduced"),
+        "p_direction": p_values.get("direction only"),
+        "p_contradicted": p_values.get("contradicted"),
     }

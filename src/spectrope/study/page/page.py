@@ -198,7 +198,8 @@ def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] 
     mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
     mark += "‡" if finding.part.untrained else ""
     unfinished = f" (of its training examples, {finding.part.untrained})" * bool(finding.part.untrained)
-    return f"**{verdict.word}**{mark} {effect(finding)}{unfinished}{_against(verdict)}"
+    beside = f"; {finding.part.beside}" * bool(finding.part.beside)
+    return f"**{verdict.word}**{mark} {effect(finding)}{unfinished}{beside}{_against(verdict)}"
 
 
 def _against(verdict: ClaimVerdict) -> str:
@@ -256,17 +257,13 @@ def left_open(verdicts: Sequence[ClaimVerdict]) -> set[tuple[str, str]]:
 def effect(finding: PartResult) -> str:
     """Estimate, interval, unit and seeds of a part; seeds that all agree have no interval."""
     assert finding.evidence is not None
-    interval, values = finding.evidence.interval, finding.part.values.values()
+    interval = finding.evidence.interval
     estimate, low, high = (number(finding, x) for x in (interval.estimate, interval.low, interval.high))
     if finding.part.limit == "not measured":
         return f"not measured: both err too seldom, or hardly ever do not, n = {finding.n_seeds}"
     limit = f"{finding.part.limit} " if finding.part.limit else ""
     if interval.low == interval.high:
-        same = (
-            "tied"
-            if set(values) == {finding.part.prediction.null}
-            else f"{estimate} {finding.part.prediction.unit}"
-        )
+        same = "tied" if finding.part.tied else f"{estimate} {finding.part.prediction.unit}"
         return f"{same} in each of {finding.n_seeds} seeds"
     level = "" if interval.level == LEVEL else f" at {100 * interval.level:.1f} %"
     return f"{limit}{estimate} [{low} to {high}]{level} {finding.part.prediction.unit}, n = {finding.n_seeds}"
@@ -283,6 +280,7 @@ def cell(finding: PartResult, word: Word) -> str:
     told = (
         finding.part.note,
         f"training unfinished: {finding.part.untrained}" * bool(finding.part.untrained),
+        f"not testable here: {finding.part.untestable}" * bool(finding.part.untestable),
     )
     note = "".join(f"; {one}" for one in told if one)
     if finding.evidence is None:

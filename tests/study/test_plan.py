@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from tests.study.made import jitter, row
 
+from spectrope.lab.ablation.methods import EXAMPLES
 from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES, experiment
@@ -76,6 +77,7 @@ def test_thresholds_of_the_analysis_are_the_code_s():
     assert analysis["alpha"] == pytest.approx(ALPHA)
     assert (analysis["minimum_seeds"], analysis["saturated_below"]) == (MIN_SEEDS, FEW)
     assert (analysis["learned"], analysis["reached"]) == (LEARNED, REACHED)
+    assert analysis["ablated"] == EXAMPLES
     rule = {"gap": DEFAULT_RULE.gap, "share": DEFAULT_RULE.share, "level": DEFAULT_RULE.level}
     assert plan()["deposit"] == rule
     assert analysis["words"] == [word for word in WORDS if word != "not testable here"]

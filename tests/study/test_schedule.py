@@ -1,4 +1,4 @@
-"""The plan's runs: their order, what is left out, and the core-hours that end them."""
+"""The plan's runs: their order, what is left out, and the hours of training that end them."""
 
 import pytest
 from tests.study.made import row

@@ -1,7 +1,8 @@
 """Conditions of the paper's text, of its public code, and without confounds, as functions of experiments. The
-text and the code differ in switches R1 to R17. Those that concern training are functions in this module, so
-that each can be applied alone; R9, R10 and R12 are protocols of ablation (`study/released/protocols.py`). The
-conformance page lists, for each switch, the field that it changes and its test.
+code differs from the text, or goes beyond it, in switches R1 to R17. Those that concern training are
+functions in this module, so that each can be applied alone; R9, R10 and R12 are protocols of ablation
+(`study/released/protocols.py`). The conformance page lists, for each switch, the field that it changes and
+its test.
 """
 
 from collections.abc import Callable, Mapping

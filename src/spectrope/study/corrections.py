@@ -16,7 +16,7 @@ def is_latent(experiment: Experiment) -> bool:
 
 @dataclass(frozen=True)
 class Correction:
-    """A correction of a condition: runs of earlier editions did not implement it as described.
+    """A correction of a condition: runs of earlier editions differed from what the condition is meant to be.
 
     Args:
         condition: Its name, or that of a switch thrown alone.
@@ -117,7 +117,7 @@ class Withdrawals:
     def told(self, condition: str) -> str:
         """What is withdrawn of a condition, as a reason; empty if nothing is."""
         n = sum(len(runs) for one, runs in self.runs.items() if one.condition == condition)
-        return f"not run since {condition!r} was corrected and its {n} earlier rows withdrawn" if n else ""
+        return f"incomplete since {condition!r} was corrected and its {n} earlier rows withdrawn" if n else ""
 
     def lines(self) -> Iterator[tuple[str, int, str]]:
         """What is withdrawn, of how many runs, and why."""

@@ -47,11 +47,13 @@ def is_chosen(section: Mapping[str, Any]) -> bool:
     """Whether the section of a scale leaves no learning rate and no number of epochs to its pilots.
 
     Args:
-        section: Of any version of the plan. Without an order of runs, there is nothing to choose.
+        section: Of any version of the plan. Without an order of runs or pilots, there is nothing to choose.
     """
+    if section.keys().isdisjoint(("order", "pilots")):
+        return True
     chosen, tasks = section.get("chosen", {}), section.get("examples", {})
     determined = (chosen.get(task, {}).keys() >= {"learning_rate", "epochs"} for task in tasks)
-    return "order" not in section or (bool(chosen) and all(determined))
+    return bool(chosen) and all(determined)
 
 
 def unplanned(claim: str, scale: str) -> str:

@@ -8,7 +8,7 @@ effect. All are compared with the same level, so that no verdict is easier to re
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -26,6 +26,7 @@ from spectrope.stats import (
 Values = dict[int, float]  # One per seed.
 LEVEL = 0.95
 ALPHA = (1 - LEVEL) / 2  # Of each one-sided test.
+CORRELATIONS = ("r", "rho")  # Units of quantities between -1 and 1.
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class OfMean(Prediction):
         """Of reproduced, contradicted and direction, as `Evidence` has them."""
 
     def weigh(self, values: Float[np.ndarray, " s"]) -> Evidence:
-        return Evidence(t_interval(values, self.level), *self.p_values(values))
+        return Evidence(_possible(t_interval(values, self.level), self.unit), *self.p_values(values))
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,14 @@ class LostInRuns(Prediction):
         lost, gained, n = int(np.sum(values > 0)), int(np.sum(values < 0)), len(values)
         fewer, more = net_loss_p(lost, gained, n, self.interest)
         return Evidence(net_loss_interval(lost, gained, n, LEVEL), fewer, more)
+
+
+def _possible(interval: Interval, unit: str) -> Interval:
+    """An interval without the values that a correlation cannot take, which covers it no less often."""
+    if unit not in CORRELATIONS:
+        return interval
+    low, high = (float(np.clip(end, -1.0, 1.0)) for end in (interval.low, interval.high))
+    return replace(interval, low=low, high=high)
 
 
 def largest(candidates: Mapping[str, Values]) -> str:

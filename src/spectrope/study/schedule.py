@@ -80,7 +80,7 @@ def first_gaps(jobs: Iterable[Job], rows: StudyRows, scale: str) -> list[AnyExpe
 def affordable(
     jobs: Sequence[Job], seconds: Sequence[float], spent: Mapping[str, float], scale: str
 ) -> list[Job]:
-    """The first jobs that fit into what is left of the plan's core-hours.
+    """The first jobs that fit into what is left of the plan's hours of training.
 
     Args:
         jobs: In the plan's order.

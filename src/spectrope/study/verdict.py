@@ -213,12 +213,12 @@ def _whole(
         return refused, untestable
     if deciding is None:
         return refused, "the existing rows do not determine the headline part"
-    if deciding.part.untestable:
-        return refused, deciding.part.untestable
-    if not deciding.enough:
+    if not (deciding.enough or deciding.part.untestable):
         return refused, _too_few(deciding, minimum, waiting)
     if bad := next((f for f in findings if f.part.premise and f.word != "reproduced"), None):
         return refused, f"its premise {_told(bad)}: {bad.part.quantity}"
+    if deciding.part.untestable:
+        return refused, deciding.part.untestable
     return deciding.word, WORDS[deciding.word]
 
 

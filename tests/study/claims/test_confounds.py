@@ -9,7 +9,7 @@ from spectrope.study.arms import NAMES_AND_MLA, TASKS, arm_name
 from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
-from spectrope.study.page.page import cell
+from spectrope.study.page.page import cell, headline_cell
 from spectrope.study.quantities import Seen, own_ablation
 
 CLAIM = Confounds()
@@ -57,6 +57,27 @@ def test_one_switch_that_makes_most_of_the_difference_holds():
     )
     assert finding.part.note == "R1; the difference is -60.0 points"
     assert finding.evidence.interval.estimate == pytest.approx(20.0)
+
+
+def test_a_model_that_does_not_see_the_order_of_tokens_is_not_called_unfinished():
+    def tell(arm, seed):
+        name, _, setting = arm.rpartition("/")
+        if name != "distance/nope":
+            return {}
+        blind = setting == "R1" or (setting.startswith(("released", "without")) and setting != "without R1")
+        level = 20.0 if blind else 40.0 if setting == "without R1" else 80.0
+        return {"test": level + jitter(seed), "train": level + 3.0}
+
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, condition="released", seeds=12), "released")
+    part = verdict.headline.part
+    assert part.untrained == "NoPE, controlled 83.0 %"
+    assert "at most 21.3 % is possible" in part.beside
+    assert (
+        "removing R1 alone from `released` undoes 20.0 of 60.0 points, -10.0 [-10.0 to -10.0]" in part.beside
+    )
+    assert part.beside in headline_cell(verdict)
+    missed = next(one.part for one in verdict.findings if "whose removal" in one.part.quantity)
+    assert missed.untrained == "NoPE, controlled 83.0 %, NoPE, without R1 43.0 %"
 
 
 def test_a_difference_that_no_switch_makes_alone_fails():

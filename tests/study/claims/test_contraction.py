@@ -67,7 +67,15 @@ def test_the_mean_is_told_layer_by_layer():
 
     (found, _) = CLAIM.judge(rows_of(CLAIM, tell)).findings
     layers = "0.50 [0.50 to 0.50], 1.41 [1.41 to 1.41]"
-    assert found.part.note == f"geometric means by layer {layers}; 33 % of heads contract"
+    assert found.part.beside == "a mean contraction by 5 % or more is excluded (p = 0.02)"
+    assert (
+        found.part.note == f"geometric means by layer {layers}; 33 % of heads contract; {found.part.beside}"
+    )
+
+
+@pytest.mark.parametrize("ratio", [0.9, 0.957])
+def test_a_contraction_that_may_be_there_is_not_excluded(ratio):
+    assert CLAIM.judge(rows_of(CLAIM, say(ratio=ratio))).headline.part.beside == ""
 
 
 def test_a_seed_without_all_bases_has_no_correlation():

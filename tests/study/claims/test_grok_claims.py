@@ -24,6 +24,8 @@ from spectrope.study.claims.grok_med import RIVALS, GrokMed
 from spectrope.study.claims.grok_uniformity import GrokUniformity
 from spectrope.study.claims.grok_vision import GrokVision
 from spectrope.study.grok_arms import HELD, SIDES, as_many, base, held, last, rise, scaled
+from spectrope.study.page.effects import effects
+from spectrope.study.page.page import cell
 from spectrope.study.rows import StudyRow, StudyRows
 from spectrope.study.study import Study
 
@@ -89,10 +91,10 @@ def test_uniformity(decay, free, train, expected):
 @pytest.mark.parametrize(
     ("least", "most", "uneven", "expected"),
     [
-        (0.9, 0.3, 0.15, "reproduced"),
+        (0.97, 0.3, 0.15, "reproduced"),
         (1.0, 0.99, 0.1, "contradicted"),
-        (0.9, 0.3, 0.5, "contradicted"),
-        (0.3, 0.3, 0.1, "saturated"),
+        (0.97, 0.3, 0.5, "contradicted"),
+        (0.3, 0.3, 0.1, "undecided"),
     ],
 )
 def test_distribution(least, most, uneven, expected):
@@ -117,6 +119,33 @@ def test_nothing_is_said_of_holes_where_random_pairs_are_not_grokked():
         "described",
     )
     assert verdict.reason == "its premise fails: test accuracy on random pairs"
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_a_hole_is_not_judged_where_equally_many_random_pairs_are_not_grokked(kind):
+    def say(arm, shift):
+        poor = arm in (f"{kind}/67", f"random/{kind}")
+        return {
+            "test_accuracy": (0.1, 0.3 + shift if poor else 1.0),
+            "unevenness": (0.6, 0.4 + shift if arm == f"{kind}/67" else 0.1),
+        }
+
+    verdict = GrokDistribution().judge(rows_of(GrokDistribution(), say), "described")
+    by_name = {one.part.quantity: one for one in verdict.findings}
+    part = by_name[f"{kind}, k = 67, test accuracy from as many random pairs minus its own"]
+    (other,) = HELD.keys() - {kind}
+    rest = by_name[f"{other}, k = 67, test accuracy from as many random pairs minus its own"]
+    assert part.word == "not testable here"
+    assert part.part.untestable == "equally many random pairs are not grokked either (30.0 %)"
+    assert part.part.beside.startswith("unevenness of embeddings minus that of random pairs 0.30 [0.2")
+    assert (rest.word, rest.part.untestable) == ("saturated", "")
+    decided = kind == "strip"
+    assert verdict.reason.startswith(part.part.untestable) != decided
+    assert (verdict.word == "not testable here") != decided
+    table = effects([(GrokDistribution(), verdict)]).filter(part=part.part.quantity)
+    assert table["p_contradicted"].to_list() == [None]
+    assert table["untestable"].to_list() == [part.part.untestable]
+    assert part.part.untestable in cell(part, verdict.word)
 
 
 @pytest.mark.parametrize(("closer", "expected"), [(True, "reproduced"), (False, "contradicted")])
@@ -202,6 +231,7 @@ def test_coverage(monkeypatch, reached, expected):
     assert last_part.evidence.interval.estimate > 0.9
     notes = {one.part.quantity.split(", test")[0]: one.part.note for one in parts}
     assert notes["strip, k = 67"] == "not held out 0.0 %"
+    assert last_part.part.beside.startswith("with the number of training pairs instead ")
 
 
 @pytest.mark.parametrize(

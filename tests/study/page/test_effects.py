@@ -27,6 +27,17 @@ def test_each_part_has_its_role_interval_and_p_values():
     assert set(table["chosen_from"]) == {1}
 
 
+def test_exact_ties_have_no_p_values():
+    claim = DistanceOrdering()
+    rows = rows_of(claim, lambda arm, seed: {"test": 93.0 + 5 * (arm == "rope") + jitter(seed)})
+    table = effects([(claim, claim.judge(rows))])
+    tied = table.filter(part="ALiBi minus RoPE, time to learn")
+    assert (tied["estimate"].to_list(), tied["seeds"].to_list()) == ([0.0], [6])
+    for name in ("p_reproduced", "p_direction", "p_contradicted"):
+        assert tied[name].to_list() == [None]
+        assert table.filter(role="headline")[name].null_count() == 0
+
+
 def test_the_nearest_of_several_rivals_is_told_as_chosen():
     claim = DistanceOrdering()
     rows = rows_of(claim, lambda arm, seed: {"test": 90.0 + (arm == "rope") + jitter(seed)})

@@ -62,7 +62,10 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
     left = "not testable here: not run"
     line = next(line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE ahead"))
-    assert re.search(rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6 \| {left} \| {left} \|$", line)
+    assert re.search(
+        rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6; nearest: absolute \| {left} \| {left} \|$",
+        line,
+    )
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 0.2 log odds | 5.8 | 3." in line
     assert "reproduced" not in line  # A part that decides nothing has no word.

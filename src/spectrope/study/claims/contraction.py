@@ -10,11 +10,11 @@ import polars as pl
 
 from spectrope.encodings import Geometric, RoPE
 from spectrope.lab import Experiment
-from spectrope.stats import t_interval
+from spectrope.stats import MIN_SEEDS, t_interval
 from spectrope.study.arms import Arms, planned
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import CORRELATION, rank_correlations
-from spectrope.study.predictions import AtMost
+from spectrope.study.predictions import ALPHA, AtMost, one_sided
 from spectrope.study.quantities import Seen, speed
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
@@ -67,11 +67,13 @@ class ContractionClaim(Claim, name="contraction"):
         return {f"{base:.0f}": on(base) for base in BASES}
 
     def parts(self, seen: Seen) -> Iterator[Part]:
+        excluded = _excluded(seen)
         yield Part(
             quantity="RoPE, mean log ratio of spectral norms with and without rotation",
             prediction=AtMost(CONTRACTED, "log ratio", null=0.0),
             values=seen.values(OWN, contraction),
-            note=_by_layer(seen),
+            note="; ".join(one for one in (_by_layer(seen), excluded) if one),
+            beside=excluded,
         )
         yield Part(
             quantity="that log ratio against speed, over bases",
@@ -87,8 +89,7 @@ class ContractionClaim(Claim, name="contraction"):
 def contraction(row: StudyRow, layer: int | None = None) -> float | None:
     """Mean over heads of the log ratio of the spectral norm of centred logits to that without rotation.
 
-    The mean of logarithms treats a ratio and its inverse alike; a mean of ratios is above 1 for both if they
-    vary.
+    The mean of logarithms treats a ratio and its inverse alike; a mean of ratios can exceed 1 for both.
 
     Args:
         row: Of a run.
@@ -100,6 +101,14 @@ def contraction(row: StudyRow, layer: int | None = None) -> float | None:
     heads = table if layer is None else table.filter(pl.col("layer") == layer)
     known = heads["contraction_spectral"].drop_nulls()
     return None if known.is_empty() else fmean(map(log, known))
+
+
+def _excluded(seen: Seen) -> str:
+    """Whether a mean contraction of the size of interest is excluded; empty if it is not."""
+    values = np.array(list(seen.values(OWN, contraction).values()))
+    if len(values) < MIN_SEEDS or (p := one_sided(values, CONTRACTED)[0]) > ALPHA:
+        return ""
+    return f"a mean contraction by {100 * (1 - exp(CONTRACTED)):.0f} % or more is excluded (p = {p:.1g})"
 
 
 def _by_layer(seen: Seen) -> str:

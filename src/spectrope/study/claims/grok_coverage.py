@@ -72,6 +72,7 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
             quantity="test accuracy against the share of the class that trains, over squares and strips",
             prediction=AtLeast(RHO, "rho"),
             values=_correlations(seen, share_trained),
+            note=_by_size(seen),
             beside=_by_size(seen),
         )
 

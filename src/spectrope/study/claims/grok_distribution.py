@@ -74,7 +74,7 @@ class GrokDistribution(GrokClaim, name="grok-distribution"):
                 prediction=AtLeast(LOSS),
                 values=seen.minus(f"random/{kind}", most, accuracy),
                 untestable=_too_few_pairs(seen, kind),
-                beside=_uniform(seen, most),
+                beside=_unevenness(seen, most),
             )
 
 
@@ -86,7 +86,7 @@ def _too_few_pairs(seen: Seen, kind: str) -> str:
     return f"equally many random pairs are not grokked either ({fmean(control):.1f} %)"
 
 
-def _uniform(seen: Seen, most: str) -> str:
+def _unevenness(seen: Seen, most: str) -> str:
     """How uniform embeddings become without the pairs of a hole; empty with fewer than two seeds."""
     values = seen.minus(most, "random", last("unevenness"))
     if len(values) < 2:

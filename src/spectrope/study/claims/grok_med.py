@@ -63,6 +63,7 @@ class GrokMed(GrokClaim, name="grok-med"):
             prediction=prediction,
             values=leads[near],
             note=f"nearest: {RIVALS[near]}",
+            beside=f"nearest: {RIVALS[near]}",
         )
         for name, told in RIVALS.items():
             yield Part(

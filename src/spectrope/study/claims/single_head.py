@@ -1,4 +1,4 @@
-"""Claim 3: one head of a shallow layer carries Task 1 with RoPE, but not with other encodings."""
+"""Claim 3: does one head of a shallow layer carry Task 1 with RoPE, and with no other encoding?"""
 
 from collections.abc import Iterator
 

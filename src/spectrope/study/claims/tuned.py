@@ -1,4 +1,4 @@
-"""Claims 1 and 2 again, each encoding at the best learning rate of one grid for all."""
+"""Claims 1 and 2 again, each encoding at the learning rate that trials on one grid chose."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

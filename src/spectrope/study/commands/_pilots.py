@@ -68,7 +68,7 @@ class RunPilots(EngineOptions):
             budget = pilots.seconds_left(rows, StudyRows.load(self.rows / f"{self.scale}.jsonl"))
             fitting = bisect_right([*accumulate(threads * cost.training for cost in costs)], budget)
             if fitting < len(left):
-                say(f"{len(left) - fitting} pilot runs exceed the plan's core-hours and are left out.")
+                say(f"{len(left) - fitting} pilot runs exceed the plan's hours of training and are left out.")
                 left, costs = left[:fitting], costs[:fitting]
             if not left:
                 break

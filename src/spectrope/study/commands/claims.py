@@ -176,7 +176,7 @@ class RunClaims(Asked, EngineOptions):
         return None
 
     def _allowed(self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows) -> list[Job]:
-        """The jobs that the order and the core-hours of the plan allow; says how many they do not."""
+        """The jobs that the order and the hours of training in the plan allow; says how many they do not."""
         pilots = Pilots(self.scale).file(self.rows) if self.scale in piloted() else None
         spent = spent_seconds(rows, StudyRows.load(pilots) if pilots else (), self.scale)
         turn = in_turn(jobs, rows, self.scale)
@@ -189,7 +189,7 @@ class RunClaims(Asked, EngineOptions):
         if len(fitting) < len(turn):
             used = ", ".join(f"{seconds / 3600:.1f} for {name}" for name, seconds in spent.items())
             say(
-                f"{len(turn) - len(fitting)} runs exceed the core-hours of the plan and are omitted; spent "
+                f"{len(turn) - len(fitting)} runs exceed the plan's hours of training and are omitted; spent "
                 f"so far: {used or 'none'}."
             )
         return fitting

@@ -43,8 +43,8 @@ def effects(
     testable, else "appendix". `left_open` says that Holm's correction over the page leaves the verdict open
     (its dagger), `training_unfinished` which arms had not finished training (its double dagger). `limit` is
     "at least" or "at most" where an arm errs too seldom for its odds to be measured, and "not measured" where
-    both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all seeds
-    tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided.
+    both do. Estimates and p-values are null there, and with fewer than two seeds; p-values also where all
+    seeds tie exactly, or where `untestable` says why the part decides nothing. p-values are one-sided.
     Where `chosen_from` exceeds 1, the estimate is that of the quantity which came out largest, or nearest, of
     so many, and the p-values allow for that choice; they are not corrected for the number of parts.
 

@@ -117,7 +117,7 @@ def _as_described(study: Study, rows: StudyRows, names: Iterable[str], shared: s
 
 
 def _rope_first(study: Study, rows: StudyRows) -> Iterator[str]:
-    """RoPE against the nearest other encoding in points and errors, at one rate for all and at best rates."""
+    """RoPE against the nearest other encoding in points and errors, at one rate and at chosen rates."""
     seen = _seen(DistanceOrdering(), study, rows)
     plain = _lead(seen)
     if plain is None:

@@ -25,7 +25,7 @@ def renumbered(table: pl.DataFrame) -> pl.DataFrame:
         for name in kinds
         if name in TEXTS and kinds[name] == pl.String
     ]
-    return table.with_columns(*numbers, *texts)
+    return table.with_columns(*numbers, *texts) if numbers or texts else table
 
 
 def _renumbered_texts(texts: Iterable[str]) -> dict[str, str]:

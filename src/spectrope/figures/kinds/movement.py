@@ -8,9 +8,10 @@ import polars as pl
 
 from spectrope.figures.base import Figure, Marks, Panel, exact, rows
 from spectrope.figures.kinds.measured import by_encoding, legend
+from spectrope.figures.names import GAIN
 from spectrope.figures.tables import Tables
 
-PARTS = {"parameters": "#1a65c8", "frequencies": "#d84a02"}
+PARTS = dict(zip(("frequencies", "parameters"), GAIN, strict=True))  # Colours of no encoding.
 
 
 class MovementFigure(Figure, name="movement"):
@@ -49,7 +50,8 @@ class MovementFigure(Figure, name="movement"):
             "A pair of points per head and run. Parameters: the smallest share of the entries of W_Q and W_K "
             "that holds 90 % of the squared change between the start and the end of training. Frequencies: "
             "the effective number of rotated pairs among which that change is spread, divided by the number "
-            "of pairs; only for encodings that rotate each pair at one frequency. 1 if all change equally."
+            "of pairs; only for encodings that rotate each pair at one frequency. If all changed equally, these "
+            "shares would be 0.9 and 1; for independent normal changes, they are 0.44 and almost 1."
         )
 
 

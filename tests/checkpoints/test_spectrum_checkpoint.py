@@ -2,6 +2,7 @@
 
 import polars as pl
 import pytest
+import torch
 from tests.checkpoints.adapters.tokenizers import save_tokenizer
 from tests.checkpoints.audit.families import FAMILIES, llama
 
@@ -44,6 +45,24 @@ def test_what_rotation_does_is_shown_and_kept(checkpoints, tmp_path, capsys):
     out = capsys.readouterr().out
     assert all(name in out for name in ("content", "contr.", "residual"))
     assert pl.read_parquet(tmp_path / "bands.parquet").select("layer", "head").unique().height == 8
+
+
+def test_a_massive_coordinate_of_a_checkpoint_shows_in_its_head_and_its_band(tmp_path):
+    model, coordinate = llama(), 5
+    width = model.config.head_dim
+    with torch.no_grad():
+        model.model.layers[1].self_attn.q_proj.weight[2 * width + coordinate] *= 1000.0
+    model.save_pretrained(tmp_path / "massive")
+    options = ("--examples", "4", "--length", "12", "--draws", "3", "--out", str(tmp_path / "kept"))
+    assert main(("spectrum", str(tmp_path / "massive"), *options)) == 0
+    heads = pl.read_parquet(tmp_path / "kept" / "spectrum.parquet").sort("massive_queries", descending=True)
+    assert heads.select("layer", "head").row(0) == (1, 2)
+    assert width >= heads["massive_queries"][0] > 0.8 * width
+    assert heads["massive_queries"][1] < width / 3
+    bands = pl.read_parquet(tmp_path / "kept" / "bands.parquet").filter(layer=1, head=2)
+    pair = coordinate % (width // 2)  # The halves of a Llama's head rotate together.
+    largest = bands.sort("massive_queries", descending=True).row(0, named=True)
+    assert (largest["band"], largest["massive_queries"]) == (pair + 1, heads["massive_queries"][0])
 
 
 def test_the_terms_of_logits_are_told_for_each_stack(checkpoints, tmp_path, capsys):

@@ -50,8 +50,8 @@ class MovementFigure(Figure, name="movement"):
             "A pair of points per head and run. Parameters: the smallest share of the entries of W_Q and W_K "
             "that holds 90 % of the squared change between the start and the end of training. Frequencies: "
             "the effective number of rotated pairs among which that change is spread, divided by the number "
-            "of pairs; only for encodings that rotate each pair at one frequency. If all changed equally, these "
-            "shares would be 0.9 and 1; for independent normal changes, they are 0.44 and almost 1."
+            "of pairs; only for encodings that rotate each pair at one frequency. If all changed equally, "
+            "these shares would be 0.9 and 1; for independent normal changes, they are 0.44 and almost 1."
         )
 
 

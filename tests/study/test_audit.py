@@ -11,6 +11,7 @@ from tests.study.made import row
 from spectrope.cli import main
 from spectrope.core.errors import StoreError
 from spectrope.lab.training.scales import experiment
+from spectrope.store import append_record
 from spectrope.study.audit import audit
 from spectrope.study.plan import is_named
 from spectrope.study.rows import StudyRows
@@ -271,6 +272,46 @@ def test_the_choice_of_the_pilots_must_be_whole(repository, chosen, unchosen):
     put(root, [commit("plan")])
     found = audit(root / "mid.jsonl", root / "plan.toml")
     assert (found.unchosen, found.passes) == (unchosen, not unchosen)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        "x = 1",
+        "distance = {learning_rate = 'x', epochs = 4}\ncounting = {learning_rate = 0.01, epochs = -1}",
+    ],
+)
+def test_a_choice_of_something_else_is_none(repository, chosen):
+    root, commit = repository
+    (root / "plan.toml").write_text(f"[mid]\norder = []\n[mid.chosen]\n{chosen}\n")
+    put(root, [commit("plan")])
+    assert audit(root / "mid.jsonl", root / "plan.toml").unchosen == 1
+
+
+def test_a_later_plan_does_not_hide_that_pilots_were_planned(repository):
+    root, commit = repository
+    rows = StudyRows(root / "old-pilots.jsonl")
+    rows.add(row(experiment("distance", "rope", scale="mini", seed=1000)))
+    (root / "plan.toml").write_text("[mid]\norder = []\n[mid.pilots]\nfile = 'old-pilots.jsonl'\n")
+    commit("plan")
+    (root / "old-pilots.jsonl").unlink()
+    (root / "plan.toml").write_text("[mid]\n")
+    put(root, [commit("amended")])
+    found = audit(root / "mid.jsonl", root / "plan.toml")
+    assert (found.unchosen, len(found.removed), found.passes) == (1, 1, False)
+
+
+def test_a_row_under_another_run_s_name_is_refused(repository):
+    root, commit = repository
+    (root / "plan.toml").write_text("a = 1\n")
+    put(root, [commit("plan")])
+    line = json.loads((root / "mid.jsonl").read_text())
+    del line["check"]
+    line["run"] = "0123456789ab"
+    (root / "mid.jsonl").unlink()
+    append_record(root / "mid.jsonl", line)
+    with pytest.raises(StoreError, match="run 0123456789ab has the configuration of run "):
+        audit(root / "mid.jsonl", root / "plan.toml")
 
 
 def test_rows_of_the_pilots_that_were_removed_or_repeated_do_not_pass(repository):

@@ -12,6 +12,7 @@ from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.stats.seeds import MIN_SEEDS
 from spectrope.study.arms import FEW
 from spectrope.study.claim import chosen_claims
+from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.pilots import Pilots, RateAndEpochs
 from spectrope.study.plan import deviations, headline_of, plan, unplanned
 from spectrope.study.predictions import ALPHA
@@ -78,6 +79,7 @@ def test_thresholds_of_the_analysis_are_the_code_s():
     assert (analysis["minimum_seeds"], analysis["saturated_below"]) == (MIN_SEEDS, FEW)
     assert (analysis["learned"], analysis["reached"]) == (LEARNED, REACHED)
     assert analysis["ablated"] == EXAMPLES
+    assert plan()["claims"]["grok-distribution"]["control"] == GROKKED
     rule = {"gap": DEFAULT_RULE.gap, "share": DEFAULT_RULE.share, "level": DEFAULT_RULE.level}
     assert plan()["deposit"] == rule
     assert analysis["words"] == [word for word in WORDS if word != "not testable here"]

@@ -11,6 +11,7 @@ from spectrope.lab import DEFAULT_RULE, Experiment, experiment
 from spectrope.study.predictions import AtLeast, AtMost, InRuns, Values
 from spectrope.study.quantities import Seen, deposit, errors, fitted, gap, held_out, hits, log_odds
 from spectrope.study.verdict import Limit, Part
+from spectrope.tasks.distance import Distance
 
 # The paper's six encodings, in the digest's names. Its "relative" is T5's in the text, a learned table in its
 # code; switch R4 turns the one into the other, so both stand under the same name.
@@ -144,6 +145,13 @@ def arm_name(arm: str) -> str:
     if last.isdigit():
         return f"RoPE on {last} heads"
     return ", ".join(NAMES_AND_MLA.get(word, word) for word in words if word not in TASKS)
+
+
+def length_only(experiment: Experiment) -> float | None:
+    """Best accuracy on Task 1, in percent, of a model that does not see the order of tokens; None on other
+    tasks."""
+    task = experiment.task.build()
+    return 100 * task.length_only_accuracy() if isinstance(task, Distance) else None
 
 
 def runs_with_a_deposit(seen: Seen, arm: str, words: str, layers: Iterable[int]) -> Part:

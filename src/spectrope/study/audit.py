@@ -12,9 +12,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from spectrope.core import StoreError
-from spectrope.store import read_records
-from spectrope.study.plan import DEVIATIONS, FILE, is_chosen, is_named, pilot_file
+from spectrope.core import StoreError, config_hash
+from spectrope.lab import DATA_VERSION
+from spectrope.store import RESULTS_VERSION, read_records
+from spectrope.study.plan import DEVIATIONS, FILE, has_pilots, is_chosen, is_named, pilot_file
+from spectrope.study.plan import plan as plan_now
 
 # The code that decides verdicts from rows, and the code that trains and measures.
 ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"), FILE.parent.with_name("lab") / "ablation")
@@ -107,11 +109,14 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
     """
     root = Path(_git(plan.parent, "rev-parse", "--show-toplevel"))
     name = plan.resolve().relative_to(root.resolve()).as_posix()
-    pilots = pilot_file(rows.stem)
-    watched = {file: _whole(file) for file in (rows, *([rows.with_name(pilots)] if pilots else []))}
-    records = watched[rows]
+    records = _whole(rows)
     ends = _ends(records)
     versions = _versions(root, name, [max(times) for times in ends.values() if times])
+    sections = [_section(root, version.commit, name, rows.stem) for version in versions]
+    pilots = dict.fromkeys(pilot_file(section) for section in (*sections, plan_now().get(rows.stem, {})))
+    watched = {rows: records} | {
+        file: _whole(file) for one in pilots if one and (file := rows.with_name(one))
+    }
     newest = {record.get("run"): record for record in records}.values()
     counts = Counter(_commit(record) for record in newest)
     decoders = Counter(_commit(record) for record in newest if "encoding_name" in record.get("config", {}))
@@ -127,7 +132,7 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
         else:
             under[_digest(root, commit, name)] += n
             laboratory[_tree(root, commit, LABORATORY)] += n
-            if not is_chosen(tomllib.loads(_git(root, "show", f"{commit}:{name}")).get(rows.stem, {})):
+            if any(map(has_pilots, sections)) and not is_chosen(_section(root, commit, name, rows.stem)):
                 unchosen += decoders[commit]
     told = _deviations(root)
     removed = dict.fromkeys(run for file in watched for run in _removed(root, file))
@@ -156,7 +161,15 @@ def _whole(rows: Path) -> Sequence[Mapping[str, Any]]:
     records, complaints = read_records(rows) if rows.exists() else ([], [])
     if complaints:
         raise StoreError(f"{rows}: {complaints[0]} The audit needs a file of whole rows.")
+    for record in records:
+        if (own := config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)) != record.get("run"):
+            raise StoreError(f"{rows}: run {record.get('run')} has the configuration of run {own}.")
     return records
+
+
+def _section(root: Path, commit: str, name: str, scale: str) -> Mapping[str, Any]:
+    """What the plan of a commit has of a scale."""
+    return tomllib.loads(_git(root, "show", f"{commit}:{name}")).get(scale, {})
 
 
 def _commit(record: Mapping[str, Any]) -> Any:

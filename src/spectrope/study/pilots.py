@@ -52,7 +52,7 @@ class Pilots:
 
     def file(self, folder: Path) -> Path:
         """Where their rows go, apart from those that count."""
-        return folder / pilot_file(self.scale)
+        return folder / pilot_file(plan()[self.scale])
 
     @property
     def seeds(self) -> range:

@@ -9,6 +9,7 @@ from typing import Any
 
 FILE = Path(__file__).with_name("preregistration.toml")
 DEVIATIONS = Path(__file__).with_name("deviations.toml")
+PILOTED = ("distance", "counting")  # Tasks whose learning rate and epochs pilots choose.
 HASH = re.compile(r"[0-9a-f]{7,40}")
 
 
@@ -38,22 +39,25 @@ def planned_scales() -> list[str]:
     return list(dict.fromkeys(section["scale"] for section in plan().values() if "scale" in section))
 
 
-def pilot_file(scale: str) -> str:
-    """Name of the file of rows of a scale's pilots; empty if it has none."""
-    return Path(plan().get(scale, {}).get("pilots", {}).get("file", "")).name
+def pilot_file(section: Mapping[str, Any]) -> str:
+    """Name of the file of rows of a scale's pilots; empty if its section names none."""
+    return Path(section.get("pilots", {}).get("file", "")).name
+
+
+def has_pilots(section: Mapping[str, Any]) -> bool:
+    """Whether the section of a scale, of any version of the plan, leaves a choice to pilots."""
+    return not section.keys().isdisjoint(("order", "pilots"))
 
 
 def is_chosen(section: Mapping[str, Any]) -> bool:
-    """Whether the section of a scale leaves no learning rate and no number of epochs to its pilots.
+    """Whether the section of a scale, of any version of the plan, has the learning rate and epochs of each
+    task."""
+    return all(_is_determined(section.get("chosen", {}).get(task, {})) for task in PILOTED)
 
-    Args:
-        section: Of any version of the plan. Without an order of runs or pilots, there is nothing to choose.
-    """
-    if section.keys().isdisjoint(("order", "pilots")):
-        return True
-    chosen, tasks = section.get("chosen", {}), section.get("examples", {})
-    determined = (chosen.get(task, {}).keys() >= {"learning_rate", "epochs"} for task in tasks)
-    return bool(chosen) and all(determined)
+
+def _is_determined(one: Mapping[str, Any]) -> bool:
+    rate, epochs = one.get("learning_rate"), one.get("epochs")
+    return isinstance(rate, float) and rate > 0 and isinstance(epochs, int) and epochs > 0
 
 
 def unplanned(claim: str, scale: str) -> str:

@@ -9,7 +9,7 @@ from spectrope.study.arms import NAMES_AND_MLA, TASKS, arm_name
 from spectrope.study.claims import confounds
 from spectrope.study.claims.confounds import Confounds, switched
 from spectrope.study.claims.distance_ordering import DistanceOrdering
-from spectrope.study.page.page import cell, headline_cell
+from spectrope.study.page.page import cell, headline_note
 from spectrope.study.quantities import Seen, own_ablation
 
 CLAIM = Confounds()
@@ -75,7 +75,7 @@ def test_a_model_that_does_not_see_the_order_of_tokens_is_not_called_unfinished(
     assert (
         "removing R1 alone from `released` undoes 20.0 of 60.0 points, -10.0 [-10.0 to -10.0]" in part.beside
     )
-    assert part.beside in headline_cell(verdict)
+    assert part.beside in headline_note(verdict)
     missed = next(one.part for one in verdict.findings if "whose removal" in one.part.quantity)
     assert missed.untrained == "NoPE, controlled 83.0 %, NoPE, without R1 43.0 %"
 

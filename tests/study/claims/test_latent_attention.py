@@ -58,6 +58,10 @@ def test_an_arm_that_has_not_finished_its_training_is_named():
     verdict = CLAIM.judge(rows_of(CLAIM, tell))
     assert verdict.word == "reproduced"
     assert verdict.headline.part.untrained == "MLA 20.0 %"
+    assert verdict.headline.part.beside.startswith(
+        "MLA answers 20.0 % of its training examples, and 21.3 % are possible without the order of tokens"
+    )
+    assert CLAIM.judge(rows_of(CLAIM, say(TABLE_1))).headline.part.beside == ""
 
 
 def test_a_cost_of_nothing_at_the_ceiling_is_saturated():

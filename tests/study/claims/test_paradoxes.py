@@ -32,6 +32,16 @@ def test_gaps_that_go_with_errors_or_against_them(slope, word):
     assert (ahead.word, behind.word) == ("reproduced", "reproduced")
 
 
+def test_runs_of_which_fewer_than_half_err_are_saturated():
+    def tell(arm, seed):
+        errs = arm == "rope/0.3" and seed % 2
+        return say(2.0)(arm, seed) | ({} if errs else {"test": 100.0})
+
+    verdict = CLAIM.judge(rows_of(CLAIM, tell, seeds=12))
+    assert verdict.word == "saturated"
+    assert verdict.headline.part.beside == "6 of 36 runs err at all, none at dropout 0, 0.1"
+
+
 def test_its_runs_are_those_of_other_claims():
     arms = CLAIM.arms("controlled", "mini", 3)
     assert arms["rope/0"] == Dropout().arms("controlled", "mini", 3)["rope/0"]

@@ -143,7 +143,8 @@ def test_no_run_counts_before_the_plan_has_its_rate(tmp_path, capsys, monkeypatc
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("name", ["0123456789ab-dirty", "version 0.1.0"])
 def test_no_run_at_a_planned_scale_comes_from_code_that_is_not_committed(tmp_path, capsys, monkeypatch, name):
-    monkeypatch.setattr(pilots, "plan", lambda: {"mid": {"pilots": {}, "chosen": {"distance": {}}}})
+    chosen = {task: {"learning_rate": 0.01, "epochs": 4} for task in ("distance", "counting")}
+    monkeypatch.setattr(pilots, "plan", lambda: {"mid": {"pilots": {}, "chosen": chosen}})
     monkeypatch.setattr(pilots, "commit", lambda: name)
     line = refused(capsys, "claims", "run", "1", "--scale", "mid")
     assert f"a row at scale 'mid' counts only if its code is committed, and this is {name}" in line

@@ -50,7 +50,7 @@ def test_rope_first_tells_errors_and_what_the_other_conditions_show():
     assert "absolute on 1,440." in told
     assert "by 25 % of the steps, the next encoding by 75 %" in told
     assert "Under `described` it leads: +5.0 points against" in told
-    assert "Under `released` it falls behind: -9.0 points against random, the nearest" in told
+    assert "Under `released` it falls behind: -9.0 points against random, the strongest rival" in told
     assert "rate of its own" not in told
 
 

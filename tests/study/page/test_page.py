@@ -26,7 +26,7 @@ from spectrope.study.claims.partial_rope import PartialRoPE
 from spectrope.study.claims.tuned import DistanceOrderingTuned, tuned_forms
 from spectrope.study.page import write_replication
 from spectrope.study.page.extras.confounds import waterfall, waterfalls
-from spectrope.study.page.page import cell, headline_cell, left_open, machines, seconds_each
+from spectrope.study.page.page import cell, headline_cell, headline_note, left_open, machines, seconds_each
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
 
@@ -44,14 +44,19 @@ def test_the_page_opens_with_a_verdict_for_each_claim(tmp_path):
     page = write_replication(study(*claims, seeds=(0,)), StudyRows(), tmp_path / "replication.md").read_text()
     head, own = page.split("One **headline part** decides")[0].split("### Our own predictions")
     for claim in claims:
-        assert f"| {claim.number}. [{claim.title}](#{claim.kind}) (" in (own if claim.ours else head)
+        place = own if claim.ours else head
+        line = next(one for one in place.splitlines() if one.startswith(f"| {claim.number}. [{claim.title}]"))
+        assert f"(#{claim.kind})" in line
+        assert claim.quote in line
+        assert f"({claim.source})" in line
         assert f'<a id="{claim.kind}"></a>' in page
         assert claim.unplanned in page
     lines = [line for line in (head + own).splitlines() if line.startswith("| ")]
     assert len(lines) == len(claims) + 4
     assert not (tmp_path / "images").exists()  # Nothing has been run.
     assert "(#single-head) | controlled | 12 | 12 | 0 |" in page
-    assert "| not testable here: not run | not testable here: not run |" in head
+    assert "| not testable here | not testable here |" in head
+    assert "`controlled` and `described` and `released`: not testable here: not run." in head
     assert "at `mini` of 3, layer 0 alone. Layers and heads count from 0;" in page
     assert "Rates were chosen by accuracy on one seed" in page
 
@@ -60,12 +65,10 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     rows = rows_of(DistanceOrdering(), say)
     rows.complaints.append(Complaint("mini.jsonl, line 7: no record with a checksum."))
     page = write_replication(study(DistanceOrdering()), rows, tmp_path / "replication.md").read_text()
-    left = "not testable here: not run"
+    left = "not testable here"
     line = next(line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE ahead"))
-    assert re.search(
-        rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6; nearest: absolute \| {left} \| {left} \|$",
-        line,
-    )
+    assert re.search(rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6 \| {left} \| {left} \|$", line)
+    assert "`controlled`: nearest: absolute" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 0.2 log odds | 5.8 | 3." in line
     assert "reproduced" not in line  # A part that decides nothing has no word.
@@ -83,7 +86,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     [
         (6, 90.0, "**reproduced** 1."),
         (6, 61.5, "**undecided** "),
-        (3, 95.0, "not testable here: 3 of at least 6 seeds for RoPE on all heads minus on a quarter"),
+        (3, 95.0, "not testable here"),
     ],
 )
 def test_a_verdict_is_a_word_with_its_effect_or_a_reason(seeds, test, told):
@@ -91,7 +94,10 @@ def test_a_verdict_is_a_word_with_its_effect_or_a_reason(seeds, test, told):
     rows = rows_of(
         claim, lambda arm, seed: {"test": test + 5 * jitter(seed) if arm == "8" else 60.0}, seeds=seeds
     )
-    assert headline_cell(claim.judge(rows)).startswith(told)
+    verdict = claim.judge(rows)
+    assert headline_cell(verdict).startswith(told)
+    reason = "not testable here: 3 of at least 6 seeds for RoPE on all heads minus on a quarter"
+    assert headline_note(verdict).startswith(reason) == (seeds == 3)
 
 
 def test_a_word_that_the_number_of_decisions_leaves_open_is_marked():
@@ -199,7 +205,7 @@ def test_a_page_of_fresh_seeds_says_so(tmp_path):
     fresh = replace(study(DistanceOrdering()), seeds=(6, 7))
     page = write_replication(fresh, rows_of(DistanceOrdering(), say), tmp_path / "replication.md").read_text()
     assert "This page repeats the tests on new seeds; the first 6 do not count." in page
-    assert "| not testable here: not run | not testable here: not run | not testable here: not run |" in page
+    assert "| not testable here | not testable here | not testable here |" in page
 
 
 def test_runs_that_lack_a_measurement_are_told_from_runs_that_were_not_made(tmp_path):

@@ -10,14 +10,13 @@ import numpy as np
 from spectrope.encodings.nope import NoPE
 from spectrope.lab import AnyExperiment, Experiment, Job
 from spectrope.stats import MIN_SEEDS
-from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, run_of, untrained
+from spectrope.study.arms import NAMES_AND_MLA, TASKS, Arms, length_only, run_of, untrained
 from spectrope.study.claim import Claim
 from spectrope.study.conditions import SWITCHES, alone, without
 from spectrope.study.predictions import ALPHA, AtLeast, Values, Within, largest
 from spectrope.study.quantities import ABLATION, Quantity, Seen, difference, gap, held_out, shallow
 from spectrope.study.rows import StudyRows
 from spectrope.study.verdict import Part
-from spectrope.tasks.distance import Distance
 
 # Switches of the ablation, by the tables that they leave on runs without any other switch.
 ABLATIONS: Mapping[str, Mapping[str, str]] = {
@@ -107,8 +106,9 @@ class Confounds(Claim, name="confounds"):
         "difference. That some switch suffices for half of it holds if the one with the largest effect does, "
         "by Student's t at a level corrected for the number of switches (Bonferroni), and fails if each "
         "falls short. For NoPE, RoPE and MLA on Task 1 each switch is also removed from `released` by "
-        "itself, if these runs exist: a supplementary part, which decides nothing. Switches without runs are "
-        "named. The headline was chosen among 16 quantities after these rows existed, for which nothing is "
+        "itself, if these runs exist: a supplementary part, which decides nothing; more would exceed the "
+        "four hours of training that this edition had for them. Switches without runs are named. The "
+        "headline was chosen among 16 quantities after these rows existed, for which nothing is "
         "corrected. R9, R10 and R12 concern the ablation alone, and act on the same runs. Gaps are of "
         "models that reach half of the best possible accuracy. A switch may do more than the whole, which "
         "others then undo; quantities whose difference is shown to be less than 5 points are left out."
@@ -224,8 +224,7 @@ def _without_order(seen: Seen, arm: str) -> float | None:
     one = None if row is None else Experiment.of(row.experiment)
     if one is None or one.model.causal or not isinstance(one.model.encoding, NoPE.Config):
         return None
-    task = one.task.build()
-    return 100 * task.length_only_accuracy() if isinstance(task, Distance) else None
+    return length_only(one)
 
 
 def _gap_effects(seen: Seen, runs: str, words: str, layers: Iterable[int] | None) -> ConfoundEffects:
@@ -260,11 +259,14 @@ def _reverse(effects: ConfoundEffects) -> str:
     if not effects.removed or len((part := _missed(effects)).values) < 2:
         return ""
     beyond = part.prediction.weigh(_array(part.values)).interval
-    whole = abs(float(np.mean([effects.whole[seed] for seed in part.values])))
     name, _, _ = part.note.partition(";")
+    undone, whole = (
+        abs(float(np.mean([values[seed] for seed in part.values])))
+        for values in (effects.removed[name], effects.whole)
+    )
     return (
-        f"conversely, removing {name} alone from `released` undoes {beyond.estimate + HALF * whole:.1f} of "
-        f"{whole:.1f} points, {beyond.estimate:.1f} [{beyond.low:.1f} to {beyond.high:.1f}] beyond half"
+        f"conversely, removing {name} alone from `released` undoes {undone:.1f} of {whole:.1f} points, "
+        f"{beyond.estimate:.1f} [{beyond.low:.1f} to {beyond.high:.1f}] beyond half"
     )
 
 

@@ -12,7 +12,7 @@ from spectrope.stats import spearman, t_interval
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
 from spectrope.study.predictions import AtLeast, Values, Within
-from spectrope.study.quantities import Quantity, Seen
+from spectrope.study.quantities import Quantity, Seen, difference
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
@@ -72,8 +72,8 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
             quantity="test accuracy against the share of the class that trains, over squares and strips",
             prediction=AtLeast(RHO, "rho"),
             values=_correlations(seen, share_trained),
-            note=_by_size(seen),
-            beside=_by_size(seen),
+            note=_rivals(seen),
+            beside=_rivals(seen),
         )
 
 
@@ -113,16 +113,22 @@ def pairs_trained(row: StudyRow) -> float | None:
     return None if one is None else float(one.task.build().split(one.seed).trains.sum())
 
 
-def _by_size(seen: Seen) -> str:
-    """The same correlation for the number of training pairs alone, which also differs between the holes."""
-    rhos = _correlations(seen, pairs_trained)
-    if len(rhos) < 2:
-        return ""
-    by_size = t_interval(np.array(list(rhos.values())))
-    return (
-        f"with the number of training pairs instead {by_size.estimate:.2f} [{by_size.low:.2f} to "
-        f"{by_size.high:.2f}]: the two cannot be told apart"
-    )
+def _rivals(seen: Seen) -> str:
+    """The same correlation for what else differs between the holes, and whether it differs from that."""
+    own = _correlations(seen, share_trained)
+    rivals = {
+        "number of training pairs": pairs_trained,
+        "share of test pairs outside the hole": _not_held_out,
+    }
+    told = []
+    for words, quantity in rivals.items():
+        rhos = _correlations(seen, quantity)
+        if len(rhos) < 2:
+            continue
+        rho, more = (t_interval(np.array(list(one.values()))) for one in (rhos, difference(rhos, own)))
+        apart = "" if more.low > 0 or more.high < 0 else ", not shown to differ"
+        told.append(f"with the {words} instead {rho.estimate:.2f} [{rho.low:.2f} to {rho.high:.2f}]{apart}")
+    return "; ".join(told)
 
 
 def _correlations(seen: Seen, quantity: Quantity) -> Values:

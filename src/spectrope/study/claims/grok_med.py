@@ -35,7 +35,7 @@ class GrokMed(GrokClaim, name="grok-med"):
         "excluded loss take the key frequencies of the moment, not those of the trained model. One "
         "difference per seed, Student's t. MED is closest if it is shown to be closer than each of the "
         "others; it is not if one of them is shown to be as close, at a level corrected for their number "
-        "(Bonferroni); the interval is that of the nearest, not corrected for the choice. "
+        "(Bonferroni); the interval is that of the strongest rival, not corrected for the choice. "
         "Any quantity with a trend correlates with the loss to some extent, as the step number shows; "
         "`spectrope grok --compare-measures` gives leads and partial correlations too. Twice as many seeds "
         "as of other claims: 12 to 17 left every part undecided, and 18 to 23 chose the number."
@@ -58,12 +58,13 @@ class GrokMed(GrokClaim, name="grok-med"):
         )
         leads = {name: difference(med, seen.values("random", _strength(name))) for name in RIVALS}
         near, prediction = AtLeastEach.of_margins(LEAD, "rho", leads)
+        told = "; ".join(one for one in (f"strongest rival: {RIVALS[near]}", _told(med, step)) if one)
         yield Part(
             quantity="strength of MED minus that of each earlier measure",
             prediction=prediction,
             values=leads[near],
-            note=f"nearest: {RIVALS[near]}",
-            beside=f"nearest: {RIVALS[near]}",
+            note=told,
+            beside=told,
         )
         for name, told in RIVALS.items():
             yield Part(

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from spectrope.lab import AnyExperiment
+from spectrope.lab import AnyExperiment, Experiment
 from spectrope.study.arms import (
     NAMES_AND_MLA,
     TASKS,
     Arms,
     ahead,
     by_encoding,
+    length_only,
     log_odds_of,
     no_head_stands_out,
     saturated,
@@ -18,7 +19,7 @@ from spectrope.study.arms import (
 )
 from spectrope.study.claim import Claim
 from spectrope.study.predictions import AtMost
-from spectrope.study.quantities import ABLATION, Seen, gap, held_out
+from spectrope.study.quantities import ABLATION, Seen, fitted, gap, held_out
 from spectrope.study.verdict import Part
 
 SMALL = 10.0  # Points that count as a small cost in accuracy, at most.
@@ -78,6 +79,7 @@ class LatentAttention(Claim, name="latent-attention"):
             paper=92.64 - 88.34,
             saturated=saturated(seen, ("distance/rope", "distance/mla")),
             untrained=untrained(seen, ("distance/rope", "distance/mla")),
+            beside=_without_order(seen),
         )
         for task, first, second in (
             ("distance", "rope", "mla"),
@@ -94,6 +96,20 @@ def _ahead(seen: Seen, task: str, first: str, second: str) -> Part:
     words = f"{TASKS[task]}, {NAMES_AND_MLA[first]} minus {NAMES_AND_MLA[second]}"
     paper = log_odds_of(TABLE_1[task][first]) - log_odds_of(TABLE_1[task][second])
     return ahead(seen, first, second, words, paper, f"{task}/")
+
+
+def _without_order(seen: Seen) -> str:
+    """That MLA fits no more of its training examples than without the order of tokens; else empty."""
+    rows = [row for (arm, _), row in seen.rows.items() if arm == "distance/mla"]
+    one = Experiment.of(rows[0].experiment) if rows else None
+    best = None if one is None else length_only(one)
+    reached = seen.values("distance/mla", fitted).values()
+    if best is None or not reached or fmean(reached) >= best:
+        return ""
+    return (
+        f"MLA answers {fmean(reached):.1f} % of its training examples, and {best:.1f} % are possible without "
+        "the order of tokens; claim 11 has MLA without each switch"
+    )
 
 
 def _others(seen: Seen) -> str:

@@ -6,7 +6,7 @@ from spectrope.study.arms import Arms, ahead, distance_at, run_of
 from spectrope.study.claim import Claim
 from spectrope.study.claims.extrapolation import within_arms
 from spectrope.study.predictions import AtLeast
-from spectrope.study.quantities import ABLATION, Seen, gap, log_odds
+from spectrope.study.quantities import ABLATION, Seen, errors, gap, log_odds
 from spectrope.study.rows import StudyRow
 from spectrope.study.verdict import Part
 
@@ -34,8 +34,8 @@ class Paradoxes(Claim, name="paradoxes"):
         "Pearson's correlation once each rate's mean over seeds is taken off and what is left is divided by "
         "its standard deviation, by the jackknife over seeds, as in claim 9. A seed counts once all its "
         "rates have run. Twice as many seeds as of other claims. The claim was stated after its rows at "
-        "`mini` were there, so that its word on them "
-        "is exploratory."
+        "`mini` were there, so that its word on them is exploratory. It is saturated where fewer than "
+        "half of these runs make any error."
     )
     paper = "no number in the summaries at hand"
     conditions = ("controlled",)
@@ -62,11 +62,20 @@ class Paradoxes(Claim, name="paradoxes"):
             [seen.values(arm, quantity, only_learned=True) for arm in rates]
             for quantity in (gap(), odds_of_error)
         )
+        wrong = {
+            rate: list(seen.values(f"rope/{rate:g}", errors, only_learned=True).values()) for rate in RATES
+        }
+        n = sum(map(len, wrong.values()))
+        n_err = sum(count > 0 for some in wrong.values() for count in some)
+        flat = ", ".join(f"{rate:g}" for rate, some in wrong.items() if some and not any(some))
+        told = f"{n_err} of {n} runs err at all" + f", none at dropout {flat}" * bool(flat)
         yield Part(
             quantity="gap against log odds of an error, over runs of RoPE at the same dropout",
             prediction=AtLeast(CORRELATION, "r"),
             values=within_arms(gaps, odds, seeds),
-            note="seeds are pseudo-values of the jackknife",
+            saturated=2 * n_err < n,
+            note=f"{told}; seeds are pseudo-values of the jackknife",
+            beside=told,
         )
         yield ahead(seen, "distance/rope", "distance/nope", "Task 1, RoPE minus NoPE")
         yield ahead(seen, "counting/nope", "counting/rope", "Task 2, NoPE minus RoPE")

@@ -1,6 +1,7 @@
 """Summary sentences, each computed from rows, and omitted if the rows are missing."""
 
 from collections.abc import Collection, Iterable, Iterator
+from math import floor
 from statistics import fmean
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ from scipy import stats
 
 from spectrope.lab import experiment
 from spectrope.stats import MIN_SEEDS, Interval, t_interval
-from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS, untrained
+from spectrope.study.arms import FITTED, NAMES, RIVALS, TASKS, length_only, untrained
 from spectrope.study.claim import Claim
 from spectrope.study.claims.confounds import Confounds
 from spectrope.study.claims.distance_ordering import DistanceOrdering
@@ -34,7 +35,6 @@ from spectrope.study.quantities import (
 )
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
-from spectrope.tasks.distance import Distance
 
 LEARNED = 90.0  # Percent.
 LEVEL = 0.05  # Of p-values that a sentence is built on.
@@ -59,9 +59,8 @@ def _causal_mask(study: Study, rows: StudyRows) -> Iterator[str]:
             if name != "R1" and len(values := _values(seen, f"distance/nope/{name}", held_out)) >= MIN_SEEDS
         }
         tried = ", ".join(others)
-        rest = (
-            f" Of the others tried alone there ({tried}) none brings it below {min(others.values()):.1f} %."
-        )
+        least = floor(10 * min(others.values(), default=0.0)) / 10
+        rest = f" Of the others tried alone there ({tried}) none brings it below {least:.1f} %."
         yield (
             "**Without the causal mask NoPE fails on Task 1.** Under `controlled`, a decoder without "
             f"positional encoding reaches {_mean(with_mask):.1f} %, and without the mask (R1 alone) "
@@ -78,15 +77,15 @@ def _blind(study: Study) -> str:
     here, there = (_by_length(scale) for scale in (study.scale, "paper"))
     return (
         " Without mask and encoding the model does not see the order of the words: from the length of a "
-        f"sequence, the best possible accuracy is {100 * here:.1f} %, and {100 * there:.1f} % at the paper's "
+        f"sequence, the best possible accuracy is {here:.1f} %, and {there:.1f} % at the paper's "
         f"sizes, where Table 1 has {TABLE_1['distance']['nope']} %."
     )
 
 
 def _by_length(scale: str) -> float:
-    task = experiment("distance", "nope", scale=scale).task.build()
-    assert isinstance(task, Distance)
-    return task.length_only_accuracy()
+    best = length_only(experiment("distance", "nope", scale=scale))
+    assert best is not None
+    return best
 
 
 def _unfinished(seen: Seen, settings: Iterable[str]) -> str:
@@ -157,7 +156,7 @@ def _with_confounds(study: Study, rows: StudyRows) -> Iterator[str]:
         said = "leads" if ahead else "falls behind" if behind else "is not shown to lead"
         yield (
             f" Under `{condition}`{unfinished} it {said}: {lead.points:+.1f} points against "
-            f"{NAMES[lead.rival]}, the nearest in log odds, {lead.odds.estimate:+.2f} "
+            f"{NAMES[lead.rival]}, the strongest rival in log odds, {lead.odds.estimate:+.2f} "
             f"[{lead.odds.low:+.2f} to {lead.odds.high:+.2f}]."
         )
 
@@ -190,7 +189,17 @@ def _dropout(study: Study, rows: StudyRows) -> Iterator[str]:
         "and no verdict on claim 4, which takes models as deep as the paper's). In the first two thirds of "
         f"the layers RoPE has a deposit {deep.words()}. In the first half, by which claims 3 and 4 are "
         f"judged, it has one {half.words()}. At 0.1, runs with a deposit in any layer: {deposits_by_name}."
+        f"{_without_dropout(pairs)}"
     )
+
+
+def _without_dropout(pairs: Seen) -> str:
+    """Deposits in any layer without dropout; empty where ALiBi has no such run."""
+    counts = {name: _values(pairs, f"{name}/0", deposit()) for name in ("rope", "alibi")}
+    if not counts["alibi"]:
+        return ""
+    told = ", ".join(f"{NAMES[name]} {sum(one.values()):.0f} of {len(one)}" for name, one in counts.items())
+    return f" Without dropout: {told}."
 
 
 class Lost(NamedTuple):

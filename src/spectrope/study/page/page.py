@@ -134,6 +134,7 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
     templates.filters["plain"] = plain
     judged = [(section.claim, verdict) for section in sections for verdict in section.verdicts]
     write_page(effects(judged, open_words).write_csv(), path.with_suffix(".csv"), ".csv")
+    theirs, own = ([one for one in sections if one.claim.ours == ours] for ours in (False, True))
     page = templates.get_template("replication.md").render(
         articles=list(dict.fromkeys(claim.article for claim in study.claims)),
         study=study,
@@ -155,8 +156,10 @@ def write_replication(study: Study, rows: StudyRows, path: Path) -> Path:
         each=seconds_each(planned, rows),
         untuned=untuned(study, rows),
         shallow=shallow_layers(study),
-        theirs=headline_table([one for one in sections if not one.claim.ours], study.conditions, open_words),
-        own=headline_table([one for one in sections if one.claim.ours], study.conditions, open_words),
+        theirs=headline_table(theirs, study.conditions, open_words),
+        notes=headline_notes(theirs),
+        own=headline_table(own, study.conditions, open_words),
+        own_notes=headline_notes(own),
         complaints=rows.complaints,
         table=quote(path.with_suffix(".csv").name),
         place=place,
@@ -174,14 +177,16 @@ def shallow_layers(study: Study) -> str:
 def headline_table(
     sections: Sequence[ClaimSection], conditions: Sequence[str], open_words: Container[tuple[str, str]]
 ) -> list[list[str]]:
-    """A line per claim: what is claimed and where, the paper's number, what decides, and the words."""
+    """A line per claim: what is claimed, the paper's sentence and its place, the paper's number, what
+    decides, and the words."""
     lines = []
     for section in sections:
         claim, verdicts = section.claim, {verdict.condition: verdict for verdict in section.verdicts}
         cells = [
             headline_cell(verdicts[name], open_words) if name in verdicts else "–" for name in conditions
         ]
-        entry = f"{claim.number}. [{claim.title}](#{claim.kind}) ({claim.source})"
+        quote = f" “{claim.quote}”" * bool(claim.quote)
+        entry = f"{claim.number}. [{claim.title}](#{claim.kind}){quote} ({claim.source})"
         headlines = (verdict.headline for verdict in section.verdicts)
         decides = next((one.part.quantity for one in headlines if one), "")
         lines.append([entry, claim.paper, decides, *cells])
@@ -189,24 +194,46 @@ def headline_table(
 
 
 def headline_cell(verdict: ClaimVerdict, open_words: Container[tuple[str, str]] = ()) -> str:
-    """The word of a verdict, with the effect that decides it, or the reason why none does."""
+    """The word of a verdict, with the effect that decides it."""
+    if verdict.word == "not testable here":
+        return verdict.word
+    finding = verdict.headline
+    assert finding is not None
+    mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
+    mark += "‡" if finding.part.untrained else ""
+    return f"**{verdict.word}**{mark} {effect(finding)}"
+
+
+def headline_notes(sections: Sequence[ClaimSection]) -> list[str]:
+    """A line per claim: what its effects alone do not tell, condition by condition."""
+    lines = []
+    for section in sections:
+        told: dict[str, list[str]] = {}  # Conditions of which the same is to be told.
+        for verdict in section.verdicts:
+            told.setdefault(headline_note(verdict), []).append(f"`{verdict.condition}`")
+        notes = " ".join(f"{' and '.join(names)}: {note}." for note, names in told.items() if note)
+        if notes:
+            lines.append(f"{section.claim.number}. [{section.claim.title}](#{section.claim.kind}). {notes}")
+    return lines
+
+
+def headline_note(verdict: ClaimVerdict) -> str:
+    """Why a verdict decides nothing; else what is to be known beside its effect; empty if nothing is."""
     finding = verdict.headline
     if verdict.word == "not testable here":
         exploratory = f" (exploratory: {effect(finding)})" if finding and finding.evidence else ""
         return f"not testable here: {verdict.reason.partition(';')[0]}{exploratory}"
     assert finding is not None
-    mark = "†" if (verdict.claim, verdict.condition) in open_words else ""
-    mark += "‡" if finding.part.untrained else ""
-    unfinished = f" (of its training examples, {finding.part.untrained})" * bool(finding.part.untrained)
-    beside = f"; {finding.part.beside}" * bool(finding.part.beside)
-    return f"**{verdict.word}**{mark} {effect(finding)}{unfinished}{beside}{_against(verdict)}"
+    unfinished = f"correct answers on training examples: {finding.part.untrained}"
+    notes = (unfinished * bool(finding.part.untrained), finding.part.beside, _against(verdict))
+    return "; ".join(note for note in notes if note)
 
 
 def _against(verdict: ClaimVerdict) -> str:
     """How many of the other parts are contradicted, where a claim is not."""
     others = [f for f in verdict.findings if not (f.headline or f.part.premise) and f.enough]
     n = sum(finding.word == "contradicted" for finding in others)
-    return f"; {n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
+    return f"{n} of {len(others)} other part{'s' * (len(others) != 1)} contradicted" if n else ""
 
 
 def repeated(study: Study, rows: StudyRows) -> list[list[str]]:

@@ -1,8 +1,9 @@
 """Search for a setting in which ResNet-18 groks on a processor: cheap settings first, a row for each.
 
-`python -m benchmarks.grok_shapes` trains what has no row yet and appends it to `results/grok-shapes.jsonl`,
-with the command that makes the same run, the processor time that it took and its course. `--minutes` of
-processor time are the most that one setting gets; a run that they end is stored as it is then, and says so.
+`python -m benchmarks.grok_shapes` trains each setting that has no finished row, and stores a row in
+`results/grok-shapes.jsonl`: the command that makes the same run, the processor time that it took, and its
+course. `--minutes` is the most processor time that one setting gets. A run that is cut off is stored with the
+steps that it reached, and trained anew by the next call, which replaces its row.
 `--picture FILE.svg` draws the courses of the stored rows and trains nothing.
 """
 
@@ -17,6 +18,7 @@ import altair as alt
 import torch
 import tyro
 
+from spectrope.console import chosen_seeds
 from spectrope.core.device import machine
 from spectrope.core.errors import Interrupted
 from spectrope.grokking.commands.grok_shapes import GrokShapes
@@ -28,19 +30,27 @@ from spectrope.store import append_record, read_records
 
 ROWS = Path(__file__).parents[1] / "results" / "grok-shapes.jsonl"
 FITTED, GROKKED, LASTING = 0.99, 0.95, 3  # Accuracies, and evaluations in a row that must reach them.
+BY_ITS_RULE = "by its rule"  # The end of a row that is finished; other rows are trained anew.
 KEPT = ("train_loss", "train_accuracy", "test_loss", "test_accuracy", "med", "uniformity", "weight_norm")
 DIGITS = 6  # Of the numbers in a row.
 
 SIX = "--sides 0 3 4 5 6 7 --resolution 16 --width 16"
 SHORT = f"{SIX} --steps 4000 --evaluate-every 50 --stop-after 500"
 LONG = f"{SIX} --steps 12000 --evaluate-every 50 --stop-after 500 --learning-rate 0.0003"
-FOUR = "--sides 0 3 4 5 --resolution 16 --width 8 --steps 20000 --evaluate-every 100 --stop-after 500"
-LONGER = f"{SIX} --steps 20000 --evaluate-every 100 --stop-after 500"
+EVERY = "--steps 20000 --evaluate-every 100 --stop-after 500"
+FOUR = f"--sides 0 3 4 5 --resolution 16 --width 8 {EVERY}"
+FOUR_WIDER = f"--sides 0 3 4 5 --resolution 16 --width 16 {EVERY}"
+LONGER = f"{SIX} {EVERY}"
 SEARCH = (
     f"{SHORT} --n-train 324 --decay decoupled --weight-decay 0.3",
     f"{LONG} --n-train 324 --decay decoupled --weight-decay 1",
     f"{SHORT} --n-train 648 --weight-decay 0.0001",
     f"{FOUR} --n-train 128 --decay decoupled --weight-decay 0.3",
+    f"{FOUR} --learning-rate 0.0003 --n-train 128 --decay decoupled --weight-decay 0.3",
+    f"{FOUR} --learning-rate 0.0003 --n-train 128 --decay decoupled --weight-decay 1",
+    f"{FOUR} --n-train 160 --decay decoupled --weight-decay 0.3",
+    f"{FOUR} --n-train 192 --decay decoupled --weight-decay 0.3",
+    f"{FOUR_WIDER} --n-train 128 --decay decoupled --weight-decay 0.3",
     f"{LONGER} --n-train 648 --decay decoupled --weight-decay 0.3",
     f"{LONGER} --n-train 324 --decay decoupled --weight-decay 0.3",
     f"{LONGER} --n-train 648 --weight-decay 0.0001",
@@ -48,15 +58,17 @@ SEARCH = (
 
 
 def experiment(options: str) -> ShapesExperiment:
-    """The run of some options of `spectrope grok-shapes`, of seed 0."""
+    """The run of some options of `spectrope grok-shapes`, which name one seed or none (0)."""
     config = (tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff)
-    return tyro.cli(GrokShapes, args=shlex.split(options), config=config).experiment(0)
+    command = tyro.cli(GrokShapes, args=shlex.split(options), config=config)
+    [seed] = chosen_seeds(command.seeds)
+    return command.experiment(seed)
 
 
 def row(options: str, runs: Path, minutes: float) -> dict[str, Any]:
     """Train one setting and describe what came of it."""
     one, begun = experiment(options), time.process_time()
-    ended = "by its rule"
+    ended = BY_ITS_RULE
     try:
         train(one, runs, torch.device("cpu"), stop=lambda: time.process_time() - begun > 60 * minutes)
     except Interrupted:
@@ -92,13 +104,25 @@ def rounded(value: float) -> float:
 
 
 def search(settings: tuple[str, ...], path: Path, runs: Path, minutes: float) -> None:
-    """Append a row for each setting that has none."""
-    done = {one["command"] for one in read_records(path)[0]} if path.exists() else set()
+    """Store a row for each setting that has no finished one."""
+    stored = read_records(path)[0] if path.exists() else []
+    done = {one["command"] for one in stored if one["ended"] == BY_ITS_RULE}
     for options in settings:
         if f"spectrope grok-shapes {options}" not in done:
             made = row(options, runs, minutes)
-            append_record(path, made)
+            replace_row(path, made)
             print(f"{made['command']}\n    {told(made)}", flush=True)
+
+
+def replace_row(path: Path, made: dict[str, Any]) -> None:
+    """Store a row in place of the one of the same command, if there is one, and else at the end."""
+    rows = {one["command"]: one for one in read_records(path)[0]} if path.exists() else {}
+    rows[made["command"]] = made
+    whole = path.with_name(f"new-{path.name}")
+    whole.unlink(missing_ok=True)
+    for one in rows.values():
+        append_record(whole, one)
+    whole.replace(path)
 
 
 def told(made: dict[str, Any]) -> str:

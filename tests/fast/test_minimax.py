@@ -72,6 +72,13 @@ def test_higher_degrees_are_no_worse_until_rounding(low, high):
     assert all(later < earlier or later < 1e-12 for earlier, later in pairwise(errors) if earlier < 0.5)
 
 
+@pytest.mark.parametrize(("degree", "reach"), [(10, 6.0), (12, 8.0), (16, 11.0)])
+def test_the_bound_is_close_to_the_error_on_wide_intervals(degree, reach):
+    polynomial = exp_polynomial(degree, -reach, reach)
+    worst = np.abs(relative_error(polynomial, np.linspace(-reach, reach, 100_001))).max()
+    assert worst <= polynomial.error_bound <= 1.2 * worst
+
+
 def test_the_straight_line_has_its_closed_form():
     """r has one inner extremum, where P' = P; equal moduli at both ends and there give the line."""
     polynomial = exp_polynomial(1, -1.0, 1.0)

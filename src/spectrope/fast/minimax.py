@@ -2,6 +2,7 @@ r"""Polynomials that approximate exp with the least relative error, with a certi
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -9,6 +10,7 @@ from numpy.polynomial import chebyshev
 from spectrope.core import require
 
 HIGHEST, WIDEST, EXCHANGES, GRID = 16, 24.0, 40, 8192
+PIECES = 4  # Of an interval; the slope is bounded on each.
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,9 @@ def exp_polynomial(degree: int, low: float, high: float) -> ExpPolynomial:
     The functions :math:`x^m e^{-x}` are a Chebyshev system: the best P is the one whose r takes its largest
     modulus at g + 2 points with alternating signs. r is sampled in steps of h; between samples its slope is
     :math:`(P'-P)e^{-x}`, where P' - P is sampled as well and cannot change by more than
-    :math:`\tfrac h2\cdot\tfrac{2}{b-a}\sum_k k^2|c_k|` in half a step, c being its Chebyshev coefficients. So
-    the returned bound is a proof, not an estimate.
+    :math:`\tfrac h2\cdot\tfrac{2}{b-a}\sum_k k^2|c_k|` in half a step, c being its Chebyshev coefficients.
+    This is done on pieces of the interval, because P' - P is far smaller at its lower end. So the returned
+    bound is a proof, not an estimate.
 
     Args:
         degree: g, from 1 to 16.
@@ -145,10 +148,17 @@ def _power(series: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def _error_bound(power: np.ndarray, low: float, high: float) -> float:
+    """A bound of the relative error: the largest of those of the pieces of the interval."""
+    ends = np.linspace(low, high, PIECES + 1)
+    return max(_bound_of_piece(power, *piece) for piece in pairwise(ends.tolist()))
+
+
+def _bound_of_piece(power: np.ndarray, low: float, high: float) -> float:
     """The largest of: a sampled error, what half a step to each side can add, and the sample's rounding."""
-    x = np.linspace(low, high, GRID + 1)
+    steps = GRID // PIECES
+    x = np.linspace(low, high, steps + 1)
     residual = np.polynomial.polynomial.polyval(x, power) * np.exp(-x) - 1
-    half = (high - low) / GRID / 2
+    half = (high - low) / steps / 2
     polynomial = np.polynomial.Polynomial(power)
     slope = polynomial.deriv() - polynomial
     in_t = slope(np.polynomial.Polynomial([(low + high) / 2, (high - low) / 2]))

@@ -14,7 +14,7 @@ stored rows is the part that was timed.
 
 import argparse
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
 from typing import Any
@@ -196,9 +196,14 @@ def _powers(first: Side, last: Side) -> dict[str, float]:
     return grown
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Time all cases up to a length, and store them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--longest", type=int, default=LENGTHS[-1])
     parser.add_argument("--repeats", type=int, default=2)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     run("fast_attention", cases(chosen.longest), threads=1, repeats=chosen.repeats, summary=summary)
+
+
+if __name__ == "__main__":
+    main()

@@ -156,14 +156,19 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
     alt.concat(*panels, columns=2).save(path)
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Search, or draw what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--runs", type=Path, default=Path("grok-runs"))
     parser.add_argument("--picture", type=Path)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     torch.set_num_threads(1)
     if chosen.picture:
         picture(read_records(ROWS)[0], chosen.picture)
     else:
         search(SEARCH, ROWS, chosen.runs, chosen.minutes)
+
+
+if __name__ == "__main__":
+    main()

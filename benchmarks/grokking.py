@@ -25,6 +25,7 @@ from spectrope.grokking.tasks.modular import ModularConfig, Pairs
 from spectrope.grokking.trainer import GrokTrainer
 from spectrope.store import open_run
 
+P = 97  # The paper's modulus.
 STEPS, GATED = 2, 3  # Steps per timed run, and compared before anything is timed.
 N_HEADS = ModularTransformer.Config().n_heads
 Triple = tuple[int, int, int]
@@ -33,7 +34,7 @@ Triple = tuple[int, int, int]
 def experiment(fraction: float) -> GrokExperiment:
     """The paper's two-layer setting."""
     training = GrokTraining(evaluate_every=100, stop=None)
-    return GrokExperiment(task=ModularConfig(p=97, fraction=fraction), training=training)
+    return GrokExperiment(task=ModularConfig(p=P, fraction=fraction), training=training)
 
 
 def trainer(one: GrokExperiment) -> GrokTrainer:
@@ -130,7 +131,7 @@ def case(fraction: float) -> Case:
         for _ in range(STEPS):
             theirs.step()
 
-    label = f"{STEPS} steps, p 97, 2 layers, fraction {fraction}"
+    label = f"{STEPS} steps, p {P}, 2 layers, fraction {fraction}"
     return Case(label, gate, fast, reference, ">= 4x")
 
 
@@ -140,5 +141,10 @@ def cases() -> Iterator[Case]:
     yield case(0.5)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Time both fractions, and store the times."""
     run("grokking", cases(), threads=2, repeats=3)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,7 +21,7 @@ values, and the processor time of the plan, of the planned kernel and of torch's
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -227,13 +227,15 @@ MODES: dict[str, Callable[[Path, int], Iterator[HeadReach | ShiftedHead | Served
     "serve": served,
 }
 
-if __name__ == "__main__":
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print, and store if asked, a row per head."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("what", nargs="?", choices=MODES, default="reach")
     parser.add_argument("--length", type=int, default=65_536)
     parser.add_argument("--out", type=Path)
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
     found = []
     for one in MODES[chosen.what](chosen.run, chosen.length):
         found.append(asdict(one))
@@ -241,3 +243,7 @@ if __name__ == "__main__":
         print(" ".join(f"{name} {value}" for name, value in shown.items()), flush=True)
     if chosen.out:
         chosen.out.write_text(json.dumps({"length": chosen.length, "heads": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,17 @@
 """Every command on the pages of grokking and fast attention runs, at a small size."""
 
+import importlib
 import re
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+import torch
 import transformers
+from benchmarks import fast_attention, grok_shapes, grokking
+from benchmarks.harness import Case
+from tests.checkpoints.adapters import trained
 from tests.checkpoints.audit.families import FAMILIES
 from tests.test_commands_of_docs import typed
 from tests.test_docs import ROOT
@@ -19,6 +25,7 @@ from spectrope.lab.training.scales import experiment
 
 FENCED = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(spectrope [^`]+)`")
+MODULE = re.compile(r"`python -m\s+([^`]+)`")
 OF_GROKKING = ("--steps", "3", "--evaluate-every", "1", "--seeds", "0", "--device", "cpu")
 OF_SHAPES = (
     *("--sides", "0", "3", "--resolution", "16", "--n-train", "8", "--batch-size", "4"),
@@ -33,6 +40,12 @@ OF_APPLICATIONS = {
     "claims run": ("--dry-run",),
     "train": ("--epochs", "1", "--examples", "60"),
 }
+OF_MODULES = {
+    "benchmarks.fast_attention": ("--longest", "256", "--repeats", "1"),
+    "benchmarks.trained_attention": ("--length", "512"),
+    "benchmarks.grok_shapes": ("--minutes", "1"),
+}
+PAGES = ["how-to/grokking", "how-to/fast-attention", "explanation/lower-bound"]
 
 
 def shown(page: Path) -> list[list[str]]:
@@ -59,7 +72,7 @@ def models(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("page", ["how-to/grokking", "how-to/fast-attention", "explanation/lower-bound"])
+@pytest.mark.parametrize("page", PAGES)
 def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
     monkeypatch.setattr(calibration, "LENGTHS", {"cpu": (64,), "cuda": (64,)})
     monkeypatch.setattr(calibration, "ROUNDS", 1)
@@ -70,3 +83,40 @@ def test_commands_of_grokking_and_fast_attention_run(page, models, monkeypatch):
             asked = [models.get(target if word == "RUN|CHECKPOINT" else word, word) for word in words]
             size = OF_APPLICATIONS.get(words[0], OF_APPLICATIONS.get(" ".join(words[:2]), ()))
             assert main([*asked, *size]) == 0, words
+
+
+def once(name: str, cases: Iterable[Case], **_: object) -> None:
+    """Check and compute each case once instead of timing it, which tests of the harness do."""
+    for case in cases:
+        case.gate()
+        case.fast()
+        print(name, case.label)
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """Modules of measurements, small, without times, storing nothing in the repository."""
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(fast_attention, "run", once)
+    monkeypatch.setattr(grokking, "run", once)
+    monkeypatch.setattr(fast_attention, "LENGTHS", (256,))
+    monkeypatch.setattr(grokking, "P", 11)
+    monkeypatch.setattr(trained, "STEPS", 1)
+    monkeypatch.setattr(grok_shapes, "ROWS", tmp_path / "rows.jsonl")
+    monkeypatch.setattr(grok_shapes, "SEARCH", (shlex.join(OF_SHAPES),))
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("here", "small")
+@pytest.mark.parametrize("page", PAGES)
+def test_modules_of_grokking_and_fast_attention_run(page, models, capsys):
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf-8")
+    commands = {" ".join(one.split()) for one in MODULE.findall(text)}
+    assert commands
+    for command in sorted(commands):
+        name, *words = command.split()
+        asked = [models.get(word, word) for word in words] + list(OF_MODULES.get(name, ()))
+        module = importlib.import_module(name)
+        module.main(asked) if name in OF_MODULES else module.main()
+        assert capsys.readouterr().out, command

@@ -48,8 +48,11 @@ SEARCH = (
     f"{FOUR} --n-train 128 --decay decoupled --weight-decay 0.3",
     f"{FOUR} --learning-rate 0.0003 --n-train 128 --decay decoupled --weight-decay 0.3",
     f"{FOUR} --learning-rate 0.0003 --n-train 128 --decay decoupled --weight-decay 1",
+    *(
+        f"{FOUR} --n-train 192 --decay decoupled --weight-decay 0.3{seed}"
+        for seed in ("", " --seeds 1", " --seeds 2")
+    ),
     f"{FOUR} --n-train 160 --decay decoupled --weight-decay 0.3",
-    f"{FOUR} --n-train 192 --decay decoupled --weight-decay 0.3",
     f"{FOUR_WIDER} --n-train 128 --decay decoupled --weight-decay 0.3",
     f"{LONGER} --n-train 648 --decay decoupled --weight-decay 0.3",
     f"{LONGER} --n-train 324 --decay decoupled --weight-decay 0.3",
@@ -148,12 +151,15 @@ def picture(rows: Sequence[dict[str, Any]], path: Path) -> None:
             for step, accuracy in zip(course["step"], course[column], strict=True)
         ]
         kinds, decay = len(task["sides"]), f"{training.get('decay', 'l2')} {training['weight_decay']:g}"
-        title = f"{task['n_train']} of {kinds**4:,} images, {decay}, rate {training['learning_rate']:g}"
+        title = alt.Title(
+            f"{task['n_train']} of {kinds**4:,} images, width {config['width']}, seed {config['seed']}",
+            subtitle=f"rate {training['learning_rate']:g}, decay {decay}",
+        )
         colour = alt.Color("images:N", title="images", scale=alt.Scale(range=["#1a65c8", "#d84a02"]))
         axis = alt.Y("accuracy:Q", title="accuracy, %", scale=alt.Scale(domain=[0, 100]))
         lines = alt.Chart(alt.Data(values=points), title=title).mark_line(strokeWidth=1.5)
-        panels.append(lines.encode(x="step:Q", y=axis, color=colour).properties(width=300, height=160))
-    alt.concat(*panels, columns=2).save(path)
+        panels.append(lines.encode(x="step:Q", y=axis, color=colour).properties(width=230, height=120))
+    alt.concat(*panels, columns=3).save(path)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from benchmarks.grok_shapes import ROWS, experiment, lasting, row, search, told
+from benchmarks.grok_shapes import ROWS, experiment, lasting, replace_row, row, search, told
 
 from spectrope.lab.experiments import written
 from spectrope.store import read_records
@@ -39,6 +39,22 @@ def test_a_search_adds_a_row_for_each_setting_once(tmp_path, capsys):
     assert not complaints
     assert made["steps"] == 3
     assert capsys.readouterr().out.count("fitted") == 1
+
+
+def test_a_row_that_was_cut_off_is_trained_anew_and_replaced(tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    whole = TINY.replace("--steps 3", "--steps 2")
+    replace_row(rows, row(TINY, tmp_path / "cut", minutes=0))
+    search((whole, TINY), rows, tmp_path / "runs", minutes=1)
+    stored = read_records(rows)[0]
+    assert [one["steps"] for one in stored] == [3, 2]
+    assert {one["ended"] for one in stored} == {"by its rule"}
+
+
+def test_a_setting_names_one_seed_at_most():
+    assert experiment(f"{TINY} --seeds 2").seed == 2
+    with pytest.raises(ValueError, match="too many values"):
+        experiment(f"{TINY} --seeds 0:2")
 
 
 def test_a_run_that_its_minutes_end_says_so(tmp_path):

@@ -4,7 +4,7 @@ import re
 
 # The contents beside a page would take the width that its tables need, so they stand below its title.
 WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
-CONTENTS = "```{contents}\n:local:\n:depth: 1\n```"
+CONTENTS = "```{contents}\n:local:\n:depth: 1\n:backlinks: none\n```"
 CLAIM = re.compile(r'<a id="([a-z0-9-]+)"></a>\n## (.*?)(?=\n<a id=|\n## |\Z)', re.DOTALL)
 
 

@@ -5,6 +5,9 @@ at a larger length. `python -m benchmarks.audit_memory` compares it with residen
 positions of six families; the stored ratios lie between 0.96 and 1.30.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from tests.checkpoints.audit.families import BLOOM, GPT2, T5, build, llama
@@ -20,11 +23,14 @@ from spectrope.core import ConfigError, UnsupportedError, growth, unwatched
 
 CPU = torch.device("cpu")
 LENGTH = 700
-MODELS = {
+ENCODER: dict[str, Any] = {**T5}
+NARROW: dict[str, Any] = {**GPT2}
+WIDE = NARROW | {"n_positions": LENGTH}
+MODELS: dict[str, Callable[[], Any]] = {
     "rotation": lambda: llama(max_position_embeddings=LENGTH),
-    "table": lambda: build("GPT2", "LMHeadModel", **GPT2 | {"n_positions": LENGTH}),
+    "table": lambda: build("GPT2", "LMHeadModel", **WIDE),
     "linear bias": lambda: build("Bloom", **BLOOM),
-    "bucketed bias": lambda: build("T5", "EncoderModel", **T5),
+    "bucketed bias": lambda: build("T5", "EncoderModel", **ENCODER),
 }
 
 
@@ -49,7 +55,7 @@ def test_the_estimate_is_near_what_is_allocated_at_a_larger_length(family):
 
 
 def test_a_length_that_does_not_fit_is_refused_with_the_largest_that_does(scarce):
-    model = llama(max_position_embeddings=8192)
+    model: Any = llama(max_position_embeddings=8192)
     with pytest.raises(ConfigError, match=r"8192 positions need about 0\.9 GiB") as refused:
         audit(model, length=8192, watch=unwatched)
     text = str(refused.value)
@@ -61,7 +67,7 @@ def test_a_length_that_does_not_fit_is_refused_with_the_largest_that_does(scarce
 
 def test_the_length_that_is_offered_is_accepted(monkeypatch):
     monkeypatch.setattr(capacity, "available_memory", lambda device: 2**25)
-    model = llama(max_position_embeddings=8192)
+    model: Any = llama(max_position_embeddings=8192)
     with pytest.raises(ConfigError, match="The largest length that fits is") as refused:
         audit(model, length=8192, watch=unwatched)
     offered = int(str(refused.value).partition("fits is ")[2].partition(";")[0])
@@ -70,7 +76,8 @@ def test_the_length_that_is_offered_is_accepted(monkeypatch):
 
 
 def test_the_command_ends_with_2_and_one_line(scarce, tmp_path, capsys):
-    llama(max_position_embeddings=8192).save_pretrained(tmp_path)
+    saved: Any = llama(max_position_embeddings=8192)
+    saved.save_pretrained(tmp_path)
     capsys.readouterr()
     assert main(["audit", str(tmp_path), "--length", "8192"]) == 2
     error = capsys.readouterr().err
@@ -84,4 +91,4 @@ def test_the_default_length_is_not_checked(scarce):
 
 def test_a_model_that_does_not_run_at_the_small_length_gives_its_own_reason(scarce):
     with pytest.raises(UnsupportedError, match="its configuration gives it 128 positions"):
-        audit(build("GPT2", "LMHeadModel", **GPT2), length=1024, watch=unwatched)
+        audit(build("GPT2", "LMHeadModel", **NARROW), length=1024, watch=unwatched)

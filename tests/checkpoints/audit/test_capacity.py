@@ -16,20 +16,21 @@ from spectrope import audit
 from spectrope.checkpoints.adapters import declared_config, evaluating
 from spectrope.checkpoints.audit import capacity
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.probe import Probe
+from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.probes.constant_content import attention_modules
 from spectrope.cli import main
 from spectrope.core import ConfigError, UnsupportedError, growth, unwatched
 
 CPU = torch.device("cpu")
 LENGTH = 700
+LINEAR: dict[str, Any] = {**BLOOM}
 ENCODER: dict[str, Any] = {**T5}
 NARROW: dict[str, Any] = {**GPT2}
-WIDE = NARROW | {"n_positions": LENGTH}
+WIDE: dict[str, Any] = NARROW | {"n_positions": LENGTH}
 MODELS: dict[str, Callable[[], Any]] = {
     "rotation": lambda: llama(max_position_embeddings=LENGTH),
     "table": lambda: build("GPT2", "LMHeadModel", **WIDE),
-    "linear bias": lambda: build("Bloom", **BLOOM),
+    "linear bias": lambda: build("Bloom", **LINEAR),
     "bucketed bias": lambda: build("T5", "EncoderModel", **ENCODER),
 }
 
@@ -44,7 +45,7 @@ def scarce(monkeypatch):
 def test_the_estimate_is_near_what_is_allocated_at_a_larger_length(family):
     model = MODELS[family]()
     inner = model.base_model
-    probe = Probe(model, inner, Declaration(**declared_config(model)), 1e-7, 2, 0)
+    probe = BothProbes(model, inner, Declaration(**declared_config(model)), 1e-7, 2, 0)
     with evaluating(model):
         modules = attention_modules(inner)
         predicted = growth.peak_growth(lambda n: probe.measured(modules[:1], n, exercised=False)).at(LENGTH)

@@ -3,7 +3,7 @@
 from spectrope.checkpoints.adapters import FAILURES, layer_name
 from spectrope.checkpoints.audit.declaration import layer_type
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.probe import Probe
+from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.probes.exercise import LONGEST
 from spectrope.core import ConfigError, SpectropeError, available_memory, peak_growth
 
@@ -14,7 +14,7 @@ OVERHEAD = (
 )
 
 
-def require_memory(probe: Probe, modules: list[str], length: int) -> None:
+def require_memory(probe: BothProbes, modules: list[str], length: int) -> None:
     """Refuse a length whose tensors do not fit into the memory that is available.
 
     The estimate measures one layer of each kind at a small length and extrapolates each allocation by its

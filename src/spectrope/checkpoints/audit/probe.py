@@ -37,7 +37,7 @@ class Probed:
 
 
 @dataclass(frozen=True, eq=False)
-class Probe:
+class BothProbes:
     """Both probes of one model, at any length.
 
     Args:

@@ -24,7 +24,7 @@ from spectrope.checkpoints.audit.fields import Declaration
 from spectrope.checkpoints.audit.layers import beyond, remedies_of
 from spectrope.checkpoints.audit.paths import paths_of
 from spectrope.checkpoints.audit.predictions import measure_impacts
-from spectrope.checkpoints.audit.probe import Probe
+from spectrope.checkpoints.audit.probe import BothProbes
 from spectrope.checkpoints.audit.records import Audit
 from spectrope.checkpoints.audit.scales import compare_scales
 from spectrope.checkpoints.probes.constant_content import attention_modules
@@ -107,7 +107,7 @@ def audit(
         modules = attention_modules(inner)
         prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
         whole = [f"{prefix}{name}" for name in modules]
-        probe = Probe(model, inner, declaration, noise, batch, seed)
+        probe = BothProbes(model, inner, declaration, noise, batch, seed)
         require_memory(probe, modules, length)
         probed = probe.measured(modules, length, watch)
         absolutes, records, remedies = probed.absolutes, probed.records, probed.remedies

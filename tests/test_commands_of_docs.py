@@ -50,6 +50,7 @@ NOT_RUN = {  # Words of commands that are only parsed, and why.
     "--tune": "trains dozens of models",
     "/shared/runs": "is a folder of a cluster",
     "--role": "needs a second checkpoint of the right kind; run by tests/checkpoints/pairs",
+    "two-bases": "needs the folder of the page's example; run by tests/checkpoints/audit/test_repair.py",
     "model.gguf": "needs a converted file; run by tests/checkpoints/gguf",
     "path": "has no kernel of the lag, so that the command refuses it; run by tests/cli/commands",
     "--certificates": "is for encodings, which take no options of size; run by tests/verify",

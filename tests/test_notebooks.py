@@ -1,7 +1,9 @@
 """The tutorials run from top to bottom in a kernel of their own, as a reader runs them."""
 
+import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,12 +27,23 @@ def test_a_tutorial_runs(path, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_the_first_code_cell_of_a_tutorial_installs_the_package_where_it_is_missing(path):
+def test_the_first_code_cell_of_a_tutorial_installs_an_uploaded_wheel_where_the_package_is_missing(
+    path, tmp_path, monkeypatch
+):
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     first = next(cell["source"] for cell in cells if cell["cell_type"] == "code")
     needs_extra = any("import transformers" in cell["source"] for cell in cells)
-    package = "spectrope[hf]" if needs_extra else "spectrope"
-    assert f'if find_spec("spectrope") is None:\n    %pip install --quiet "{package}"' in first
+    extra = "[hf]" if needs_extra else ""
+    body, command = first.rsplit("\n", 1)
+    assert command == f'    %pip install --quiet "{{wheels[-1]}}{extra}"'
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AssertionError, match="run `make dist` in a clone, and upload the wheel in dist"):
+        exec(body, {})
+    (tmp_path / "spectrope-0.1.0-py3-none-any.whl").touch()
+    cell: dict[str, Any] = {}
+    exec(body, cell)
+    assert cell["wheels"] == ["spectrope-0.1.0-py3-none-any.whl"]
 
 
 def test_there_are_three():

@@ -30,9 +30,9 @@ def floors(pyproject: Path = ROOT / "pyproject.toml") -> list[list[str]]:
 
 
 def purpose(room: str) -> str:
-    """What a room is for: the first line of its docstring."""
+    """What a room is for: the first line of its docstring, without the marks of code."""
     text = (ROOT / "src" / "spectrope" / room / "__init__.py").read_text(encoding="utf-8")
-    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0].rstrip(".")
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0].rstrip(".").replace("`", "")
 
 
 def kind(room: str) -> str:

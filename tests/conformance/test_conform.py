@@ -165,13 +165,13 @@ def offers_nothing(x: Tensor, positions: Tensor, layout: str = "halves") -> Tens
 
 
 def test_a_function_that_offers_nothing_is_not_right():
-    with pytest.raises(ConfigError, match="offers_nothing offers none of the cells: not yet"):
+    with pytest.raises(ConfigError, match="offers_nothing offers none of the cases: not yet"):
         conform(offers_nothing, only=[RotaryCell()])
 
 
 def test_what_was_not_looked_at_is_counted():
     found = conform(refuses, only=[RotaryCell()])
-    assert "1 of 2 cells are not offered and not tested" in str(list(found.parts()))
+    assert "Not offered, and therefore not tested: 1 of 2 cases." in str(list(found.parts()))
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_the_table_holds_every_score(page, store):
         train = 100 * run.manifest["train_accuracy"]
         name, gap = run.config["encoding_name"], ceiling - accuracy
         scores = f"{name} {accuracy:.1f} {train:.1f} {ceiling:.1f} {gap:.1f} {train - accuracy:.1f} – "
-        lost = f" {top['drop']:.1f} L{top['layer']}H{top['head']} 1 118,420 42"
+        lost = f" {top['drop']:.1f} {top['layer']}.{top['head']} 1 118,420 42"
         assert re.search(rf"{re.escape(scores)}\d+\.\d{re.escape(lost)}", text)
 
 

@@ -4,12 +4,16 @@ import json
 import re
 import struct
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 
+import altair as alt
 import pytest
 from tests.figures.synthetic import TRAINED, make_run, make_store, save_figure
 
 from spectrope.core.errors import ConfigError, StoreError, UnknownNameError
 from spectrope.figures import FIGURES, write_report
+from spectrope.figures.save import written_svg
+from spectrope.figures.spec import LEGEND, THEME
 from spectrope.store import files
 
 
@@ -104,3 +108,17 @@ def test_a_file_in_place_of_the_folder_is_one_line(runs, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="a file stands where a folder should"):
         save_figure(runs, "accuracy", tmp_path / "file" / "figure.svg")
+
+
+def test_labels_keep_apart_and_long_names_are_not_cut():
+    name = "n" * 60
+    values = [{"rate": rate, "encoding": name} for rate in (0.0045, 0.009, 0.018)]
+    chart = alt.Chart(alt.Data(values=values), width=300, height=100).mark_point()
+    chart = chart.encode(x=alt.X("rate:Q", scale=alt.Scale(type="log")), color="encoding:N")
+    svg = written_svg(chart.to_dict() | {"config": THEME | {"legend": LEGEND}})
+    assert f">{name}</text>" in svg
+    ticks = re.findall(r'middle" transform="translate\(([\d.]+),18\)"[^>]*opacity="1">([\d.]+)<', svg)
+    assert len(ticks) > 3
+    half = {text: 6 * len(text) / 2 for _, text in ticks}  # Digits of 11 pixels are 6 wide.
+    for (left, first), (right, second) in pairwise(ticks):
+        assert float(right) - float(left) > half[first] + half[second]

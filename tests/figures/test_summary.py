@@ -32,7 +32,7 @@ def test_one_seed_has_no_interval(tmp_path):
     assert (row.train, row.test, row.ceiling) == pytest.approx((100.0, 95.0, 97.4))
     assert row.gap == pytest.approx(2.4)
     assert row.drop == 40.5
-    assert [(drop.name, drop.second) for drop in row.drops] == [("L0H1", 1.0)]
+    assert [(drop.name, drop.second) for drop in row.drops] == [("0.1", 1.0)]
 
 
 def test_several_seeds_have_students_interval(tmp_path):
@@ -101,7 +101,7 @@ def test_without_ablation_no_drop_is_mentioned(tmp_path):
 def test_drops_that_are_not_finite_are_never_the_largest(tmp_path):
     run = with_scores(make_run(tmp_path, "rope"), 0.9, [math.nan, 2.0, math.inf])
     (row,) = rows_of(read_tables([run]), "distance")
-    assert [(drop.name, drop.drop, drop.second) for drop in row.drops] == [("L0H1", 2.0, None)]
+    assert [(drop.name, drop.drop, drop.second) for drop in row.drops] == [("0.1", 2.0, None)]
     run = with_scores(make_run(tmp_path, "nope"), 0.9, [math.nan])
     (row,) = rows_of(read_tables([run]), "distance")
     assert row.drops == []

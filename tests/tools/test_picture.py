@@ -25,6 +25,10 @@ def test_the_picture_stands_in_the_contributing_page():
     assert "docs/images/house.svg" in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
+def test_no_mark_of_code_is_drawn():
+    assert "`" not in PICTURE.read_text(encoding="utf-8")
+
+
 def test_tests_mirror_the_package_folder_by_folder():
     package, tests = ROOT / "src" / "spectrope", ROOT / "tests"
     modules = {path.parent.relative_to(package) for path in package.rglob("[!_]*.py")}

@@ -71,6 +71,9 @@ def test_a_replication_page_becomes_one_page_per_claim():
     assert set(pages) == {"explanation/r", "explanation/r/one", "explanation/r/two"}
     assert "| [One](r/one.md) |" in pages["explanation/r"]
     assert "## Withdrawn" in pages["explanation/r"]
+    assert pages["explanation/r"].startswith(
+        "---\nhtml_theme.sidebar_secondary.remove: true\n---\n# Top\n\n```{contents}"
+    )
     again = replication.split("explanation/r-fresh", whole)
     assert again["explanation/r-fresh/one"].startswith("# 1. One (new seeds)\n")
     assert pages["explanation/r/one"] == "# 1. One\n\n![One](../images/r/1.svg), as [two](two.md).\n"

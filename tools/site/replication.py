@@ -2,6 +2,9 @@
 
 import re
 
+# The contents beside a page would take the width that its tables need, so they stand below its title.
+WIDE = "---\nhtml_theme.sidebar_secondary.remove: true\n---\n"
+CONTENTS = "```{contents}\n:local:\n:depth: 1\n:backlinks: none\n```"
 CLAIM = re.compile(r'<a id="([a-z0-9-]+)"></a>\n## (.*?)(?=\n<a id=|\n## |\Z)', re.DOTALL)
 
 
@@ -20,8 +23,9 @@ def split(name: str, text: str) -> dict[str, str]:
         head = head.replace(f"](#{kind})", f"]({folder}/{kind}.md)")
     listed = "\n".join(f"{folder}/{kind}" for kind in claims)
     toctree = f"```{{toctree}}\n:hidden:\n\n{listed}\n```\n"
+    title, _, body = head.rstrip().partition("\n")
     return {
-        name: f"{head.rstrip()}\n\n{toctree}",
+        name: f"{WIDE}{title}\n\n{CONTENTS}\n{body}\n\n{toctree}",
         **{f"{name}/{k}": _page(k, v, claims, fresh) for k, v in claims.items()},
     }
 

@@ -76,12 +76,13 @@ class Conformance(Shown):
         return pl.DataFrame(rows)
 
     def parts(self) -> Iterator[str | tuple[str, pl.DataFrame]]:
-        yield f"{self.name}: {len(self.results)} cells", self.summary()
+        yield f"{self.name}: {len(self.results)} cases", self.summary()
         if self.ok:
             absent = sum(one.verdict == "not offered" for one in self.results)
             yield (
                 "All offered cases agree with the float64 reference, up to the rounding of their types and "
-                f"of float32 angles; {absent} of {len(self.results)} cells are not offered and not tested."
+                f"of float32 angles. Not offered, and therefore not tested: {absent} of {len(self.results)} "
+                "cases."
             )
         for example in self.examples[:EXAMPLES]:
             yield str(example)
@@ -133,7 +134,7 @@ def conform(
         if done % 32 == 0 or done + 1 == len(chosen):
             watch(Progress("checking", done + 1, len(chosen)))
     if all(one.verdict == "not offered" for one in results):
-        raise ConfigError(f"{tested.name} offers none of the cells: {results[0].note or 'no reason given'}.")
+        raise ConfigError(f"{tested.name} offers none of the cases: {results[0].note or 'no reason given'}.")
     return Conformance(tested.name, tuple(results), tuple(_examples(tested, results)))
 
 

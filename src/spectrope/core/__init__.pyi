@@ -10,6 +10,7 @@ __all__ = [
     "Interrupted",
     "Noise",
     "OneOf",
+    "PeakGrowth",
     "PeakMemory",
     "Precision",
     "Progress",
@@ -24,6 +25,7 @@ __all__ = [
     "UnsupportedError",
     "Watch",
     "__version__",
+    "available_memory",
     "blamed",
     "choose_device",
     "choose_dtype",
@@ -54,6 +56,7 @@ __all__ = [
     "no_such_field",
     "numpy_stream",
     "own_precision",
+    "peak_growth",
     "peak_memory",
     "reason",
     "require",
@@ -69,6 +72,7 @@ __all__ = [
     "with_fields",
 ]
 
+from .available import available_memory
 from .choices import Device, Precision
 from .config import (
     Configured,
@@ -109,6 +113,7 @@ from .errors import (
     require_type,
 )
 from .foreign import blamed, digest_of, is_foreign, load_file, load_object, loaded_files, reason
+from .growth import PeakGrowth, peak_growth
 from .memory import keep_freed_memory
 from .noise import Noise, maybe_drop
 from .peak import PeakMemory, peak_memory

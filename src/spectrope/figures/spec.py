@@ -25,9 +25,11 @@ _AXIS = {
     "titlePadding": 6,
     "labelPadding": 5,
     "labelFlush": False,
+    "labelSeparation": 6,  # Pixels; labels that would be closer are left out.
 }
 LEGEND = {
     "labelFontSize": 11,
+    "labelLimit": 0,  # Names are never cut.
     "labelColor": INK,
     "titleColor": QUIET,
     "titleFontWeight": "normal",

@@ -39,8 +39,8 @@ class Drop:
 
     @property
     def name(self) -> str:
-        """Such as L2H3, head 3 of layer 2, both counted from 0."""
-        return f"L{self.layer}H{self.head}"
+        """Such as 2.3, head 3 of layer 2, both counted from 0."""
+        return f"{self.layer}.{self.head}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -47,10 +47,11 @@ def describe_mask(allowed: Bool[Tensor, "b h i j"]) -> Mask:
     first = allowed[0, 0]
     if not bool((allowed == first).all()):
         return Mask("other")
-    i = torch.arange(len(first), device=first.device)
+    i = torch.arange(len(first), device=first.device, dtype=torch.int32)  # half the memory of int64
     lag = i[:, None] - i[None, :]
     rule = _rule(first, lag)
-    return replace(rule, past=_rule(first & (lag >= 0), lag), ahead=int((-lag * first).max().clamp(min=0)))
+    ahead = -min(int(lag.masked_fill(~first, 0).min()), 0)
+    return replace(rule, past=_rule(first & (lag >= 0), lag), ahead=ahead)
 
 
 def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:
@@ -59,7 +60,7 @@ def _rule(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> Mask:
 
 
 def _candidates(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> list[Mask]:
-    reach = int(lag[allowed].max()) if bool(allowed.any()) else 0
+    reach = int(lag.masked_fill(~allowed, -len(lag)).max()) if bool(allowed.any()) else 0
     hidden = (~allowed[:, 0]).nonzero()
     masks = [
         Mask("causal"),
@@ -72,14 +73,18 @@ def _candidates(allowed: Bool[Tensor, "n n"], lag: Int[Tensor, "n n"]) -> list[M
 
 def _drawn(mask: Mask, lag: Int[Tensor, "n n"]) -> Bool[Tensor, "n n"]:
     size = mask.size or 1
-    chunk = torch.arange(len(lag), device=lag.device) // size
-    return {
-        "causal": lag >= 0,
-        "bidirectional": torch.ones_like(lag, dtype=torch.bool),
-        "causal window": (lag >= 0) & (lag < size),
-        "bidirectional window": lag.abs() <= size,
-        "causal chunk": (lag >= 0) & (chunk[:, None] == chunk[None, :]),
-    }[mask.shape]
+    match mask.shape:
+        case "causal":
+            return lag >= 0
+        case "causal window":
+            return (lag >= 0) & (lag < size)
+        case "bidirectional window":
+            return lag.abs() <= size
+        case "causal chunk":
+            chunk = torch.arange(len(lag), device=lag.device) // size
+            return (lag >= 0) & (chunk[:, None] == chunk[None, :])
+        case _:
+            return torch.ones_like(lag, dtype=torch.bool)
 
 
 Kind = Literal["none", "rotary", "linear bias", "bucketed bias", "lag bias", "unknown"]

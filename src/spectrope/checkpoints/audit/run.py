@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,24 +13,24 @@ from spectrope.checkpoints.adapters import (
     open_model,
     parse_layers,
     runs_at,
-    sees_future,
     trained_length,
 )
 from spectrope.checkpoints.adapters.load import Dtype
-from spectrope.checkpoints.audit.absolutes import VARIES, absolute_record
+from spectrope.checkpoints.audit.absolutes import absolute_record
+from spectrope.checkpoints.audit.capacity import require_memory
 from spectrope.checkpoints.audit.conversion import conversion_notes
 from spectrope.checkpoints.audit.far import NOWHERE, look_far, with_far
 from spectrope.checkpoints.audit.fields import Declaration
-from spectrope.checkpoints.audit.layers import Subject, beyond, layer_record, remedies_of, require_finite
-from spectrope.checkpoints.audit.norms import declared_norms
+from spectrope.checkpoints.audit.layers import beyond, remedies_of
 from spectrope.checkpoints.audit.paths import paths_of
-from spectrope.checkpoints.audit.predictions import Remedy, measure_impacts
-from spectrope.checkpoints.audit.records import Audit, LayerRecord
+from spectrope.checkpoints.audit.predictions import measure_impacts
+from spectrope.checkpoints.audit.probe import BothProbes
+from spectrope.checkpoints.audit.records import Audit
 from spectrope.checkpoints.audit.scales import compare_scales
-from spectrope.checkpoints.probes.constant_content import LayerKernel, attention_modules, constant_content
-from spectrope.checkpoints.probes.constant_token import blocks_without, constant_token
+from spectrope.checkpoints.probes.constant_content import attention_modules
+from spectrope.checkpoints.probes.constant_token import blocks_without
 from spectrope.console import counted
-from spectrope.core import ConfigError, Device, Progress, Watch, choose_device, dtype_name
+from spectrope.core import ConfigError, Device, Watch, choose_device, dtype_name
 
 OPENING = ("allow_download", "trust_remote_code", "allow_pickle")
 LATER = "serving modes, which are only checked if nothing differs in a plain forward pass"
@@ -80,8 +79,8 @@ def audit(
 
     Raises:
         ConfigError: If `model` is neither a model nor a checkpoint, `length` is below 8, `batch` below 2, or
-            `text` below 16, the configuration lacks what its architecture needs, or queries or keys are not
-            finite.
+            `text` below 16, the audit needs more memory than is available, the configuration lacks what its
+            architecture needs, or queries or keys are not finite.
         UnsupportedError: If no attention kernel could be observed, or the model does not run at that length.
 
     Example:
@@ -108,26 +107,10 @@ def audit(
         modules = attention_modules(inner)
         prefix = next(f"{name}." * bool(name) for name, part in model.named_modules() if part is inner)
         whole = [f"{prefix}{name}" for name in modules]
-        absolutes = constant_token(inner, modules, length)
-        records: list[LayerRecord] = []
-        remedies: dict[str, list[Remedy]] = {}
-        untried: list[str] = []
-        varying = {a.block.rpartition(".")[0]: a.variation > VARIES for a in absolutes}
-
-        subject = Subject(
-            inner, declaration, partial(sees_future, model), varying, length, noise, declared_norms(inner)
-        )
-
-        def receive(kernel: LayerKernel) -> None:
-            require_finite(model, kernel)
-            record, remedies[kernel.call.module] = layer_record(kernel, subject)
-            records.append(record)
-            if kernel.exercise is None and kernel.call.pattern is None:
-                untried.append(kernel.call.module)
-            watch(Progress("audit", len(records), len(modules)))
-
-        watch(Progress("audit", 0, len(modules)))
-        unread = constant_content(inner, modules, length, receive, contents=batch, seed=seed, exercised=True)
+        probe = BothProbes(model, inner, declaration, noise, batch, seed)
+        require_memory(probe, modules, length)
+        probed = probe.measured(modules, length, watch)
+        absolutes, records, remedies = probed.absolutes, probed.records, probed.remedies
         compared = compare_scales(records, declaration, noise)
         every = [remedies_of(one, remedies[one.module], inner) for one in compared]
         trained = trained_length(model)
@@ -157,9 +140,9 @@ def audit(
         paths=tuple(one for one in served if one not in refused),
         unserved=(LATER,) if paths is None and not right else tuple(map(str, refused)),
         notes=notes,
-        unread=unread,
+        unread=probed.unread,
         without=blocks_without(inner, modules),
-        untried=tuple(untried),
+        untried=tuple(probed.untried),
     )
 
 

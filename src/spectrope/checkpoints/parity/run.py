@@ -75,7 +75,8 @@ class Parity(Shown):
         yield title, _as_text(self.by_position)
         yield self.verdict
         if self.causes.ranked:
-            yield "most likely explanations", self.to_frame().head(SHOWN)
+            shown = self.to_frame().head(SHOWN)
+            yield f"Explanations: the {len(shown)} most likely of {len(self.causes.ranked)}", shown
 
     @property
     def verdict(self) -> str:

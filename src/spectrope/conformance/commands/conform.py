@@ -18,7 +18,7 @@ class Conform:
     """Check an implementation of rotary embeddings against a float64 reference.
 
     The function takes vectors (batch, heads, tokens, width) and positions (tokens,), and may take base,
-    layout, width, scaling and sections. The exit code is 0 if all offered cells are correct, and 1 otherwise.
+    layout, width, scaling and sections. The exit code is 0 if all offered cases are correct, and 1 otherwise.
     The module is imported, so its code is executed.
 
     Examples:

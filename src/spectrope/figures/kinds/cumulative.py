@@ -36,7 +36,7 @@ class CumulativeCurve(Figure, name="cumulative"):
 
 
 def _layers(tables: Tables, part: pl.DataFrame) -> dict[str, Marks]:
-    named = part.with_columns(name=pl.format("L{}H{}", "layer", "head")).drop("run", "setting")
+    named = part.with_columns(name=pl.format("{}.{}", "layer", "head")).drop("run", "setting")
     values = rows(named.sort("encoding", "seed", "n_changed"), *ENDS)
     scale = alt.Scale(domain=span([row[end] for row in values for end in ENDS], 1.0), nice=False)
     x = alt.X("n_changed:Q", title="heads silenced", axis=alt.Axis(format="d", tickMinStep=1))

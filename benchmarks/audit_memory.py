@@ -1,0 +1,81 @@
+"""The estimate of an audit's memory against the resident memory that the audit really adds.
+
+Models of two layers and four heads with random weights, each audited in a process of its own. Resident memory
+is sampled every 2 ms, from the end of a short audit of the same model. Run as
+`python -m benchmarks.audit_memory`.
+"""
+
+import multiprocessing
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import torch
+import transformers
+from benchmarks.harness import store
+
+import spectrope as sp
+from spectrope.checkpoints.audit import capacity
+from spectrope.core.peak import MIB
+
+SIZES = {"vocab_size": 64, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA = {**SIZES, "intermediate_size": 64, "num_key_value_heads": 2}
+LONG = 8192
+CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
+    ("Llama", "LlamaForCausalLM", LLAMA, 2048),
+    ("Llama", "LlamaForCausalLM", LLAMA, 8192),
+    ("GPT-2", "GPT2LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": LONG}, 6144),
+    ("BERT", "BertModel", {**SIZES, "intermediate_size": 64, "max_position_embeddings": LONG}, 6144),
+    ("BLOOM", "BloomForCausalLM", {"hidden_size": 64, "n_layer": 2, "n_head": 4}, 1024),
+    ("BLOOM", "BloomForCausalLM", {"hidden_size": 64, "n_layer": 2, "n_head": 4}, 2048),
+    ("MPT", "MptForCausalLM", {"d_model": 64, "n_layers": 2, "n_heads": 4, "max_seq_len": LONG}, 1536),
+    ("T5", "T5EncoderModel", {"d_model": 64, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 4}, 1536),
+)
+
+
+def measured(architecture: str, fields: dict[str, Any], length: int) -> tuple[float, float]:
+    """MiB by the estimate, and MiB that the audit added to the resident memory."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    cls = getattr(transformers, architecture)
+    model = cls(cls.config_class(**fields)).eval()
+    growths = []
+    plain = capacity.peak_growth
+    capacity.peak_growth = lambda run: growths.append(plain(run)) or growths[-1]
+    options: dict[str, Any] = {"watch": sp.unwatched, "paths": False}
+    sp.audit(model, length=capacity.UNCHECKED + 8, **options)
+    added = _added(lambda: sp.audit(model, length=length, **options))
+    return capacity.OVERHEAD * sum(growths[-1].at(length).values()) / MIB, added
+
+
+def _added(call: Callable[[], object]) -> float:
+    process, ended = psutil.Process(), threading.Event()
+    before = peak = process.memory_info().rss
+
+    def sample() -> None:
+        nonlocal peak
+        while not ended.wait(0.002):
+            peak = max(peak, process.memory_info().rss)
+
+    sampler = threading.Thread(target=sample, daemon=True)
+    sampler.start()
+    call()
+    ended.set()
+    sampler.join()
+    return (peak - before) / MIB
+
+
+def main() -> None:
+    """Print and store a row per case."""
+    rows = []
+    for label, architecture, fields, length in CASES:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            estimated, added = pool.apply(measured, (architecture, fields, length))
+        rows.append({"label": label, "length": length, "estimated_mib": estimated, "measured_mib": added})
+        print(f"{label:>6} {length:>5} {estimated:>8.0f} MiB {added:>8.0f} MiB {estimated / added:>6.2f}")
+    store("audit_memory", rows)
+
+
+if __name__ == "__main__":
+    main()

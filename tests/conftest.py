@@ -3,6 +3,7 @@
 Properties are tried on the same examples every time, however long one takes on a busy machine.
 """
 
+import multiprocessing
 import os
 import random
 import shutil
@@ -35,6 +36,18 @@ settings.load_profile("repeatable")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of the site first, where one process gets them all and none waits for its build."""
     items.sort(key=lambda item: item.path.name != "test_site_browser.py")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_share_imports():
+    """Fork worker processes from a server that has imported the package and torch, which would take each seconds.
+
+    Programs that tests run start their workers as users' programs do.
+    """
+    from spectrope.lab.engines import local
+
+    multiprocessing.set_forkserver_preload(["pytest", "torch._dynamo", "spectrope.lab.engines.local"])
+    local.START_METHOD = "forkserver"
 
 
 @pytest.fixture

@@ -38,16 +38,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name != "test_site_browser.py")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def workers_share_imports():
-    """Fork worker processes from a server that has imported the package and torch, which would take each seconds.
+def pytest_collection_finish() -> None:
+    """Fork worker processes from a server that has imported torch and the package, which takes seconds.
 
     Programs that tests run start their workers as users' programs do.
     """
-    from spectrope.lab.engines import local
-
-    multiprocessing.set_forkserver_preload(["pytest", "torch._dynamo", "spectrope.lab.engines.local"])
-    local.START_METHOD = "forkserver"
+    if local := sys.modules.get("spectrope.lab.engines.local"):
+        multiprocessing.set_forkserver_preload(["pytest", "torch._dynamo", local.__name__])
+        local.START_METHOD = "forkserver"
 
 
 @pytest.fixture

@@ -3,10 +3,13 @@
 Properties are tried on the same examples every time, however long one takes on a busy machine.
 """
 
+import gc
+import multiprocessing
 import os
 import random
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -35,6 +38,29 @@ settings.load_profile("repeatable")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests of the site first, where one process gets them all and none waits for its build."""
     items.sort(key=lambda item: item.path.name != "test_site_browser.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Import test modules without looking for garbage, of which they leave none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_finish() -> None:
+    """Fork worker processes from a server that has imported torch and the package, which takes seconds.
+
+    Programs that tests run start their workers as users' programs do.
+    """
+    if "spectrope.lab.engines.local" in sys.modules:
+        from spectrope.lab.engines import local
+
+        multiprocessing.set_forkserver_preload(["pytest", "torch._dynamo", local.__name__])
+        local.START_METHOD = "forkserver"
 
 
 @pytest.fixture

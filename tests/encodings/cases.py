@@ -174,21 +174,30 @@ def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
         for layer, encoding in enumerate(dict.fromkeys(layers)):
             t = LawTrial(encoding, SIZES, length=24)
             x = t.contents()
-            for pos in spreads(t):
-                ctx, name = t.context(x, pos), f"layer {layer}, logits to {int(pos.max())}"
-                state[name] = t.encoding.logits(ctx).detach()
-                state[f"{name}, read"] = t.encoding.read(state[name].softmax(-1), ctx.k, ctx).detach()
+            for pos, reached in spread(t):
+                with reached:
+                    ctx, name = t.context(x, pos), f"layer {layer}, logits to {int(pos.max())}"
+                    state[name] = t.encoding.logits(ctx).detach()
+                    state[f"{name}, read"] = t.encoding.read(state[name].softmax(-1), ctx.k, ctx).detach()
     return state
 
 
-def spreads(t: LawTrial) -> list[Tensor]:
-    """Neighbouring positions, and more distant ones as far as the encoding reaches."""
-    reached = [t.pos]
+def spread(t: LawTrial) -> Iterator[tuple[Tensor, contextlib.AbstractContextManager[None]]]:
+    """Neighbouring positions, and more distant ones, which an encoding may refuse in the context."""
+    yield t.pos, contextlib.nullcontext()
     for stride in (17, 997):
-        with contextlib.suppress(UnsupportedError):
-            t.logits(t.contents(), t.pos * stride)
-            reached.append(t.pos * stride)
-    return reached
+        yield t.pos * stride, contextlib.suppress(UnsupportedError)
+
+
+def spreads(t: LawTrial) -> list[Tensor]:
+    """Those of the positions of `spread` that the encoding reaches."""
+    near, *far = spread(t)
+    found = [near[0]]
+    for pos, reached in far:
+        with reached:
+            t.logits(t.contents(), pos)
+            found.append(pos)
+    return found
 
 
 def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:

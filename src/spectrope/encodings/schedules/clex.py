@@ -1,7 +1,9 @@
 """CLEX: frequencies that follow a differential equation in the length of the sequence."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -12,6 +14,8 @@ from spectrope.core import own_precision, require, require_least
 from spectrope.encodings.base import Scope, Tag
 from spectrope.encodings.parts import Constant
 from spectrope.encodings.schedules.base import ROTATION, Schedule, geometric
+
+Derivative = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,32 +83,43 @@ class ContinuousAngles(nn.Module):
 
     def derivative(self, time: float, logarithms: Float[Tensor, " m"]) -> Float[Tensor, " m"]:
         """Change of the logarithms per unit of time."""
-        scale = 2 * time - 1
-        scaled = self.start.value + self.exponents.value * math.log(scale)
-        hidden = torch.tanh((logarithms + scaled) @ self.up.double())
-        return hidden @ self.down.double() + self.exponents.value * (2 / scale)
+        (change,) = self._changes(torch.tensor([time], dtype=torch.float64, device=logarithms.device))
+        return change(logarithms)
 
     def frequencies(self) -> Float[Tensor, "f m"]:
         """Radians per position at times 1, ..., `max_factor`."""
-        solution, size = [self.start.value], 1 / self.steps
-        with own_precision(self.start.value):
-            for whole in range(1, self.max_factor):
-                here = solution[-1]
-                for number in range(self.steps):
-                    here = here + self._step(whole + number * size, here, size)
-                solution.append(here)
-        return torch.stack(solution).exp()
+        start, steps = self.start.value, (self.max_factor - 1) * self.steps
+        solution, size = [start], 1 / self.steps
+        with own_precision(start):
+            half_steps = torch.arange(2 * steps + 1, dtype=torch.float64, device=start.device)
+            changes = self._changes(1 + half_steps * (size / 2))
+            for step in range(steps):
+                solution.append(_step(changes[2 * step : 2 * step + 3], solution[-1], size))
+        return torch.stack(solution[:: self.steps]).exp()
 
-    def _step(self, time: float, here: Tensor, size: float) -> Tensor:
-        """Change over one step of the classical Runge-Kutta method."""
-        first = self.derivative(time, here)
-        second = self.derivative(time + size / 2, here + size / 2 * first)
-        third = self.derivative(time + size / 2, here + size / 2 * second)
-        fourth = self.derivative(time + size, here + size * third)
-        return size / 6 * (first + 2 * second + 2 * third + fourth)
+    def _changes(self, times: Float[Tensor, " n"]) -> list[Derivative]:
+        """For each time, the derivative as a function of the logarithms."""
+        up, down, scale = self.up.double(), self.down.double(), 2 * times[:, None] - 1
+        scaled = self.start.value + self.exponents.value * scale.log()
+        drifts, inputs = self.exponents.value * (2 / scale), scaled @ up
+
+        def derivative(logarithms: Tensor, given: Tensor, drift: Tensor) -> Tensor:
+            return torch.addmv(drift, down.T, torch.addmv(given, up.T, logarithms).tanh())
+
+        return [partial(derivative, given=g, drift=d) for g, d in zip(inputs, drifts, strict=True)]
 
     def forward(self, pos: Tensor) -> Float[Tensor, "b t m"]:
         """Angles of positions with shape (b or 1, t)."""
         length = pos.double().amax(-1) + 1
         time = (length / self.trained_length).ceil().clamp(1, self.max_factor).long()
         return pos[..., None] * self.frequencies()[time - 1][:, None]
+
+
+def _step(changes: list[Derivative], here: Tensor, size: float) -> Tensor:
+    """The solution one step later, by the derivatives at the start, middle and end of the step."""
+    start, middle, end = changes
+    first = start(here)
+    second = middle(torch.add(here, first, alpha=size / 2))
+    third = middle(torch.add(here, second, alpha=size / 2))
+    fourth = end(torch.add(here, third, alpha=size))
+    return torch.add(here, first + 2 * (second + third) + fourth, alpha=size / 6)

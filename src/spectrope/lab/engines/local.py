@@ -39,6 +39,7 @@ from spectrope.lab.runs import find_run, run_for
 from spectrope.store import PackedRun, Run, packed, unpacked
 
 SECONDS_BETWEEN_LOOKS = 0.2
+START_METHOD = "spawn"  # Of worker processes; a fork of a process that uses threads may hang.
 DIED = (
     "a worker process died, for example because memory ran out; the same command resumes from the saved "
     "state, and fewer --workers need less memory."
@@ -189,7 +190,7 @@ class _Watched:
 
 
 def _in_processes(jobs: Sequence[Job], root: Path, workers: int, watch: Watch, stop: Stop) -> list[Run]:
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(START_METHOD)
     events, stopping = context.Queue(), context.Event()
     furnish = events, stopping, threads_each(workers), loaded_files()
     others = set(multiprocessing.active_children())

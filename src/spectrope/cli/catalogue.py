@@ -1,7 +1,8 @@
 """The commands of the program, found by their files; the module of a command is imported when it runs.
 
 A command is a file `commands/NAME.py` in `cli` or in an application. It defines a dataclass with the
-command's name in camel case, and the first line of its docstring is the summary in the help. A module that
+command's name in camel case, which a record may have too (`Audit`), since only the program imports a
+command's class. The first line of its docstring is the summary in the help. A module that
 sets `LISTED = False` is listed by `spectrope --help-all` only. Another package can add a command by an entry
 point of that name in the group `spectrope.cli.commands`, which refers to such a module.
 """

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import rich.style  # noqa: F401  # Draws from Python's generator once, when it is imported.
 import torch
 import transformers
 from torch import Tensor

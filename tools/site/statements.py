@@ -23,7 +23,7 @@ accuracy against that share; the dashed line is the best possible accuracy of a 
 random order. {runs}; the scores are in `docs/images/position-share.csv`.
 
 ```console
-$ python -m tools.position_share
+$ python -m tools.position_share --encodings nope sinusoidal random t5 alibi rope --seeds 3 --epochs 2
 ```
 
 ![Held-out accuracy against the share of questions about position](../images/position-share.svg)"""

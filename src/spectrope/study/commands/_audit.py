@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from textwrap import shorten
 
 from spectrope.console import JsonOption, ScaleOption, print_json, say, table
 from spectrope.core import StoreError
@@ -13,6 +14,7 @@ from spectrope.study.schedule import out_of_turn
 from spectrope.study.study import RESULTS
 
 FEW_NAMED = 3  # Runs that are named of each kind.
+WIDEST = 30  # Characters of a commit's subject; `--json` has all.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class AuditRows:
         audited = audit(self.rows / f"{self.scale}.jsonl")
         if self.json:
             print_json(asdict(audited) | {"scale": self.scale, "passes": audited.passes})
+        if not audited.rows:
+            say(f"There are no rows at {self.scale} yet; all there is to list are the versions of the plan.")
         columns = ("SHA-256", "commit", "date", "runs finished by then", "subject")
         table(
             "Versions of the plan, and runs made under each",
@@ -45,10 +49,10 @@ class AuditRows:
                 (
                     one.digest,
                     one.commit,
-                    one.when,
+                    one.when[:10],
                     str(one.rows),
                     str(audited.under.get(one.digest, 0)),
-                    one.subject,
+                    shorten(one.subject, WIDEST, placeholder=" …"),
                 )
                 for one in audited.versions
             ],
@@ -57,10 +61,18 @@ class AuditRows:
             table(
                 "Versions of the analysis since the first row",
                 columns,
-                [(one.digest, one.commit, one.when, str(one.rows), one.subject) for one in audited.analysis],
+                [
+                    (
+                        one.digest,
+                        one.commit,
+                        one.when[:10],
+                        str(one.rows),
+                        shorten(one.subject, WIDEST, placeholder=" …"),
+                    )
+                    for one in audited.analysis
+                ],
             )
         if not audited.rows:
-            say(f"There are no rows at {self.scale} yet, so there is nothing to check.")
             return
         say(
             f"{audited.rows} runs at {self.scale}: {audited.unnamed} of uncommitted or unnamed code, "

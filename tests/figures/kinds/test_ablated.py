@@ -130,7 +130,7 @@ class TestCumulative:
         for panel in panels("cumulative", store):
             assert len(panel.layers["heads"].rows) == 3 * 2 * 24
             for row in panel.layers["heads"].rows:
-    assert row["name"] == f"{row['layer']}.{row['head']}"
+                assert row["name"] == f"{row['layer']}.{row['head']}"
 
     def test_steps_of_a_line_are_in_order(self, store):
         for panel in panels("cumulative", store):

@@ -175,9 +175,11 @@ def fingerprint(config: EncodingConfig) -> dict[str, Tensor]:
             t = LawTrial(encoding, SIZES, length=24)
             x = t.contents()
             for pos, reached in spread(t):
+                name = f"layer {layer}, logits to {int(pos.max())}"
                 with reached:
-                    ctx, name = t.context(x, pos), f"layer {layer}, logits to {int(pos.max())}"
+                    ctx = t.context(x, pos)
                     state[name] = t.encoding.logits(ctx).detach()
+                if name in state:
                     state[f"{name}, read"] = t.encoding.read(state[name].softmax(-1), ctx.k, ctx).detach()
     return state
 

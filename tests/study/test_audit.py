@@ -316,7 +316,8 @@ def test_a_row_under_another_run_s_name_is_refused(repository):
 
 def test_rows_of_the_pilots_that_were_removed_or_repeated_do_not_pass(repository):
     root, commit = repository
-    (root / "plan.toml").write_text("a = 1\n")
+    chosen = "".join(f"{task} = {{{CHOSEN}}}\n" for task in ("distance", "counting"))
+    (root / "plan.toml").write_text(f"[mid.pilots]\nfile = 'mid-pilots.jsonl'\n[mid.chosen]\n{chosen}")
     made_by = commit("plan")
     pilots = StudyRows(root / "mid-pilots.jsonl")
     runs = [experiment("distance", "rope", scale="mini", seed=1000 + seed) for seed in range(2)]

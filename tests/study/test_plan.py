@@ -10,11 +10,11 @@ from spectrope.lab.ablation.thresholds import DEFAULT_RULE
 from spectrope.lab.training.config import Experiment
 from spectrope.lab.training.scales import SCALES, experiment
 from spectrope.stats.seeds import MIN_SEEDS
-from spectrope.study.arms import FEW
+from spectrope.study.arms import FEW, TASKS
 from spectrope.study.claim import chosen_claims
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.pilots import Pilots, RateAndEpochs
-from spectrope.study.plan import deviations, headline_of, plan, unplanned
+from spectrope.study.plan import PILOTED, deviations, headline_of, plan, unplanned
 from spectrope.study.predictions import ALPHA
 from spectrope.study.quantities import LEARNED, REACHED, Seen
 from spectrope.study.rows import StudyRows
@@ -79,6 +79,7 @@ def test_thresholds_of_the_analysis_are_the_code_s():
     assert (analysis["minimum_seeds"], analysis["saturated_below"]) == (MIN_SEEDS, FEW)
     assert (analysis["learned"], analysis["reached"]) == (LEARNED, REACHED)
     assert analysis["ablated"] == EXAMPLES
+    assert set(PILOTED) == set(TASKS)
     assert plan()["claims"]["grok-distribution"]["control"] == GROKKED
     rule = {"gap": DEFAULT_RULE.gap, "share": DEFAULT_RULE.share, "level": DEFAULT_RULE.level}
     assert plan()["deposit"] == rule

@@ -16,7 +16,6 @@ from spectrope.core import StoreError, config_hash
 from spectrope.lab import DATA_VERSION
 from spectrope.store import RESULTS_VERSION, read_records
 from spectrope.study.plan import DEVIATIONS, FILE, has_pilots, is_chosen, is_named, pilot_file
-from spectrope.study.plan import plan as plan_now
 
 # The code that decides verdicts from rows, and the code that trains and measures.
 ANALYSIS = (FILE.parent, FILE.parent.with_name("stats"), FILE.parent.with_name("lab") / "ablation")
@@ -113,7 +112,7 @@ def audit(rows: Path, plan: Path = FILE, code: Sequence[Path] = ANALYSIS) -> Stu
     ends = _ends(records)
     versions = _versions(root, name, [max(times) for times in ends.values() if times])
     sections = [_section(root, version.commit, name, rows.stem) for version in versions]
-    pilots = dict.fromkeys(pilot_file(section) for section in (*sections, plan_now().get(rows.stem, {})))
+    pilots = dict.fromkeys(map(pilot_file, sections))
     watched = {rows: records} | {
         file: _whole(file) for one in pilots if one and (file := rows.with_name(one))
     }

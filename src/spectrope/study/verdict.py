@@ -12,8 +12,7 @@ from spectrope.study.quantities import Seen
 Word = Literal["saturated", "reproduced", "direction only", "contradicted", "undecided", "not testable here"]
 Limit = Literal["", "at least", "at most", "not measured"]
 WORDS: dict[Word, str] = {  # In the order in which they are tried, but for the last, which comes before all.
-    "saturated": "both arms make too few errors, or too few correct answers, to determine which is ahead; "
-    "also exact ties",
+    "saturated": "too few errors, or too few correct answers, to determine the effect; also exact ties",
     "reproduced": "the interval lies beyond the smallest effect of interest",
     "direction only": "the interval excludes 0 in the predicted direction, but not the smallest effect of "
     "interest",

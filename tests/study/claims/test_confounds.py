@@ -73,7 +73,8 @@ def test_a_model_that_does_not_see_the_order_of_tokens_is_not_called_unfinished(
     assert part.untrained == "NoPE, controlled 83.0 %"
     assert "at most 21.3 % is possible" in part.beside
     assert (
-        "removing R1 alone from `released` undoes 20.0 of 60.0 points, -10.0 [-10.0 to -10.0]" in part.beside
+        "removing R1 alone from `released` undoes 20.0 of 60.0 points, 10.0 [10.0 to 10.0] short of"
+        in part.beside
     )
     assert part.beside in headline_note(verdict)
     missed = next(one.part for one in verdict.findings if "whose removal" in one.part.quantity)

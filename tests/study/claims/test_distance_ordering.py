@@ -51,7 +51,7 @@ def test_rope_is_compared_with_one_rival_for_all_seeds():
         return {"test": {"rope": 95.0, "nope": 90.0 + seed % 2, "t5": 90.0}.get(arm, 20.0)}
 
     first = CLAIM.judge(rows_of(CLAIM, tell)).headline
-    assert first.part.note.startswith("nearest: NoPE; RoPE 95.00 %")
+    assert first.part.note.startswith("strongest rival: NoPE; RoPE 95.00 %")
     assert first.evidence.interval.estimate == pytest.approx(2.944 - (2.197 + 2.314) / 2, abs=0.01)
 
 

@@ -68,7 +68,7 @@ def test_numbers_and_pictures_come_from_the_rows(tmp_path):
     left = "not testable here"
     line = next(line for line in page.splitlines() if line.startswith("| 1. [Task 1: RoPE ahead"))
     assert re.search(rf"\| \*\*reproduced\*\* 3\.\d\d \[3.*\] log odds, n = 6 \| {left} \| {left} \|$", line)
-    assert "`controlled`: nearest: absolute" in page
+    assert "`controlled`: strongest rival: absolute" in page
     line = next(line for line in page.splitlines() if line.startswith("| RoPE minus NoPE, held-out"))
     assert "| at least 0.2 log odds | 5.8 | 3." in line
     assert "reproduced" not in line  # A part that decides nothing has no word.

@@ -264,9 +264,11 @@ def _reverse(effects: ConfoundEffects) -> str:
         abs(float(np.mean([values[seed] for seed in part.values])))
         for values in (effects.removed[name], effects.whole)
     )
+    side, sign = ("beyond", 1) if beyond.estimate >= 0 else ("short of", -1)
+    low, high = sorted((sign * beyond.low, sign * beyond.high))
     return (
         f"conversely, removing {name} alone from `released` undoes {undone:.1f} of {whole:.1f} points, "
-        f"{beyond.estimate:.1f} [{beyond.low:.1f} to {beyond.high:.1f}] beyond half"
+        f"{sign * beyond.estimate:.1f} [{low:.1f} to {high:.1f}] {side} half"
     )
 
 

@@ -94,14 +94,14 @@ def _first(seen: Seen) -> Part:
     }
     near, prediction = AtLeastEach.of_margins(ODDS, "log odds", margins)
     limit = limit_of(seen, "rope", near)
-    nearest_rival = f"nearest: {NAMES[near]}"
-    nearest_rival += f", {counted_errors(seen, 'rope', near)}" * bool(limit)
+    rival = f"strongest rival: {NAMES[near]}"
+    rival += f", {counted_errors(seen, 'rope', near)}" * bool(limit)
     return Part(
         quantity="RoPE minus each other encoding, held-out accuracy",
         prediction=prediction,
         values=margins[near],
-        note=f"{nearest_rival}; {_accuracies(seen)}",
-        beside=nearest_rival,
+        note=f"{rival}; {_accuracies(seen)}",
+        beside=rival,
         saturated=any(saturated(seen, ("rope", rival)) for rival in RIVALS),
         limit=limit,
         untrained=untrained(seen, ("rope", *RIVALS)),

@@ -68,12 +68,13 @@ class GrokCoverage(GrokClaim, name="grok-coverage"):
                 values=seen.values(arm, _excess),
                 note=f"not held out {fmean(answered.values()):.1f} %" if answered else "",
             )
+        rivals = _rivals(seen)
         yield Part(
             quantity="test accuracy against the share of the class that trains, over squares and strips",
             prediction=AtLeast(RHO, "rho"),
             values=_correlations(seen, share_trained),
-            note=_rivals(seen),
-            beside=_rivals(seen),
+            note=rivals,
+            beside=rivals,
         )
 
 

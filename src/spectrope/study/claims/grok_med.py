@@ -58,13 +58,13 @@ class GrokMed(GrokClaim, name="grok-med"):
         )
         leads = {name: difference(med, seen.values("random", _strength(name))) for name in RIVALS}
         near, prediction = AtLeastEach.of_margins(LEAD, "rho", leads)
-        told = "; ".join(one for one in (f"strongest rival: {RIVALS[near]}", _told(med, step)) if one)
+        rivals = "; ".join(one for one in (f"strongest rival: {RIVALS[near]}", _told(med, step)) if one)
         yield Part(
             quantity="strength of MED minus that of each earlier measure",
             prediction=prediction,
             values=leads[near],
-            note=told,
-            beside=told,
+            note=rivals,
+            beside=rivals,
         )
         for name, told in RIVALS.items():
             yield Part(

@@ -1,5 +1,7 @@
 """The figures of the page: the parts of a claim, and what some claims show beside them."""
 
+from pathlib import Path
+
 import altair as alt
 import pytest
 from tests.figures.kinds.test_figures import emptied
@@ -13,6 +15,13 @@ from spectrope.study.page.extras.base import EXTRAS, interval_of
 from spectrope.study.page.forest import APPENDIX, forest
 from spectrope.study.rows import StudyRows
 from spectrope.study.study import Study
+
+RESULTS = Path(__file__).parents[4] / "results"
+
+
+@pytest.fixture(scope="module")
+def committed():
+    return StudyRows.load(RESULTS / "mini.jsonl")
 
 
 def test_extra_figures_are_of_claims():

@@ -31,7 +31,17 @@ def test_a_claim_is_shown_in_thirty_lines(rows, capsys):
     assert "7. Task 1: MLA costs at most 10 points of RoPE's accuracy (latent-attention)" in printed
     assert "Decided by: Task 1, RoPE minus MLA, held-out accuracy in points." in " ".join(printed.split())
     assert "contradicted" in printed
+    assert "Beside the effect" not in printed
     assert "20.0 [20.0 to 20.0]" in printed or "20.0 points in each of 6 seeds" in " ".join(printed.split())
+
+
+def test_what_the_effect_does_not_tell_is_shown_beside_it(tmp_path, capsys):
+    stored = StudyRows(tmp_path / "mini.jsonl")
+    for row in rows_of(LatentAttention(), lambda arm, seed: {"test": 60.0 + jitter(seed), "train": 70.0}):
+        stored.add(row)
+    assert main(["claims", "show", "7", "--rows", str(tmp_path)]) == 0
+    told = "Beside the effect, controlled: correct answers on training examples: RoPE 70.0 %, MLA 70.0 %"
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_json_has_every_part(rows, capsys):

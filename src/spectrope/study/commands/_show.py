@@ -9,14 +9,14 @@ from spectrope.console import JsonOption, ScaleOption, print_json, say, table
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import tried_claims
 from spectrope.study.commands._common import Asked, Results, existing_rows
-from spectrope.study.page import effect, effects
+from spectrope.study.page import effect, effects, headline_note
 from spectrope.study.study import RESULTS, Study
 from spectrope.study.verdict import ClaimVerdict
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShowClaim:
-    """Print one claim: what it says, how it is tested, and its verdict under each condition.
+    """Print one claim: what it says, what decides it, and its verdict under each condition.
 
     Examples:
     $ spectrope claims show 7
@@ -52,6 +52,9 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -
     lines = [(one.condition, one.word, _effect_of(one), one.reason) for one in verdicts]
     columns = ("condition", "verdict", "effect", "why")
     table(f"Verdicts at scale {study.scale}; they apply only to this scale", columns, lines)
+    for one in verdicts:  # Where nothing is decided, the table says why.
+        if one.word != "not testable here" and (note := headline_note(one)):
+            say(f"Beside the effect, {one.condition}: {note}.")
 
 
 def _effect_of(verdict: ClaimVerdict) -> str:

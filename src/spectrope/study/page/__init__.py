@@ -1,6 +1,6 @@
 """The page of a study: verdicts, figures with the paper's numbers, and a list of missing runs."""
 
 from spectrope.study.page.effects import effects
-from spectrope.study.page.page import effect, write_replication
+from spectrope.study.page.page import effect, headline_note, write_replication
 
-__all__ = ["effect", "effects", "write_replication"]
+__all__ = ["effect", "effects", "headline_note", "write_replication"]

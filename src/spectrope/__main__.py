@@ -1,12 +1,15 @@
 """The program, `spectrope` and `python -m spectrope`: an interruption while it loads is one line, too."""
 
+import gc
 import sys
 
 INTERRUPTED = 130
+NEW_OBJECTS = 50_000  # Between searches for unreachable ones: what imports and rows make lives on.
 
 
 def main() -> int:
     """Load the command line and run it; return the exit code."""
+    gc.set_threshold(NEW_OBJECTS)
     try:
         from spectrope.core.progress import exit_on_interrupt
 

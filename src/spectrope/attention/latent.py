@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 import torch
@@ -66,8 +67,7 @@ class Latent(Heads, name="mla"):
             return self.rotary_dim
 
         def check(self, encoding: EncodingConfig) -> None:
-            with initial_weights(0):
-                self.encode([encoding.build()])
+            _require_decoupled(encoding, self.rotary_dim)
 
         def encode(self, layers: Sequence[Encoding]) -> list[Encoding]:
             wrapped = {inner: Decoupled(inner, self.rotary_dim) for inner in dict.fromkeys(layers)}
@@ -115,6 +115,12 @@ class Latent(Heads, name="mla"):
         content = content.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
         rotary = rotary.unflatten(-1, (-1, self.rotary_dim)).transpose(1, 2)
         return torch.cat([content, rotary.expand(-1, self.n_heads, -1, -1)], -1)
+
+
+@cache  # Planning a study asks for the same encodings over and over.
+def _require_decoupled(encoding: EncodingConfig, width: int) -> None:
+    with initial_weights(0):
+        Decoupled(encoding.build(), width)
 
 
 def _compression(wide: int, narrow: int, *, norm: bool) -> nn.Sequential:

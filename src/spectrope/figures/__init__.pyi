@@ -50,7 +50,8 @@ from .kinds.measured import legend
 from .kinds.violin import outlines
 from .names import BLUE, GREEN, LOSS, RED, styles
 from .page import write_report
-from .save import check_figure, figure_spec, write_spec, written_svg
-from .shell import Section, Table, check_page, rendered, templates_of, write_page
+from .places import check_figure, check_page
+from .save import figure_spec, write_spec, written_svg
+from .shell import Section, Table, rendered, templates_of, write_page
 from .sources import law_tables, wrong_declarations
 from .spec import INK, QUIET, panels_spec

@@ -7,18 +7,18 @@ from typing import Any
 
 import vl_convert
 
-from spectrope.core import ConfigError
 from spectrope.figures.base import FIGURES, declared_tables
+from spectrope.figures.places import Format, check_figure
 from spectrope.figures.spec import file_spec
 from spectrope.figures.tables import read_tables
-from spectrope.store import Run, check_place, disk_errors, replace_file
+from spectrope.store import Run, disk_errors, replace_file
 
 VEGA_LITE = "6.4"
 PIXELS = 2  # Of a PNG per CSS pixel.
 # Fonts with the letter widths that an SVG is laid out by; a reader's wider one would cut long labels off.
 SVG_FONT = "Arial, Helvetica, 'Liberation Sans', sans-serif"
 STAND_IN = "\ufdd0"  # For "<" while a page is made; Unicode keeps it free of any meaning.
-WRITERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
+WRITERS: dict[Format, Callable[[dict[str, Any]], bytes]] = {
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=PIXELS),
     ".svg": lambda spec: written_svg(spec).encode(),
     ".pdf": lambda spec: vl_convert.vegalite_to_pdf(spec, vl_version=VEGA_LITE),
@@ -45,19 +45,6 @@ def figure_spec(runs: Sequence[Run], name: str) -> tuple[str, dict[str, Any]]:
     return name, file_spec(figure(), read_tables(runs, declared_tables([figure])))
 
 
-def check_figure(path: Path) -> None:
-    """Check that a figure can be saved as this file, before anything is computed.
-
-    Raises:
-        ConfigError: If its suffix is not one of `WRITERS`.
-        StoreError: If it lies in a run's folder, or cannot be written.
-    """
-    if path.suffix.lower() not in WRITERS:
-        suffixes = ", ".join(WRITERS)
-        raise ConfigError(f"a figure is saved as {suffixes}; got {path.name!r}.")
-    check_place(path)
-
-
 def write_spec(spec: dict[str, Any], path: Path) -> Path:
     """Save a specification as a file, and return its path.
 
@@ -70,8 +57,7 @@ def write_spec(spec: dict[str, Any], path: Path) -> Path:
         ConfigError: If the suffix is unknown.
         StoreError: If the file cannot be written.
     """
-    check_figure(path)
-    drawn = WRITERS[path.suffix.lower()](spec)
+    drawn = WRITERS[check_figure(path)](spec)
     with disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, lambda temporary: temporary.write_bytes(drawn))

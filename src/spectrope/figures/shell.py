@@ -13,11 +13,11 @@ import jinja2
 import vl_convert
 from markupsafe import Markup
 
-from spectrope.core import ConfigError
 from spectrope.figures.base import Panel
+from spectrope.figures.places import check_page
 from spectrope.figures.save import VEGA_LITE
 from spectrope.figures.spec import page_spec
-from spectrope.store import check_place, disk_errors, replace_file
+from spectrope.store import disk_errors, replace_file
 
 SHARED = "spectrope.figures"  # Whose templates every page may use.
 CONTENTS = Markup("<!--contents-->")  # Where the list of a page's sections goes.
@@ -103,18 +103,6 @@ def templates_of(package: str, *, autoescape: bool = True) -> jinja2.Environment
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def check_page(path: Path, suffix: str = ".html") -> None:
-    """Check that a page can be written to this file, before anything is computed.
-
-    Raises:
-        ConfigError: If its suffix is wrong.
-        StoreError: If it lies in a run's folder, or cannot be written.
-    """
-    if path.suffix.lower() != suffix:
-        raise ConfigError(f"this page is saved as {suffix}; got {path.name!r}.")
-    check_place(path)
 
 
 def write_page(page: str, path: Path, suffix: str = ".html") -> Path:

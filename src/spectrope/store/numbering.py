@@ -18,14 +18,15 @@ def counts_from_zero(metadata: Mapping[str, str]) -> bool:
 
 def renumbered(table: pl.DataFrame) -> pl.DataFrame:
     """A table that counts layers and heads from 1, with the same ones counted from 0."""
-    kinds = table.schema
-    numbers = [pl.col(name) - 1 for name in kinds if name in NUMBERS and kinds[name].is_integer()]
-    texts = [
-        pl.col(name).replace(_renumbered_texts(table[name].drop_nulls().unique()))
-        for name in kinds
-        if name in TEXTS and kinds[name] == pl.String
-    ]
-    return table.with_columns(*numbers, *texts) if numbers or texts else table
+    return pl.DataFrame([_renumbered_column(column) for column in table])
+
+
+def _renumbered_column(column: pl.Series) -> pl.Series:
+    if column.name in NUMBERS and column.dtype.is_integer():
+        return column - 1
+    if column.name in TEXTS and column.dtype == pl.String:
+        return column.replace(_renumbered_texts(column.drop_nulls().unique()))
+    return column
 
 
 def _renumbered_texts(texts: Iterable[str]) -> dict[str, str]:

@@ -66,26 +66,18 @@ class StudyRow:
             StoreError: If it is of another version, no row, its experiment is not one of today's, or a fact
                 or table is not what claims read.
         """
-        run = record.get("run", "unknown")
-        for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
-            if record.get(name) != current:
-                raise StoreError(f"run {run} has {name} {short(record.get(name))}, not {current}.")
-        first = record.get(FIELD, 1)
-        if first not in (0, 1):
-            raise StoreError(f"run {run} has {FIELD} {short(first)}, not 0 or 1.")
+        return cls._of(*_identified(record), record)
+
+    @classmethod
+    def _of(cls, run: str, experiment: AnyExperiment, record: Mapping[str, Any]) -> "StudyRow":
+        """The row of a record that has been identified."""
         try:
-            identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
-            experiment = read_experiment(record["config"])
             columns_of = {name: one for name, one in record["tables"].items() if name not in TABLES}
             tables = {name: pl.DataFrame(columns) for name, columns in columns_of.items()}
             facts = {name: record["facts"][name] for name in FACTS}
-        except ConfigError as error:
-            raise StoreError(f"run {run} is of another program: {error}") from None
         except (KeyError, TypeError, AttributeError, OverflowError, UnicodeError, pl.exceptions.PolarsError):
-            raise StoreError(f"run {run} is no row of a study.") from None
-        if identity != run:
-            raise StoreError(f"run {run} has the configuration of run {identity}.")
-        if first == 1:
+            raise _no_row(run) from None
+        if record.get(FIELD, 1) == 1:
             tables = {name: renumbered(table) for name, table in tables.items()}
         return cls(experiment, *_checked(run, facts, tables), run)
 
@@ -130,9 +122,9 @@ class StudyRows:
         rows.complaints += complaints
         for record in records:
             try:
-                row = StudyRow.read(record)
-                if rows.withdrawals.note(row.run, row.experiment, record["tables"]):
-                    rows._take(row)
+                run, experiment = _identified(record)
+                if rows.withdrawals.note(run, experiment, record["tables"]):
+                    rows._take(StudyRow._of(run, experiment, record))
             except StoreError as error:
                 rows.complaints.append(Complaint(f"{path.name}: {error}", _name_today(record)))
         return rows
@@ -198,6 +190,32 @@ class StudyRows:
 def run_name(experiment: AnyExperiment) -> str:
     """The id of an experiment's run."""
     return config_hash(written(experiment), DATA_VERSION, RESULTS_VERSION)
+
+
+def _identified(record: Mapping[str, Any]) -> tuple[str, AnyExperiment]:
+    """The run and the experiment of a record, which is all that has to be read of one that is withdrawn."""
+    run = record.get("run", "unknown")
+    for name, current in (("results_version", RESULTS_VERSION), ("data_version", DATA_VERSION)):
+        if record.get(name) != current:
+            raise StoreError(f"run {run} has {name} {short(record.get(name))}, not {current}.")
+    if (first := record.get(FIELD, 1)) not in (0, 1):
+        raise StoreError(f"run {run} has {FIELD} {short(first)}, not 0 or 1.")
+    try:
+        identity = config_hash(record["config"], DATA_VERSION, RESULTS_VERSION)
+        experiment = read_experiment(record["config"])
+    except ConfigError as error:
+        raise StoreError(f"run {run} is of another program: {error}") from None
+    except (KeyError, TypeError, AttributeError, OverflowError, UnicodeError):
+        raise _no_row(run) from None
+    if identity != run:
+        raise StoreError(f"run {run} has the configuration of run {identity}.")
+    if not isinstance(record.get("tables"), Mapping):
+        raise _no_row(run)
+    return run, experiment
+
+
+def _no_row(run: str) -> StoreError:
+    return StoreError(f"run {run} is no row of a study.")
 
 
 def _name_today(record: Mapping[str, Any]) -> str | None:

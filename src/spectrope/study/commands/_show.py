@@ -6,10 +6,10 @@ from typing import Annotated
 import tyro
 
 from spectrope.console import JsonOption, ScaleOption, print_json, say, table
+from spectrope.study import page
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import tried_claims
 from spectrope.study.commands._common import Asked, Results, existing_rows
-from spectrope.study.page import effect, effects, headline_note
 from spectrope.study.study import RESULTS, Study
 from spectrope.study.verdict import ClaimVerdict
 
@@ -37,7 +37,7 @@ class ShowClaim:
         for claim in study.claims:
             show(study, claim, [verdict for one, verdict in judged if one is claim], study.power(claim, rows))
         if self.json:
-            print_json(effects(judged).to_dicts())
+            print_json(page.effects(judged).to_dicts())
 
 
 def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -> None:
@@ -53,10 +53,10 @@ def show(study: Study, claim: Claim, verdicts: list[ClaimVerdict], power: str) -
     columns = ("condition", "verdict", "effect", "why")
     table(f"Verdicts at scale {study.scale}; they apply only to this scale", columns, lines)
     for one in verdicts:  # Where nothing is decided, the table says why.
-        if one.word != "not testable here" and (note := headline_note(one)):
+        if one.word != "not testable here" and (note := page.headline_note(one)):
             say(f"Beside the effect, {one.condition}: {note}.")
 
 
 def _effect_of(verdict: ClaimVerdict) -> str:
     headline = verdict.headline
-    return effect(headline) if headline and headline.evidence else "–"
+    return page.effect(headline) if headline and headline.evidence else "–"

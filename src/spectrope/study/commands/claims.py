@@ -40,6 +40,7 @@ from spectrope.lab import (
     threads_each,
 )
 from spectrope.store import check_place
+from spectrope.study import page
 from spectrope.study.claim import Claim, chosen_claims
 from spectrope.study.claims.tuned import TUNED, tried_claims, tuned_claims, tuned_forms
 from spectrope.study.commands._audit import AuditRows
@@ -47,7 +48,6 @@ from spectrope.study.commands._common import ROUGH, Asked, Conditions, existing_
 from spectrope.study.commands._pilots import RunPilots
 from spectrope.study.commands._show import ShowClaim
 from spectrope.study.conditions import THROWN
-from spectrope.study.page import write_replication
 from spectrope.study.pilots import Pilots, piloted, require_frozen
 from spectrope.study.rows import StudyRows
 from spectrope.study.schedule import affordable, first_gaps, in_turn, spent_seconds
@@ -120,20 +120,33 @@ class RunClaims(Asked, EngineOptions):
         rows = rows.unwritten() if self.dry_run else rows
         claims = self._tuned(claims, rows) if self.tune else claims
         study = self.study(claims, self.conditions)
-        self._require_effect_of_precision(study.jobs(rows))
+        if self.precision != "auto":
+            self._require_effect_of_precision(study.jobs(rows))
         if self.runs.exists():
             gather(self.runs, study, rows)  # In a dry run, for its plan alone.
-        mistake = self._carry_out_all(study, rows, engine)
         if self.dry_run:
-            show_later(study, rows)
+            self._show_plan(study, rows)
         else:
-            show_verdicts(study, rows)
+            self._carry_out_all(study, rows, engine)
+
+    def _show_plan(self, study: Study, rows: StudyRows) -> None:
+        left = outstanding(study.jobs(rows), rows)
+        self._planned(left, study, rows)
+        if left:
+            say(ROUGH)
+        show_later(study, rows)
         if self.json:
-            print_json(plan_record(study, rows) if self.dry_run else verdict_records(study, rows))
+            print_json(plan_record(study, rows))
+
+    def _carry_out_all(self, study: Study, rows: StudyRows, engine: Engine) -> None:
+        mistake = self._done(study, rows, engine)
+        show_verdicts(study, rows)
+        if self.json:
+            print_json(verdict_records(study, rows))
         if mistake is not None:
             raise mistake
 
-    def _carry_out_all(self, study: Study, rows: StudyRows, engine: Engine) -> SpectropeError | None:
+    def _done(self, study: Study, rows: StudyRows, engine: Engine) -> SpectropeError | None:
         """Do what can be planned, then what its rows ask for, and so on; the last error, others told."""
         left, failed, before = outstanding(study.jobs(rows), rows), set[AnyExperiment](), None
         while True:
@@ -151,6 +164,20 @@ class RunClaims(Asked, EngineOptions):
         self, left: list[Job], study: Study, rows: StudyRows, engine: Engine
     ) -> SpectropeError | None:
         """Print the plan of what is left, and do it; the error of a job that failed, after the others."""
+        jobs, pace = self._planned(left, study, rows)
+        if not left:
+            return None
+        try:
+            with plan_bar([job.experiment.label for job in jobs], pace) as watch:
+                carry_out(jobs, rows, self.runs, engine, watch)
+        except Interrupted:
+            raise
+        except SpectropeError as mistake:
+            return mistake
+        return None
+
+    def _planned(self, left: list[Job], study: Study, rows: StudyRows) -> tuple[list[Job], Pace]:
+        """Print the plan of what is left; the jobs that it allows, and their pace."""
         usual = usual_precision(study.rows_of(rows) or rows)
         precision = usual if self.precision == "auto" else self.precision
         jobs = [replace(job, precision=precision) for job in left]
@@ -159,21 +186,10 @@ class RunClaims(Asked, EngineOptions):
         jobs = self._allowed(jobs, costs, rows)
         costs = {job.experiment: costs[job.experiment] for job in jobs}
         show_plan(study, rows, costs, workers)
-        if self.dry_run and left:
-            say(ROUGH)
         if precision != "auto" and any(job.experiment.precision == "auto" for job in left):
             say(f"Precision of experiments that do not set it: {precision}.")
-        if left and not self.dry_run:
-            each = costs.values()
-            pace = Pace([c.training for c in each], [c.measuring for c in each], workers)
-            try:
-                with plan_bar([job.experiment.label for job in jobs], pace) as watch:
-                    carry_out(jobs, rows, self.runs, engine, watch)
-            except Interrupted:
-                raise
-            except SpectropeError as mistake:
-                return mistake
-        return None
+        each = costs.values()
+        return jobs, Pace([c.training for c in each], [c.measuring for c in each], workers)
 
     def _allowed(self, jobs: list[Job], costs: dict[AnyExperiment, JobCost], rows: StudyRows) -> list[Job]:
         """The jobs that the order and the hours of training in the plan allow; says how many they do not."""
@@ -270,7 +286,9 @@ class ReportClaims(Asked):
         claims = chosen_claims(self.names)
         with console.status("Testing the claims and drawing their figures"):
             rows = existing_rows(self.rows, self.scale)
-            write_replication(self.study(tried_claims(claims, rows, self.scale), self.conditions), rows, out)
+            page.write_replication(
+                self.study(tried_claims(claims, rows, self.scale), self.conditions), rows, out
+            )
         say(f"Wrote {out.resolve()}")
         if self.json:
             print_json({"path": str(out.resolve())})

@@ -1,6 +1,5 @@
 """The page of a study: verdicts, figures with the paper's numbers, and a list of missing runs."""
 
-from spectrope.study.page.effects import effects
-from spectrope.study.page.page import effect, headline_note, write_replication
+import lazy_loader
 
-__all__ = ["effect", "effects", "headline_note", "write_replication"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Int
 
 from spectrope.grokking.tasks.modular import Split
 
-LARGE_PRIME = 32_749  # Stands for the rationals; its square times a few hundred rows fits 64 bits.
+LARGE_PRIME = 32_749  # Stands for the rationals; its square fits 32 bits.
 
 EquationRows = Int[np.ndarray, "_ m"]
 
@@ -55,32 +55,48 @@ def implied(split: Split, p: int, offset: int = 0) -> Bool[np.ndarray, " t"]:
     """Whether the result of each test pair follows from the training pairs; see `coverage_of`."""
     rows = _equations(split, p, offset)
     trains = split.trains.numpy()
-    known, asked = np.unique(rows[trains], axis=0), rows[~trains]
-    return np.logical_and.reduce([_spanned(known, asked, q) for q in (p, LARGE_PRIME)])
+    return np.logical_and.reduce([_spanned(rows[trains], rows[~trains], q) for q in (p, LARGE_PRIME)])
 
 
 def _equations(split: Split, p: int, offset: int) -> EquationRows:
     """A row per pair: 1 at the tokens of both operands, -1 at the result."""
     pairs = split.pairs
     a, b, c = (x.numpy() for x in (pairs.a, pairs.b, pairs.labels))
-    rows, place = np.zeros((len(a), offset + 2 * p), np.int64), np.arange(len(a))
+    rows, place = np.zeros((len(a), offset + 2 * p), np.int32), np.arange(len(a))
     for column, sign in ((a, 1), (b + offset, 1), (c + offset + p, -1)):
         np.add.at(rows, (place, column), sign)
     return rows
 
 
 def _spanned(known: EquationRows, asked: EquationRows, q: int) -> Bool[np.ndarray, " t"]:
-    """Whether rows are combinations of others modulo a prime: Gauss-Jordan elimination of both."""
-    known, asked = known % q, asked % q
-    done = 0
-    for column in range(known.shape[1]):
-        places = np.flatnonzero(known[done:, column])
+    """Whether rows are combinations of others modulo a prime."""
+    basis, known = known[:0], np.random.default_rng(0).permutation(known)  # So that blocks have full rank.
+    while len(known):
+        block, known = np.split(known, [known.shape[1]])
+        basis = _reduced(np.concatenate([basis, block]), q)
+        known = _remainders(known, basis, q)
+        known = known[known.any(axis=1)]
+    return np.logical_not(_remainders(asked, basis, q).any(axis=1))
+
+
+def _reduced(rows: EquationRows, q: int) -> EquationRows:
+    """The reduced row echelon form modulo a prime, without rows of zeros: Gauss-Jordan elimination."""
+    rows, done = rows % q, 0
+    for column in range(rows.shape[1]):
+        places = np.flatnonzero(rows[done:, column])
         if not len(places):
             continue
-        known[[done, done + places[0]]] = known[[done + places[0], done]]
-        pivot = known[done] = known[done] * pow(int(known[done, column]), -1, q) % q
-        for rows in (known[done + 1 :], asked):
-            hit = np.flatnonzero(rows[:, column])
-            rows[hit] = (rows[hit] - rows[hit, column, None] * pivot) % q
+        rows[[done, done + places[0]]] = rows[[done + places[0], done]]
+        pivot = rows[done] * pow(int(rows[done, column]), -1, q) % q
+        hit = np.flatnonzero(rows[:, column])
+        rows[hit] = (rows[hit] - rows[hit, column, None] * pivot) % q
+        rows[done] = pivot
         done += 1
-    return np.logical_not(asked.any(axis=1))
+    return rows[:done]
+
+
+def _remainders(rows: EquationRows, basis: EquationRows, q: int) -> EquationRows:
+    """What is left of rows modulo a prime once a basis in reduced row echelon form has cleared its pivots."""
+    pivots = basis.astype(bool).argmax(axis=1)
+    cleared = (rows[:, pivots] % q).astype(float) @ basis  # Sums of a few hundred squares of q are exact.
+    return (rows - cleared.astype(np.int64)) % q

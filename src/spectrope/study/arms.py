@@ -61,6 +61,7 @@ def by_encoding(task: str, condition: str, scale: str, seed: int, encodings: Ite
     return {name: run_of(task, name, condition, scale, seed) for name in encodings}
 
 
+@cache
 def distance_at(
     dropout: float, encoding: str | EncodingConfig, condition: str, scale: str, seed: int
 ) -> Experiment:

@@ -8,6 +8,7 @@ from statistics import fmean
 import numpy as np
 
 from spectrope.grokking import Coverage, GrokExperiment, ModularConfig, coverage_of
+from spectrope.grokking.tasks.modular import Split
 from spectrope.stats import spearman, t_interval
 from spectrope.study.claims.grok_distribution import GROKKED
 from spectrope.study.grok_arms import BEYOND, HELD, SIDES, GrokClaim, base, held, last
@@ -104,14 +105,14 @@ def _excess(row: StudyRow) -> float | None:
 def _not_held_out(row: StudyRow) -> float | None:
     if (one := GrokExperiment.of(row.experiment)) is None:
         return None
-    split = one.task.build().split(one.seed)
+    split = _split(one.task, one.seed)
     return 100 * (~split.held_out[~split.trains]).double().mean().item()
 
 
 def pairs_trained(row: StudyRow) -> float | None:
     """Number of training pairs."""
     one = GrokExperiment.of(row.experiment)
-    return None if one is None else float(one.task.build().split(one.seed).trains.sum())
+    return None if one is None else float(_split(one.task, one.seed).trains.sum())
 
 
 def _rivals(seen: Seen) -> str:
@@ -147,4 +148,9 @@ def _correlations(seen: Seen, quantity: Quantity) -> Values:
 
 @cache
 def _covered(task: ModularConfig, seed: int) -> Coverage:
-    return coverage_of(task.build().split(seed), task.p, task.offset)
+    return coverage_of(_split(task, seed), task.p, task.offset)
+
+
+@cache
+def _split(task: ModularConfig, seed: int) -> Split:
+    return task.build().split(seed)

@@ -65,12 +65,15 @@ def estimate(jobs: Sequence[Job], device: torch.device) -> list[JobCost]:
     factor = torch.ones(SIDE, SIDE, device=device)
     product = min(seconds(lambda: factor @ factor, device) for _ in range(REPEATS))
     speed = SHARE * 2 * SIDE**3 / product
-    by_kind: dict[str, float] = {}
+    by_kind: dict[str, JobCost] = {}
+    costs = []
     for job in jobs:
         kind = _kind(job.experiment)
         if kind not in by_kind:
-            by_kind[kind] = laboratory_of(job.experiment).operations(job.experiment) / speed
-    return [JobCost(by_kind[_kind(job.experiment)], 0.0) for job in jobs]
+            operations = laboratory_of(job.experiment).operations(job.experiment)
+            by_kind[kind] = JobCost(operations / speed, 0.0)
+        costs.append(by_kind[kind])
+    return costs
 
 
 def _kind(experiment: AnyExperiment) -> str:

@@ -372,8 +372,8 @@ def plan_record(study: Study, rows: StudyRows) -> list[dict[str, Any]]:
 
 
 def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost], workers: int) -> None:
-    """Print what each claim still needs, what it can show, and what all of it will cost."""
-    lines = []
+    """Print what each claim still needs, what the runs to do can show, and what all of it will cost."""
+    lines, unfinished = [], dict[Claim, None]()
     for claim, condition in study.cases():
         jobs = study.jobs_of(claim, condition, rows)
         missing = [job for job in jobs if job.experiment in costs]
@@ -381,10 +381,12 @@ def show_plan(study: Study, rows: StudyRows, costs: dict[AnyExperiment, JobCost]
         lines.append(
             (f"{claim.number} {claim.kind}", condition, str(len(jobs)), str(len(missing)), lasting(seconds))
         )
+        if missing:
+            unfinished[claim] = None
     table("", ("claim", "condition", "runs", "to do", "by itself"), lines, ("runs", "to do", "by itself"))
     seconds = makespan([cost.total for cost in costs.values()], workers)
     say(f"{len(costs)} runs to do, each once for all claims: about {lasting(seconds)}, {workers} at a time.")
-    for claim in study.claims:
+    for claim in unfinished:
         say(f"{claim.number} {claim.kind}: {study.power(claim, rows)}")
 
 

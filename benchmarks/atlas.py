@@ -92,7 +92,7 @@ def calls(checkpoint: str) -> dict[str, Any]:
     start = time.process_time()
     exact = atlas_checkpoint(model, **given)
     middle = time.process_time()
-    adaptive = atlas_checkpoint(model, adaptive=True, **given)
+    adaptive = atlas_checkpoint(model, method="adaptive", **given)
     end = time.process_time()
     wanted = ["costs" if drop > 5 else "does not" for drop in exact.cells["drop"]]
     right = sum(call == other for call, other in zip(adaptive.cells["call"], wanted, strict=True))

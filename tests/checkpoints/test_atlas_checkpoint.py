@@ -34,7 +34,7 @@ def test_cells_are_the_changes_that_the_sweep_measures(model):
 def test_adaptive_calls_equal_exact_ones_on_fewer_sequences(model):
     given = {"length": 8, "examples": 200, "layers": slice(1, 2), "settings": AtlasSettings(bands=1)}
     exact = atlas_checkpoint(model, "induction", **given)
-    adaptive = atlas_checkpoint(model, "induction", adaptive=True, **given)
+    adaptive = atlas_checkpoint(model, "induction", method="adaptive", **given)
     assert adaptive.cells["call"].to_list() == exact.cells["call"].to_list()
     assert adaptive.passes < exact.passes
 

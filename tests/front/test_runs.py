@@ -48,6 +48,13 @@ def test_the_table_holds_runs_of_any_laboratory(tmp_path, capsys):
     assert sp.table(run)["run"].to_list() == [run.id]
 
 
+def test_a_table_without_a_column_that_is_shown_is_an_error(tmp_path):
+    run = make_run(tmp_path, "rope")
+    run.write_frame("ablation", run.frame("ablation").drop("head"))
+    with pytest.raises(StoreError, match="no column 'head'"):
+        sp.table([run])
+
+
 def test_a_folder_of_a_report_leaves_out_trials_and_other_laboratories(tmp_path):
     with pytest.raises(StoreError, match="no finished run in"):
         sp.report(tmp_path)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from spectrope.checkpoints.ablation.rotary import RotatedHeads, SiteMeans, rotary_name
+from spectrope.checkpoints.ablation.screening import first_order_effects
 from spectrope.checkpoints.ablation.show import Content, contents
 from spectrope.checkpoints.ablation.subject import CheckpointSubject
 from spectrope.checkpoints.ablation.sweep import checkpoint_scores, rotary_means
@@ -20,6 +21,7 @@ from spectrope.checkpoints.sequences import Sequences
 from spectrope.core import ConfigError, Progress, UnsupportedError, Watch, numpy_stream, unwatched
 from spectrope.encodings import Band
 from spectrope.lab import (
+    UNMEASURED,
     AtlasSettings,
     AttendedHead,
     Cell,
@@ -33,7 +35,10 @@ from spectrope.lab import (
 )
 from spectrope.stats import Threshold, mean_intervals
 
+AtlasMethod = Literal["exact", "adaptive", "screened"]
 FIRST_LOOK = 8  # Sequences before the first look of an adaptive atlas.
+BLOCK = 1 / 20  # Share of the cells that a screened atlas measures before it looks.
+CONTROLS = 59  # The fewest cells without a cost by which, at 95 %, fewer than 5 % of the others have one.
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +55,7 @@ class CheckpointAtlas:
         sequences: How many sequences there are.
         length: Most tokens of a sequence.
         passes: Pairs of a cell and a sequence that were computed.
+        controls: Cells of a screened atlas that were drawn at random from the unlikely ones and measured.
     """
 
     cells: pl.DataFrame
@@ -60,6 +66,7 @@ class CheckpointAtlas:
     sequences: int
     length: int
     passes: int
+    controls: int = 0
 
 
 def atlas_checkpoint(
@@ -71,7 +78,7 @@ def atlas_checkpoint(
     length: int = 64,
     layers: slice = slice(None),
     settings: AtlasSettings | None = None,
-    adaptive: bool = False,
+    method: AtlasMethod = "exact",
     batch: int | None = None,
     watch: Watch = unwatched,
 ) -> CheckpointAtlas:
@@ -85,7 +92,9 @@ def atlas_checkpoint(
         length: Tokens of each.
         layers: Layers whose heads to change.
         settings: Bands and threshold.
-        adaptive: Whether sequences are sampled until each cell is called, instead of all being used.
+        method: "exact" measures every cell on all sequences; "adaptive" samples sequences until each cell is
+            called; "screened" measures cells on all sequences in the order of their first-order effects until
+            none of a block costs, and then a random sample of the others as a control.
         batch: Number of sequences per batch, including changed copies; None chooses a batch that fills the
             device.
         watch: Called with the cells done.
@@ -108,13 +117,16 @@ def atlas_checkpoint(
     with evaluating(model), runs_at(data.width, model):
         means, attended = _described(subject, data, tokens, {place for place, _ in heads})
     measure = _Measure(subject, data, cells, settings, means, tokens, watch)
-    table, intact, passes = measure.sampled() if adaptive else measure.exact()
+    ways = {"exact": measure.exact, "adaptive": measure.adaptive, "screened": measure.screened}
+    table, intact, controls = ways[method]()
     loss, accuracy = (float(value) for value in intact.mean(0))
     if not math.isfinite(loss):
         raise UnsupportedError(f"{type(model).__name__} returns no finite loss; take dtype='float32'.")
     described = pl.DataFrame([vars(head) for head in attended])
     names = band_names(model, settings.bands)
-    return CheckpointAtlas(table, described, names, loss, accuracy, len(data), data.width, passes)
+    return CheckpointAtlas(
+        table, described, names, loss, accuracy, len(data), data.width, int(table["n"].sum()), controls
+    )
 
 
 def band_names(model: nn.Module, bands: int) -> tuple[str, ...]:
@@ -163,15 +175,32 @@ class _Measure:
 
     def exact(self) -> tuple[pl.DataFrame, np.ndarray, int]:
         """All sequences, with paired intervals over sequences."""
-        scores = self._scores(self.data, [cell.variant for cell in self.cells])
-        change = (scores[1:] - scores[0]).swapaxes(0, 1)
-        loss = mean_intervals(change[..., 0])
-        drop = mean_intervals(-change[..., 1]).scaled(100)
-        columns = {"drop": drop.estimate, "low": drop.low, "high": drop.high}
-        n = np.full(len(self.cells), len(self.data))
-        return self._table(columns, loss.estimate, n), scores[0], int(n.sum())
+        found, intact = self._whole(range(len(self.cells)))
+        return self._table(found), intact, 0
 
-    def sampled(self) -> tuple[pl.DataFrame, np.ndarray, int]:
+    def screened(self) -> tuple[pl.DataFrame, np.ndarray, int]:
+        """All sequences, for the cells with the largest first-order effects and for some at random."""
+        changes = [cell.variant[0] for cell in self.cells]
+        effects = first_order_effects(self.subject, self.data, changes, self.means, tokens=self.tokens)
+        left, rows = np.argsort(-effects, kind="stable"), list[pl.DataFrame]()
+        draw, size, controls = numpy_stream(0, "atlas", "controls"), math.ceil(BLOCK * len(left)), 0
+        intact = np.empty(0)
+        while len(left):
+            block, left = left[:size], left[size:]
+            found, intact = self._whole(block)
+            rows.append(found)
+            if self._costs(found) or not len(left):
+                continue
+            drawn = np.isin(np.arange(len(left)), draw.permutation(len(left))[:CONTROLS])
+            found, intact = self._whole(left[drawn])
+            rows.append(found)
+            left = left[~drawn]
+            if not self._costs(found):
+                controls = len(found)
+                break
+        return self._table(pl.concat(rows)), intact, controls
+
+    def adaptive(self) -> tuple[pl.DataFrame, np.ndarray, int]:
         """Use only as many sequences as each decision needs; the intervals of accuracy hold for all cells
         simultaneously."""
         n, count = len(self.data), len(self.cells)
@@ -181,7 +210,7 @@ class _Measure:
         losses, intact = np.zeros(count), list[np.ndarray]()
         for stop in looks(n, FIRST_LOOK):
             fresh, cells = order[ledger.seen : stop], ledger.open
-            scores = self._scores(self.data[fresh], [self.cells[place].variant for place in cells])
+            scores = self._scores(self.data[fresh], cells)
             intact.append(scores[0])
             losses[cells] += (scores[1:, :, 0] - scores[0, :, 0]).sum(1)
             ledger.enter(scores[..., 1])
@@ -189,18 +218,46 @@ class _Measure:
             if not len(ledger.open):
                 break
         drop = ledger.differences.sum(1) / ledger.used
-        columns = {"drop": 100 * drop, "low": 100 * ledger.low, "high": 100 * ledger.high}
-        table = self._table(columns, losses / ledger.used, ledger.used)
-        return table, np.concatenate(intact), int(ledger.used.sum())
+        ends = {"low": 100 * ledger.low, "high": 100 * ledger.high}
+        found = self._found(range(count), 100 * drop, ends, losses / ledger.used, ledger.used)
+        return self._table(found), np.concatenate(intact), 0
 
-    def _scores(self, data: Sequences, variants: list[Variant]) -> np.ndarray:
+    def _whole(self, places: Iterable[int]) -> tuple[pl.DataFrame, np.ndarray]:
+        """Some cells on all sequences, and the scores of the intact model."""
+        places = list(places)
+        scores = self._scores(self.data, places)
+        change = (scores[1:] - scores[0]).swapaxes(0, 1)
+        loss = mean_intervals(change[..., 0])
+        drop = mean_intervals(-change[..., 1]).scaled(100)
+        n = np.full(len(places), len(self.data))
+        ends = {"low": drop.low, "high": drop.high}
+        return self._found(places, drop.estimate, ends, loss.estimate, n), scores[0]
+
+    def _costs(self, found: pl.DataFrame) -> bool:
+        return bool((found["drop"] > self.settings.threshold).any())
+
+    def _scores(self, data: Sequences, places: Iterable[int]) -> np.ndarray:
+        variants: list[Variant] = [(), *(self.cells[place].variant for place in places)]
         given: dict[str, Any] = {"tokens": self.tokens, "site_means": self.means, "watch": self.watch}
-        return checkpoint_scores(self.subject, data, [(), *variants], **given).numpy()
+        return checkpoint_scores(self.subject, data, variants, **given).numpy()
 
-    def _table(self, columns: dict[str, np.ndarray], loss: np.ndarray, n: np.ndarray) -> pl.DataFrame:
+    def _found(
+        self,
+        places: Iterable[int],
+        drop: np.ndarray,
+        ends: dict[str, np.ndarray],
+        loss: np.ndarray,
+        n: np.ndarray,
+    ) -> pl.DataFrame:
         calls = [
             call_of(float(low), float(high), self.settings.threshold)
-            for low, high in zip(columns["low"], columns["high"], strict=True)
+            for low, high in zip(ends["low"], ends["high"], strict=True)
         ]
-        found = pl.DataFrame({**columns, "loss_increase": loss, "n": n, "call": calls})
-        return pl.concat([cell_columns(self.cells), found], how="horizontal")
+        columns = {"place": list(places), "drop": drop, **ends, "loss_increase": loss, "n": n, "call": calls}
+        return pl.DataFrame(columns)
+
+    def _table(self, found: pl.DataFrame) -> pl.DataFrame:
+        """A row per cell; what was not measured is null, and called so."""
+        cells = cell_columns(self.cells).with_row_index("place").cast({"place": pl.Int64})
+        rows = cells.join(found, on="place", how="left", maintain_order="left").drop("place")
+        return rows.with_columns(pl.col("n").fill_null(0), pl.col("call").fill_null(UNMEASURED))

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from spectrope.figures.base import Panel, exact
+from spectrope.figures.base import Marks, Panel, exact
 from spectrope.figures.kinds.heatmap import (
     CELL,
     DROP,
@@ -20,7 +20,7 @@ from spectrope.figures.kinds.heatmap import (
 )
 from spectrope.figures.names import DIVERGING
 from spectrope.figures.shell import Section, Table, rendered, write_page
-from spectrope.figures.spec import panels_spec
+from spectrope.figures.spec import FAINT, panels_spec
 
 BARS = "▁▂▃▄▅▆▇█"
 TITLES: Mapping[str, tuple[str, str]] = {
@@ -127,7 +127,7 @@ def head_table(tables: AtlasTables) -> Table:
     heads = tables.heads
     for name in ("zero", "position-only", "content-only"):
         heads = heads.join(_whole_head(tables, name), on=["layer", "head"])
-    heads, worst = heads.sort("zero", descending=True), _worst_bands(tables)
+    heads, worst = heads.sort("zero", descending=True, nulls_last=True), _worst_bands(tables)
     rows = [
         {
             "layer.head": f"{head['layer']}.{head['head']}",
@@ -137,10 +137,10 @@ def head_table(tables: AtlasTables) -> Table:
             "induction": percent(head["induction"]),
             "mean lag": f"{head['reach']:z.1f}",
             "by lag": sparkline(head["kernel"][:BARS_SHOWN]),
-            "removed": f"{head['zero']:z.1f}",
-            "position alone": f"{head['position-only']:z.1f}",
-            "content alone": f"{head['content-only']:z.1f}",
-            "costliest band": worst[head["layer"], head["head"]],
+            "removed": points(head["zero"]),
+            "position alone": points(head["position-only"]),
+            "content alone": points(head["content-only"]),
+            "costliest band": worst.get((head["layer"], head["head"]), ""),
         }
         for head in heads.head(HEADS_SHOWN).iter_rows(named=True)
     ]
@@ -165,6 +165,11 @@ def percent(share: float | None) -> str:
     return "" if share is None else f"{100 * share:.0f} %"
 
 
+def points(drop: float | None) -> str:
+    """A drop in points; empty if it was not measured."""
+    return "" if drop is None else f"{drop:z.1f}"
+
+
 def sparkline(values: list[float]) -> str:
     """Values from 0 up as bars of text, the largest at full height."""
     top = max(*values, 0.0) or 1.0
@@ -179,7 +184,7 @@ def _whole_head(tables: AtlasTables, intervention: str) -> pl.DataFrame:
 
 def _worst_bands(tables: AtlasTables) -> dict[tuple[int, int], str]:
     """The band of each head whose removal costs most, and its cost."""
-    removed = tables.cells.filter(intervention="remove-band").sort("drop")
+    removed = tables.cells.filter(intervention="remove-band").drop_nulls("drop").sort("drop")
     worst = removed.select("layer", "head", "band", "drop").iter_rows()
     return {(layer, head): f"{band} ({drop:z.1f})" for layer, head, band, drop in worst}
 
@@ -198,9 +203,24 @@ def _panels(tables: AtlasTables, intervention: str) -> list[Panel]:
     parts = shown.with_columns(seed=pl.lit(0)).partition_by("band", as_dict=True, maintain_order=True)
     title = TITLES[intervention][0]
     return [
-        Panel(title, _title(tables, band), head_cells(part, limit, DROP, tooltip), _height(part))
+        Panel(
+            title,
+            _title(tables, band),
+            {**_unmeasured(part), **head_cells(part, limit, DROP, tooltip)},
+            _height(part),
+        )
         for (band,), part in parts.items()
     ]
+
+
+def _unmeasured(part: pl.DataFrame) -> dict[str, Marks]:
+    """A grey cell for each that a screened atlas left out."""
+    left = part.filter(pl.col("drop").is_null()).select("layer", "head")
+    if left.is_empty():
+        return {}
+    cells = alt.Chart().mark_rect(fill=FAINT, stroke="white", strokeWidth=0.8)
+    text = alt.value("not measured: small first-order effect")
+    return {"unmeasured": Marks(left.to_dicts(), cells.encode(x="head:O", y="layer:O", tooltip=text))}
 
 
 def _pointed(tables: AtlasTables) -> pl.DataFrame:

@@ -9,15 +9,15 @@ import polars as pl
 import torch
 
 from spectrope.checkpoints import CheckpointAtlas, Content, atlas_checkpoint
-from spectrope.checkpoints.atlas import waves_in_words
+from spectrope.checkpoints.atlas import AtlasMethod, waves_in_words
 from spectrope.console import Shown
-from spectrope.core import Device, Watch, choose_device
+from spectrope.core import ConfigError, Device, Watch, choose_device
 from spectrope.encodings import Band, Encoding, PerHead, rotating_pairs
 from spectrope.figures import AtlasTables, Drawing, HeadEffects, atlas_spec, write_atlas
 from spectrope.front.ablate import LENGTH, SEQUENCES, refuse, require_language_model
 from spectrope.front.progress import counting, watching
 from spectrope.front.targets import AnyTokenizer, Target, opened
-from spectrope.lab import EXAMPLES, AtlasSettings, RunAtlas, atlas_run, experiment_of, load_model
+from spectrope.lab import EXAMPLES, UNMEASURED, AtlasSettings, RunAtlas, atlas_run, experiment_of, load_model
 from spectrope.models import Decoder
 from spectrope.store import Run
 
@@ -78,13 +78,14 @@ class Atlas(Shown, HeadEffects):
         cells = self.drawn.cells
         bands = "; ".join(f"{number}: {name}" for number, name in enumerate(self.drawn.bands))
         yield f"{self.drawn.told} Bands: {bands}. Layers and heads count from 0."
+        calls = ["costs", "does not", "undecided", *([UNMEASURED] if cells["n"].eq(0).any() else [])]
         counts = cells.group_by("intervention", maintain_order=True).agg(
-            *(pl.col("call").eq(call).sum().alias(call) for call in ("costs", "does not", "undecided")),
+            *(pl.col("call").eq(call).sum().alias(call) for call in calls),
             pl.col("drop").max().round(1).alias("largest drop"),
         )
         yield f"cells that cost more than {self.threshold:g} points", counts
         shown = ("layer", "head", "intervention", "band", "drop", "low", "high", "call")
-        banded = cells.drop_nulls("band").sort("drop", descending=True).head(CELLS_SHOWN)
+        banded = cells.drop_nulls("band").sort("drop", descending=True, nulls_last=True).head(CELLS_SHOWN)
         yield "costliest bands", banded.select(shown)
 
 
@@ -95,7 +96,7 @@ def atlas(
     tokenizer: AnyTokenizer | None = None,
     bands: int = 4,
     threshold: float = 5.0,
-    adaptive: bool = False,
+    method: AtlasMethod = "exact",
     examples: int | None = None,
     length: int | None = None,
     layers: slice | None = None,
@@ -117,7 +118,9 @@ def atlas(
         tokenizer: The model's, for texts.
         bands: Frequency bands per head.
         threshold: Drop, in points, above which a cell is said to cost.
-        adaptive: Whether examples are sampled only until each cell is decided.
+        method: "exact" measures all cells on all examples; "adaptive" samples examples only until each cell
+            is decided; "screened", for models, measures the cells with the largest first-order effects, and
+            a random sample of the others as a control.
         examples: Held-out examples of a run, or sequences of a model.
         length: Tokens of a model's sequences.
         layers: Layers of a model whose heads to change.
@@ -143,10 +146,14 @@ def atlas(
     settings = AtlasSettings(bands=bands, threshold=threshold)
     known, wrapped = opened(target, root, place, tokenizer, allow_download=allow_download)
     if isinstance(known, Run):
+        if method == "screened":
+            raise ConfigError(
+                "screening is for models of the hub's kind; a run's atlas is exact or adaptive."
+            )
         of_models = {"on": on, "length": length, "layers": layers, "batch": batch}
         refuse(of_models, "models", f"run {known.id} has its own task")
         count = EXAMPLES if examples is None else examples
-        how = RunAtlas(settings=settings, examples=count, adaptive=adaptive)
+        how = RunAtlas(settings=settings, examples=count, adaptive=method == "adaptive")
         return _of_run(known, place, how, watch)
     require_language_model(known)
     content: Content = "induction" if on is None else on
@@ -159,27 +166,40 @@ def atlas(
             length=LENGTH if length is None else length,
             layers=slice(None) if layers is None else layers,
             settings=settings,
-            adaptive=adaptive,
+            method=method,
             batch=batch,
             watch=shown,
         )
     name = target if isinstance(target, str) else type(known).__name__
-    told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", adaptive)
+    told = _told_of_model(found, content if isinstance(content, str | Path) else "tokens", method)
     return Atlas(AtlasTables(str(name), told, found.bands, found.cells, found.heads), threshold)
 
 
-def _told_of_model(found: CheckpointAtlas, on: str | Path, adaptive: bool) -> str:
+def _told_of_model(found: CheckpointAtlas, on: str | Path, method: AtlasMethod) -> str:
+    intervals = (
+        "95 % intervals that hold for all cells at once and at any stopping time"
+        if method == "adaptive"
+        else "a 95 % interval over sequences for each cell"
+    )
     return (
         f"Measured on {on}: accuracy {100 * found.accuracy:.1f} % and loss {found.loss:.3g} nats per token "
-        f"on {found.sequences} sequences of up to {found.length} tokens, "
-        f"with {_intervals('sequences', adaptive)}."
+        f"on {found.sequences} sequences of up to {found.length} tokens, with {intervals}."
+        f"{_screening(found) if method == 'screened' else ''}"
     )
 
 
-def _intervals(unit: str, adaptive: bool) -> str:
-    if adaptive:
-        return "95 % intervals that hold for all cells at once and at any stopping time"
-    return f"a 95 % interval over {unit} for each cell"
+def _screening(found: CheckpointAtlas) -> str:
+    """What a screened atlas says of the cells that it did not measure."""
+    n_left, n_all = found.cells["n"].eq(0).sum(), len(found.cells)
+    if not n_left:
+        return " All cells were measured, because costs occurred throughout the order of first-order effects."
+    most = 100 * (1 - 0.05 ** (1 / found.controls))
+    return (
+        f" {n_left} of {n_all} cells, grey in figures, were not measured, because their first-order effects are "
+        f"small. Another "
+        f"{found.controls} cells with small effects were drawn at random and measured, and none costs more "
+        f"than the threshold; with 95 % confidence, at most {most:.1f} % of the cells not measured do."
+    )
 
 
 def _of_run(run: Run, device: torch.device, how: RunAtlas, watch: Watch | None) -> Atlas:

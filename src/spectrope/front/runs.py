@@ -228,6 +228,8 @@ def _largest_drop(run: Run) -> dict[str, Any]:
     mark = fullest(run, "ablation")
     if mark is None:
         return {}
-    heads = run.frame(f"ablation{mark}").filter(pl.col("drop").is_finite())
-    top = heads.sort("drop", descending=True).head(1).to_dicts()
-    return {name: top[0][name] for name in ("drop", "layer", "head")} if top else {}
+    table, shown = run.frame(f"ablation{mark}"), ("drop", "layer", "head")
+    if missing := [name for name in shown if name not in table.columns]:
+        raise StoreError(f"its table of ablations is damaged: it has no column {missing[0]!r}.")
+    heads = table.filter(pl.col("drop").is_finite()).select(shown)
+    return next(heads.sort("drop", descending=True).head(1).iter_rows(named=True), {})

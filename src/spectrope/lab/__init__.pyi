@@ -19,6 +19,7 @@ __all__ = [
     "QUANTITIES",
     "SCALES",
     "SCALINGS",
+    "UNMEASURED",
     "WEIGHTS",
     "Ablation",
     "Adaptive",
@@ -151,7 +152,7 @@ from .ablation.protocols import PROTOCOLS, Protocol
 from .ablation.thresholds import DEFAULT_RULE
 from .ablation.tree import Tree, changes_in, fills_of
 from .atlas.attended import AttendedHead, attended_heads
-from .atlas.cells import AtlasSettings, Cell, call_of, cell_columns, cells_of
+from .atlas.cells import UNMEASURED, AtlasSettings, Cell, call_of, cell_columns, cells_of
 from .atlas.run import RunAtlas, atlas_run
 from .compare import COMPARED, COMPARED_TASKS, comparison_plan
 from .engines.base import Engine, EngineError

@@ -73,6 +73,10 @@ class RotatedHeads:
         """The pattern of the call as it was made."""
         return self._softmax(self._scores(self.call.q, self.call.k))
 
+    def intact(self) -> Float[Tensor, "b t f"]:
+        """Heads side by side, unchanged."""
+        return self._attend(self._scores(self.call.q, self.call.k))
+
     def output(self, fill: str, means: SiteMeans | None) -> Float[Tensor, "b t f"]:
         """Heads side by side under a fill."""
         if fill == "content-only":

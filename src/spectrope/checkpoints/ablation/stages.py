@@ -179,20 +179,12 @@ class CheckpointStages:
     def scores(self, copies: int, memory: Tensor | None = None) -> Float[Tensor, "v b 2"]:
         """Mean loss and accuracy of every sequence in every copy, from a pass of the model.
 
-        Only states at scored places are turned into token logits.
-
         Args:
             copies: How many.
             memory: Outputs of the encoder for one copy, if it need not run.
         """
         scored = self.data.scored
-        rows = scored.repeat(copies, 1)
-
-        def choose(_: str, args: Any, given: Any) -> Any:
-            return (args[0][rows][None], *args[1:]), given
-
-        with before(self.subject.model, [self.subject.predictor], choose):
-            logits = self.subject.run(self.data, copies, memory).logits[0]
+        logits = self.subject.scored_logits(self.data, copies, memory)
         hit, loss = hit_and_loss(logits, self.data.targets[scored].repeat(copies))
         each = torch.stack([loss, hit], 1).unflatten(0, (copies, -1))
         owner = scored.nonzero()[:, 0]

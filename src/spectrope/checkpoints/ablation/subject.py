@@ -102,6 +102,24 @@ class CheckpointSubject:
             given["encoder_outputs"] = (memory.repeat(copies, 1, 1),)
         return self.model(**given, **({"use_cache": False} if "use_cache" in config.to_dict() else {}))
 
+    def scored_logits(
+        self, data: Sequences, copies: int = 1, memory: Tensor | None = None
+    ) -> Float[Tensor, "n classes"]:
+        """Token logits at the scored places of all copies, from a pass of the model; no others are computed.
+
+        Args:
+            data: The sequences.
+            copies: How many.
+            memory: Outputs of the encoder for one copy, if it need not run.
+        """
+        rows = data.scored.repeat(copies, 1)
+
+        def choose(_: str, args: Any, given: Any) -> Any:
+            return (args[0][rows][None], *args[1:]), given
+
+        with before(self.model, [self.predictor], choose):
+            return self.run(data, copies, memory).logits[0]
+
     def handed_on(self, data: Sequences) -> dict[str, tuple[Any, ...]]:
         """Auxiliary outputs of modules and blocks that later ones may need, by name."""
         if not any(site.shares for site in self.sites):

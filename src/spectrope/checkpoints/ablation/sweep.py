@@ -199,7 +199,7 @@ def checkpoint_scores(
         means = _means(subject, data, tokens) if "mean" in fills_of(variants) else None
         if site_means is None and any(map(needs_rotation, fills_of(variants))):
             site_means = rotary_means(subject, data, tokens)
-        for index, piece in _pieces(data, tokens):
+        for index, piece in pieces(data, tokens):
             given = None if donors is None else subject.captured(donors[index].to(device))
             piece = piece.to(device)
             rest = subject.handed_on(piece)
@@ -212,8 +212,16 @@ def checkpoint_scores(
     return scores
 
 
-def _pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
-    """Sequences of about the same length together, without common padding."""
+def pieces(data: Sequences, tokens: int) -> Iterator[tuple[Int[Tensor, " b"], Sequences]]:
+    """Batches of sequences of about the same length, without common padding.
+
+    Args:
+        data: The sequences.
+        tokens: Most tokens in one batch.
+
+    Returns:
+        Places of the sequences in the data, and the sequences.
+    """
     order = data.lengths.argsort(stable=True)
     for index in order.split(max(1, tokens // data.width)):
         yield index, data[index].trimmed()
@@ -223,7 +231,7 @@ def _means(subject: CheckpointSubject, data: Sequences, tokens: int) -> list[Flo
     """Mean heads of every site over all tokens of its stack."""
     device = next(subject.model.parameters()).device
     sums = [torch.zeros((), dtype=torch.float64, device=device)] * len(subject.sites)
-    for _, piece in _pieces(data, tokens):
+    for _, piece in pieces(data, tokens):
         piece = piece.to(device)
         for place, heads in enumerate(subject.captured(piece)):
             real = piece.places(subject.sites[place].role)
@@ -253,7 +261,7 @@ def rotary_means(
     device = next(subject.model.parameters()).device
     places = {site.module: place for place, site in enumerate(subject.sites)}
     sums = [MeanSums() for _ in subject.sites]
-    for _, piece in _pieces(data, tokens or TOKENS[device.type]):
+    for _, piece in pieces(data, tokens or TOKENS[device.type]):
         piece = piece.to(device)
 
         def add(heads: RotatedHeads, piece: Sequences = piece) -> None:

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -15,6 +15,7 @@ from spectrope.checkpoints import (
     TextsOption,
     TokensOption,
 )
+from spectrope.checkpoints.atlas import AtlasMethod
 from spectrope.console import (
     ROOT,
     JsonOption,
@@ -52,8 +53,11 @@ class Atlas(Checkpoints):
     ]
     bands: Annotated[int, tyro.conf.arg(help="Frequency bands per head.")] = 4
     method: Annotated[
-        Literal["exact", "adaptive"],
-        tyro.conf.arg(help="Use all examples, or only as many as each decision needs."),
+        AtlasMethod,
+        tyro.conf.arg(
+            help="exact: use all examples; adaptive: only as many as each decision needs; screened: in "
+            "checkpoints, measure only cells with large first-order effects, and a sample of the others."
+        ),
     ] = "exact"
     threshold: Annotated[
         float, tyro.conf.arg(help="Drop, in points, above which a cell is counted as costly.")
@@ -98,7 +102,7 @@ class Atlas(Checkpoints):
             run,
             bands=self.bands,
             threshold=self.threshold,
-            adaptive=self.method == "adaptive",
+            method=self.method,
             examples=self.examples,
             device=self.device,
         )
@@ -112,7 +116,7 @@ class Atlas(Checkpoints):
             tokenizer=self.tokenizer_for(source, self.texts),
             bands=self.bands,
             threshold=self.threshold,
-            adaptive=self.method == "adaptive",
+            method=self.method,
             examples=self.examples,
             length=self.length,
             layers=self.chosen(self.layers),

@@ -12,7 +12,7 @@ from spectrope.lab.ablation.interventions import HeadAblation, Variant
 
 BANDED = ("remove-band", "freeze-band", "keep-band", "remove-band-off-sink")
 WHOLE = ("zero", "position-only", "content-only")
-COSTS, SPARED, UNDECIDED = "costs", "does not", "undecided"
+COSTS, SPARED, UNDECIDED, UNMEASURED = "costs", "does not", "undecided", "not measured"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ def test_a_run_is_measured_and_its_tables_are_kept(tmp_path, capsys):
     assert re.search(r"layer +head +Toeplitz +p +contr\. +residual +rank +content +raw", out)
     assert "No drops that differ between heads" in out
     bands = out[out.index("mean energy of bands of frequencies, 1 to 0.") :].splitlines()[2:7]
-    assert bands[0].split() == ["layer", *"12345678"]
+    assert bands[0].split() == ["layer", *"01234567"]
     assert sum(map(float, bands[2].split()[1:])) == pytest.approx(1, abs=0.02)
     assert out.endswith(
         f"Tables in {run.path.relative_to(tmp_path)}, named as spectrum-16-examples-9-draws.\n"

@@ -129,7 +129,7 @@ def test_the_energy_of_a_band_is_set_against_the_drops():
     low, high = (heads.with_columns(band=b, share=s) for b, s in ((1, share), (2, 1 - share)))
     table = correlation_table(measured, ablation, pl.concat([low, high]))
     found = dict(table.filter(scope="within layers").select("quantity", "rho").rows())
-    assert found == {"band_1": pytest.approx(1), "band_2": pytest.approx(-1)}
+    assert found == {"band_0": pytest.approx(1), "band_1": pytest.approx(-1)}
 
 
 def test_the_longest_examples_share_their_least_length():

@@ -35,7 +35,7 @@ def test_a_folder_is_audited_with_the_command_s_options(folder):
 
 def test_the_closing_line_names_attention_that_was_not_run():
     model = llama()
-    assert "attention functions make of random inputs. " in closing(audit(model, length=16))
+    assert "outputs of attention functions for random inputs. " in closing(audit(model, length=16))
     model.config._attn_implementation_internal = "flash_attention_2"
     found = audit(model, length=16)
     assert found.untried == ("layers.0.self_attn", "layers.1.self_attn")

@@ -251,4 +251,4 @@ class TestTheCommand:
         assert main(["audit", str(plain / "model.gguf"), "--serving-modes"]) == BAD_INPUT
         assert "--serving-modes is for models that run" in capsys.readouterr().err
         assert main(["audit", str(plain / "source"), "--source", str(plain / "source")]) == BAD_INPUT
-        assert "--source goes with a GGUF file" in capsys.readouterr().err
+        assert "--source applies only to GGUF files" in capsys.readouterr().err

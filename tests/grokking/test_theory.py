@@ -81,7 +81,7 @@ class TestArrangement:
         with pytest.raises(ConfigError, match="at least 2 tokens, 1 dimension and 1 start; got 1, 2, 3"):
             least_norm(1, 2, 0, starts=3)
         monkeypatch.setattr(arrangement, "_descent", lambda *_: None)
-        with pytest.raises(ConfigError, match="none of 1 descents from random embeddings arrived"):
+        with pytest.raises(ConfigError, match="none of 1 descents from random embeddings converged"):
             least_norm(3, 2, 0, starts=1)
 
 

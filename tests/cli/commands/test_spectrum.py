@@ -108,7 +108,7 @@ def test_rope_shows_the_eigenvalues_that_need_not_vanish(capsys):
         (("abc", "--encoding", "rope"), "exactly one of"),
         (("abc",), "'abc' is neither a run in runs"),
         (("--encoding", "rop"), "unknown encoding 'rop'; did you mean rope"),
-        (("--encoding", "nope"), "NoPE has no Toeplitz matrix of its own: NoPE does nothing"),
+        (("--encoding", "nope"), "NoPE has no Toeplitz matrix of its own: NoPE does not change"),
         (("--encoding", "rope", "--length", "1"), "length must be at least 2; got 1."),
         (("--encoding", "rope", "--n-heads", "0"), "n_heads must be at least 1; got 0."),
         (("--encoding", "rope", "--out", "file"), "a file stands where a folder should"),

@@ -220,7 +220,7 @@ def test_the_scatter_shows_bands_where_a_run_has_them(tmp_path):
     run.write_frame("correlation", pl.concat([correlation, band]))
     drawn = {panel.title: panel.layers["heads"].rows for panel in panels("scatter", [run])}
     first = run.frame("bands").filter(band=1)
-    assert sorted(row["value"] for row in drawn["band 1"]) == sorted(first["share"])
+    assert sorted(row["value"] for row in drawn["band 0"]) == sorted(first["share"])
 
 
 def test_terms_are_stacked_by_layer_as_means_over_heads_for_each_design(store):

@@ -219,7 +219,7 @@ def test_the_scatter_shows_bands_where_a_run_has_them(tmp_path):
     band = correlation.filter(quantity="toeplitz").with_columns(quantity=pl.lit("band_0"))
     run.write_frame("correlation", pl.concat([correlation, band]))
     drawn = {panel.title: panel.layers["heads"].rows for panel in panels("scatter", [run])}
-    first = run.frame("bands").filter(band=1)
+    first = run.frame("bands").filter(band=0)
     assert sorted(row["value"] for row in drawn["band 0"]) == sorted(first["share"])
 
 
